@@ -1,0 +1,39 @@
+"""The Celery app: short, repeatable steps only; jobs.reconcile heals whatever it loses."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+
+def _broker(redis_url: str) -> str:
+    """Return Celery's spelling of a redis-py URL; it names unix sockets differently."""
+    if redis_url.startswith("unix://"):
+        path, _, query = redis_url.removeprefix("unix://").partition("?")
+        database = dict(part.split("=", 1) for part in query.split("&") if "=" in part).get("db", "0")
+        return f"redis+socket://{path}?virtual_host={database}"
+    return redis_url
+
+
+def make_app() -> Celery:
+    """Return the configured app."""
+    from django.conf import settings
+
+    app = Celery("pitwall", broker=_broker(settings.REDIS_URL))
+    app.conf.update(
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        worker_prefetch_multiplier=1,
+        task_time_limit=300,
+        broker_transport_options={"visibility_timeout": 900},
+        broker_connection_retry_on_startup=True,
+        worker_hijack_root_logger=False,
+        task_always_eager=getattr(settings, "CELERY_TASK_ALWAYS_EAGER", False),
+    )
+    app.autodiscover_tasks(["jobs"])
+    return app
+
+
+app = make_app()

@@ -1,0 +1,5 @@
+"""Where each address leads."""
+
+from django.urls import URLPattern, URLResolver
+
+urlpatterns: list[URLPattern | URLResolver] = []

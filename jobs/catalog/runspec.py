@@ -1,0 +1,388 @@
+"""RunSpec: everything that makes a run, frozen, versioned, JSON both ways, and the one validator of it.
+
+Form, API and command line all call `parse_spec`; the OpenAPI schema is made from these dataclasses. The same spec launched
+twice is the same run. Standard library only.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, get_args
+
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+
+SPEC_VERSION = 1
+
+Algorithm = Literal["grpo", "sft"]
+Origin = Literal["default", "recipe", "you", "tuner"]
+ModelKind = Literal["bundled", "path", "hub"]
+DataKind = Literal["bundled", "path", "upload", "hub"]
+RewardKind = Literal["math", "exact_match", "format", "custom"]
+Device = Literal["auto", "cpu", "cuda"]
+PolicyOnFailure = Literal["never", "cluster"]
+
+MAX_REWARD_SOURCE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a spec: the dotted field (as the form names its input), and a sentence for people."""
+
+    field: str
+    message: str
+
+
+class SpecInvalid(ValueError):
+    """The spec cannot be launched; `problems` says why, field by field."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(" ".join(f"{p.field}: {p.message}" for p in problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Which trainer runs the spec; `native` is the built-in one."""
+
+    name: Literal["native"] = "native"
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """Where the starting weights come from: a bundled name, a folder on the cluster, or a hub id (with a revision)."""
+
+    kind: ModelKind = "bundled"
+    id: str = "tiny-word-problems"
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """Where samples come from and which columns hold them.
+
+    `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or a hub id.
+    GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and `response_column`,
+    or `messages_column` alone. `eval_share` of the rows is held out where the source has no split of its own.
+    """
+
+    kind: DataKind = "bundled"
+    id: str = "word-problems"
+    split: str = "train"
+    eval_split: str = ""
+    eval_share: float = 0.1
+    prompt_column: str = "prompt"
+    answer_column: str = "answer"
+    response_column: str = "response"
+    messages_column: str = ""
+    system_prompt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardSource:
+    """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
+
+    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`.
+    """
+
+    kind: RewardKind = "math"
+    source: str = ""
+    file_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU."""
+
+    device: Device = "auto"
+    policy_ranks: int = 2
+    rollout_engines: int = 1
+    tensor_parallel_size: int = 1
+    cpus_per_worker: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """What the console does on its own: how often it restarts a run, and for which causes."""
+
+    retries: int = 0
+    retry_on: PolicyOnFailure = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobValue:
+    """A knob's value and who chose it."""
+
+    value: float | int | str | bool
+    origin: Origin = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One run, complete. `knobs` holds every knob that applies to the algorithm and trainer, by id."""
+
+    version: int = SPEC_VERSION
+    name: str = ""
+    algorithm: Algorithm = "grpo"
+    trainer: Trainer = field(default_factory=Trainer)
+    model: ModelSource = field(default_factory=ModelSource)
+    data: DataSource = field(default_factory=DataSource)
+    reward: RewardSource = field(default_factory=RewardSource)
+    hardware: Hardware = field(default_factory=Hardware)
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+
+    def knob(self, knob_id: str) -> Any:
+        """Return the value of a knob; KeyError if it does not apply to this run."""
+        return self.knobs[knob_id].value
+
+    def int_knob(self, knob_id: str) -> int:
+        """Return an integer knob."""
+        return int(self.knobs[knob_id].value)
+
+    def float_knob(self, knob_id: str) -> float:
+        """Return a number knob."""
+        return float(self.knobs[knob_id].value)
+
+    @property
+    def needs_reference(self) -> bool:
+        """True if the algorithm compares with a frozen reference: GRPO with a KL coefficient above zero."""
+        return self.algorithm == "grpo" and self.float_knob("algorithm.kl_coefficient") > 0
+
+    @property
+    def num_workers(self) -> int:
+        """Actors that the run places: policy ranks, rollout engine workers, and one reference where it needs one."""
+        if self.algorithm == "sft":
+            return self.hardware.policy_ranks
+        engines = self.hardware.rollout_engines * self.hardware.tensor_parallel_size
+        return self.hardware.policy_ranks + engines + int(self.needs_reference)
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer-visible steps: one rollout and its update in GRPO, one batch in SFT."""
+        return self.int_knob("train.num_steps")
+
+
+def to_json(spec: RunSpec) -> dict[str, Any]:
+    """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
+    return dataclasses.asdict(spec)
+
+
+def to_text(spec: RunSpec) -> str:
+    """Return the spec as readable JSON with sorted keys."""
+    return json.dumps(to_json(spec), indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def differing(spec: RunSpec) -> dict[str, KnobValue]:
+    """Return the knobs whose value is not the catalogue's default for this algorithm."""
+    return {k: v for k, v in spec.knobs.items() if v.value != knobs()[k].default_for(spec.algorithm)}
+
+
+_SECTIONS: dict[str, type[Any]] = {
+    "trainer": Trainer,
+    "model": ModelSource,
+    "data": DataSource,
+    "reward": RewardSource,
+    "hardware": Hardware,
+    "policy": RunPolicy,
+}
+
+_LIMITS: dict[str, tuple[float, float]] = {
+    "data.eval_share": (0.0, 0.5),
+    "hardware.policy_ranks": (1, 4096),
+    "hardware.rollout_engines": (1, 1024),
+    "hardware.tensor_parallel_size": (1, 64),
+    "hardware.cpus_per_worker": (1, 256),
+    "policy.retries": (0, 10),
+}
+
+
+def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
+    """Return the complete, checked RunSpec of plain JSON values.
+
+    Missing fields and knobs take their defaults; knobs may be bare values (then they are `origin`'s) or
+    {"value": ..., "origin": ...}. Raises SpecInvalid with every problem found, not only the first.
+    """
+    problems: list[Problem] = []
+    if not isinstance(raw, Mapping):
+        raise SpecInvalid([Problem(field="spec", message=f"A run spec is a JSON object, not {type(raw).__name__}.")])
+    _refuse_unknown(raw, RunSpec, "", problems)
+    values: dict[str, Any] = {}
+    version = raw.get("version", SPEC_VERSION)
+    if version != SPEC_VERSION or isinstance(version, bool):
+        problems.append(Problem(field="version", message=f"Version {version!r} is not known. Use {SPEC_VERSION}."))
+    values["name"] = _parse_name(raw.get("name", ""), problems)
+    values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
+    for section, cls in _SECTIONS.items():
+        values[section] = _parse_section(section, cls, raw.get(section, {}), problems)
+    values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"].name, origin, problems)
+    spec = RunSpec(**values)
+    if not problems:
+        _check_together(spec, problems)
+    if problems:
+        raise SpecInvalid(problems)
+    return spec
+
+
+def _parse_name(raw: object, problems: list[Problem]) -> str:
+    name = raw.strip() if isinstance(raw, str) else raw
+    if not isinstance(name, str) or len(name) > 120 or any(ord(c) < 32 for c in name):
+        problems.append(Problem(field="name", message=f"{raw!r} is not a name. Use up to 120 characters on one line."))
+        return ""
+    return name
+
+
+def _refuse_unknown(raw: Mapping[Any, Any], cls: type[Any], prefix: str, problems: list[Problem]) -> None:
+    known = [f.name for f in dataclasses.fields(cls)]
+    for key in raw:
+        if key not in known:
+            problems.append(Problem(field=f"{prefix}{key}", message=_unknown("field", str(key), known)))
+
+
+def _unknown(what: str, given: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}."
+    return f"There is no {what} {given!r}. {hint}"
+
+
+def _parse_section(section: str, cls: type[Any], raw: object, problems: list[Problem]) -> Any:
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(field=section, message=f"{section} is an object of fields, not {raw!r}."))
+        return cls()
+    _refuse_unknown(raw, cls, f"{section}.", problems)
+    default = cls()
+    values = {}
+    for f in dataclasses.fields(cls):
+        given = raw.get(f.name, getattr(default, f.name))
+        values[f.name] = _parse_scalar(f"{section}.{f.name}", given, f.type, getattr(default, f.name), problems)
+    return cls(**values)
+
+
+def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: list[Problem]) -> Any:
+    choices = get_args(kind)
+    if choices:
+        if raw in choices and isinstance(raw, str):
+            return raw
+        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use one of {', '.join(choices)}."))
+    elif kind is str:
+        if isinstance(raw, str):
+            return raw
+        problems.append(Problem(field=name, message=f"{raw!r} is not text."))
+    elif kind in (int, float):
+        low, high = _LIMITS[name]
+        is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw)
+        if is_number and (kind is float or float(cast(float, raw)).is_integer()) and low <= cast(float, raw) <= high:
+            return kind(raw)
+        what = "a whole number" if kind is int else "a number"
+        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {what} from {low:g} to {high:g}."))
+    else:
+        raise AssertionError(f"{name} has a type the validator does not know: {kind}")
+    return default
+
+
+def _parse_knobs(
+    raw: object, algorithm: str, trainer: str, origin: Origin, problems: list[Problem]
+) -> dict[str, KnobValue]:
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(field="knobs", message=f"knobs is an object of knob ids and values, not {raw!r}."))
+        raw = {}
+    catalogue = knobs()
+    here = applicable(algorithm, trainer)
+    for knob_id in raw:
+        if knob_id not in catalogue:
+            problems.append(Problem(field=f"knobs.{knob_id}", message=_unknown("knob", str(knob_id), list(catalogue))))
+        elif knob_id not in here:
+            given = _bare(raw[knob_id], origin)[0]
+            if given != catalogue[knob_id].default_for(algorithm):
+                message = f"{catalogue[knob_id].label} does not apply to {algorithm.upper()} with the {trainer} trainer. Leave it out."
+                problems.append(Problem(field=f"knobs.{knob_id}", message=message))
+    parsed = {}
+    for knob_id, knob in here.items():
+        if knob_id in raw:
+            parsed[knob_id] = _parse_knob(knob, raw[knob_id], algorithm, origin, problems)
+        else:
+            parsed[knob_id] = KnobValue(value=knob.default_for(algorithm))
+    return parsed
+
+
+def _bare(raw: object, origin: Origin) -> tuple[object, object]:
+    if isinstance(raw, Mapping):
+        return raw.get("value"), raw.get("origin", origin)
+    return raw, origin
+
+
+def _parse_knob(knob: Knob, raw: object, algorithm: str, origin: Origin, problems: list[Problem]) -> KnobValue:
+    name = f"knobs.{knob.id}"
+    if isinstance(raw, Mapping):
+        _refuse_unknown(raw, KnobValue, f"{name}.", problems)
+    value, given_origin = _bare(raw, origin)
+    if given_origin not in get_args(Origin):
+        allowed = ", ".join(get_args(Origin))
+        problems.append(Problem(field=name, message=f"Origin {given_origin!r} is not allowed. Use one of {allowed}."))
+        given_origin = origin
+    try:
+        return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
+    except KnobValueInvalid as error:
+        problems.append(Problem(field=name, message=str(error)))
+        return KnobValue(value=knob.default_for(algorithm))
+
+
+def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
+    """Check what no field can check alone. Rules of taste are not here: these specs cannot run at all."""
+
+    def refuse(name: str, message: str) -> None:
+        problems.append(Problem(field=name, message=message))
+
+    for section, source in (("model", spec.model), ("data", spec.data)):
+        if not source.id.strip():
+            refuse(f"{section}.id", f"Name the {section}: {_what_id_means(section, source.kind)}.")
+    if spec.data.kind == "path" and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet")):
+        refuse("data.id", f"{spec.data.id!r} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.")
+    if spec.data.kind == "upload" and not _is_upload_id(spec.data.id):
+        refuse("data.id", f"{spec.data.id!r} is not an uploaded file. Upload it again.")
+    if spec.algorithm == "grpo":
+        if not spec.data.prompt_column.strip():
+            refuse("data.prompt_column", "Name the column that holds the prompt.")
+        _check_reward(spec, refuse)
+        _check_grpo_batches(spec, refuse)
+    else:
+        if not spec.data.messages_column.strip() and not (spec.data.prompt_column.strip() and spec.data.response_column.strip()):
+            refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
+        _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
+
+
+def _what_id_means(section: str, kind: str) -> str:
+    return {"path": "a path on the cluster", "hub": "a hub id such as org/name", "upload": "upload a file", "bundled": "pick one of the list"}[kind]
+
+
+def _is_upload_id(text: str) -> bool:
+    digest = text.removeprefix("upload:")
+    return text.startswith("upload:") and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest)
+
+
+def _check_reward(spec: RunSpec, refuse: Any) -> None:
+    if spec.reward.kind == "custom" and not spec.reward.source.strip():
+        refuse("reward.source", "A custom reward needs its Python file: define reward(prompt, completion, answer) -> float.")
+    if len(spec.reward.source.encode()) > MAX_REWARD_SOURCE_BYTES:
+        refuse("reward.source", f"The reward file is larger than {MAX_REWARD_SOURCE_BYTES // 1024} KiB. Shorten it or import a package.")
+    if spec.reward.kind in ("math", "exact_match") and not spec.data.answer_column.strip():
+        refuse("data.answer_column", f"The {spec.reward.kind} reward compares with an answer. Name the column that holds it.")
+
+
+def _check_grpo_batches(spec: RunSpec, refuse: Any) -> None:
+    samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
+    updates = spec.int_knob("train.updates_per_rollout")
+    if samples % updates:
+        refuse("knobs.train.updates_per_rollout", f"{updates} updates do not divide the {samples} samples of a step. Use a divisor.")
+    else:
+        _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
+
+
+def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Any) -> None:
+    """Every rank gets the same number of samples per update, else collectives would wait for ever."""
+    ranks = spec.hardware.policy_ranks
+    if samples % ranks:
+        refuse(f"knobs.{knob_id}", f"{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.")

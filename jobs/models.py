@@ -1,0 +1,301 @@
+"""Rows of projects, runs and what they left behind: fields, constraints and simple properties only.
+
+States are set by jobs.lifecycle alone; frames, chunks, logs and samples are written by jobs.ingest alone.
+"""
+
+import secrets
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+STATES = ("queued", "starting", "running", "stopping", "finished", "failed", "stopped")
+ENDED = ("finished", "failed", "stopped")
+LIVE = ("starting", "running", "stopping")
+
+
+def new_run_id() -> str:
+    """Return a short random id, as shown beside a run's name."""
+    return f"r-{secrets.token_hex(4)}"
+
+
+class Project(models.Model):
+    """What runs belong to and people are members of."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=120)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """What a person may do in a project: viewers read, editors launch and stop, admins also manage members."""
+
+    class Role(models.TextChoices):
+        VIEWER = "viewer", _("Viewer")
+        EDITOR = "editor", _("Editor")
+        ADMIN = "admin", _("Admin")
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    role = models.CharField(max_length=10, choices=Role.choices)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_membership")]
+
+
+class ApiToken(models.Model):
+    """A token for the API and the command line; only its hash is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    name = models.CharField(max_length=120)
+    sha256 = models.CharField(max_length=64, unique=True)
+    prefix = models.CharField(max_length=12)
+    created_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+
+class SigninLink(models.Model):
+    """A link that signs one person in, once; only its hash is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    sha256 = models.CharField(max_length=64, unique=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+
+class Upload(models.Model):
+    """A data file given to the console; its content stands in the data directory under its hash."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    sha256 = models.CharField(max_length=64)
+    file_name = models.CharField(max_length=255)
+    size = models.BigIntegerField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "sha256"], name="one_upload")]
+
+
+class Run(models.Model):
+    """One RunSpec and what became of it. `state` and `cause` mirror the latest attempt."""
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_run_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    name = models.CharField(max_length=120)
+    spec = models.JSONField()
+    state = models.CharField(max_length=10, default="queued", db_index=True)
+    cause = models.JSONField(default=dict)
+    is_stop_requested = models.BooleanField(default=False)
+    idempotency_key = models.CharField(max_length=80, null=True)
+    latest_attempt = models.PositiveIntegerField(default=1)
+    seq = models.BigIntegerField(default=0)  # of the newest frame; frames are numbered without gaps
+    step = models.IntegerField(default=0)  # steps completed
+    num_steps = models.IntegerField(default=0)
+    phase = models.CharField(max_length=30, default="")  # what the trainer is doing now, a key of profiling.phases or ""
+    activity = models.CharField(max_length=200, default="")  # what it says it is doing ("Loading vLLM weights")
+    wait_reason = models.CharField(max_length=300, default="")  # why a queued run waits
+    latest_values = models.JSONField(default=dict)  # metric name -> newest value, of role driver
+    color = models.PositiveSmallIntegerField(default=0)  # index of the run colours
+    tags = models.JSONField(default=list)
+    note = models.TextField(default="", blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    started_at = models.DateTimeField(null=True)  # the first attempt began to run
+    ended_at = models.DateTimeField(null=True)
+    archived_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "idempotency_key"], name="one_run_per_request")]
+
+
+class Attempt(models.Model):
+    """One start of a run on the cluster; `submission_id` is stored before Ray is called and is the idempotency key."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField(default=1)
+    state = models.CharField(max_length=10, default="queued", db_index=True)
+    version = models.PositiveIntegerField(default=0)  # counts changes of state, for compare-and-set
+    cause = models.JSONField(default=dict)
+    submission_id = models.CharField(max_length=80, unique=True)
+    num_cpus = models.FloatField(default=0)  # what it asks of the cluster
+    num_gpus = models.FloatField(default=0)
+    durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
+    run_dir = models.CharField(max_length=500, default="")  # on the cluster
+    cleanup = models.JSONField(default=dict)  # the runner's proof that nothing of it is left
+    created_at = models.DateTimeField(auto_now_add=True)
+    submitted_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    last_contact_at = models.DateTimeField(null=True)
+    missing_at = models.DateTimeField(null=True)  # since when Ray does not know the job
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_number")]
+
+
+class Command(models.Model):
+    """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="commands")
+    verb = models.CharField(max_length=30)  # stop | checkpoint
+    payload = models.JSONField(default=dict)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(auto_now_add=True)
+    delivered_at = models.DateTimeField(null=True)  # the runner has acknowledged it
+    answer = models.JSONField(default=dict)
+
+
+class RunEvent(models.Model):
+    """A line of the run's history: every change of state, and what people and the trainer did."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    attempt = models.PositiveIntegerField(default=1)
+    at = models.DateTimeField(db_index=True)
+    verb = models.CharField(max_length=30)
+    text = models.CharField(max_length=500)
+    step = models.IntegerField(null=True)
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    data = models.JSONField(default=dict)
+
+
+class Metric(models.Model):
+    """The name of one series of a run; chunks point to it by number.
+
+    `kind`: metric (x is the step), system (x is time), span (a lane of the timeline; `name` is empty).
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics")
+    kind = models.CharField(max_length=8, default="metric")
+    name = models.CharField(max_length=120)
+    role = models.CharField(max_length=20, default="driver")
+    rank = models.IntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "kind", "name", "role", "rank"], name="one_metric")]
+
+
+class Frame(models.Model):
+    """A batch as it arrived, numbered per run: the log that browsers follow and chunks are made of."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    batch = models.BigIntegerField()
+    at = models.DateTimeField()
+    payload = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_frame")]
+
+
+class Chunk(models.Model):
+    """Sealed columns of one metric; level 0 holds points, 1 and 2 hold min, max and mean of 100 and 10,000 points."""
+
+    metric = models.ForeignKey(Metric, on_delete=models.CASCADE)
+    attempt = models.PositiveIntegerField()
+    level = models.PositiveSmallIntegerField(default=0)
+    seq = models.PositiveIntegerField()
+    n = models.PositiveIntegerField()
+    x0 = models.BigIntegerField()  # first and last step (metric) or Unix ns (system, span)
+    x1 = models.BigIntegerField()
+    through_seq = models.BigIntegerField()  # frames up to this one are in
+    blob = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["metric", "attempt", "level", "seq"], name="one_chunk")]
+
+
+class LogChunk(models.Model):
+    """Consecutive log lines of one role, rank and stream."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    attempt = models.PositiveIntegerField()
+    role = models.CharField(max_length=20)
+    rank = models.IntegerField()
+    stream = models.CharField(max_length=8)
+    seq = models.BigIntegerField()  # of the frame it came with
+    first_line = models.BigIntegerField()
+    num_lines = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    text = models.TextField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "attempt", "role", "rank", "stream", "first_line"], name="one_log_chunk")
+        ]
+
+
+class Sample(models.Model):
+    """One completion that the run kept."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    attempt = models.PositiveIntegerField()
+    step = models.IntegerField()
+    group = models.IntegerField()
+    index = models.IntegerField()
+    is_eval = models.BooleanField(default=False)
+    prompt = models.TextField()
+    completion = models.TextField()
+    expected = models.TextField(default="")
+    reward = models.FloatField(null=True)
+    rewards = models.JSONField(default=dict)
+    tokens = models.IntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "attempt", "step", "is_eval", "group", "index"], name="one_sample")
+        ]
+
+
+class Artifact(models.Model):
+    """A file the run made. Announced first; ready once all bytes are here and the checksum is right."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
+    attempt = models.PositiveIntegerField()
+    name = models.CharField(max_length=255)
+    type = models.CharField(max_length=20)  # model | checkpoint | tensorboard | trace | log
+    step = models.IntegerField(default=-1)
+    path = models.CharField(max_length=500)  # relative to the run directory on the cluster
+    size = models.BigIntegerField(default=0)
+    sha256 = models.CharField(max_length=64, default="")
+    received = models.BigIntegerField(default=0)  # bytes here so far
+    is_ready = models.BooleanField(default=False)
+    meta = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "name"], name="one_artifact")]
+
+
+class Answer(models.Model):
+    """A prompt tried on a trained model, and what it said."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    artifact = models.ForeignKey(Artifact, on_delete=models.CASCADE)
+    prompt = models.TextField()
+    text = models.TextField(default="")
+    token_ids = models.JSONField(default=list)
+    state = models.CharField(max_length=10, default="queued")  # queued | starting | finished | failed
+    problem = models.CharField(max_length=500, default="")
+    submission_id = models.CharField(max_length=80, unique=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+
+class AuditEvent(models.Model):
+    """Who did what, for good; rows are never changed."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    verb = models.CharField(max_length=40)
+    object_type = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=64)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    ip = models.GenericIPAddressField(null=True)

@@ -1,0 +1,17 @@
+"""Settings of the unit tests: a throw-away data directory, in-memory channel layer, tasks run in place."""
+
+import os
+import tempfile
+
+os.environ.setdefault("PITWALL_DATA_DIR", tempfile.mkdtemp(prefix="pitwall-test-"))
+
+from console.settings import *  # noqa: E402, F403
+
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+CELERY_TASK_ALWAYS_EAGER = True
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+AXES_ENABLED = False
