@@ -1,8 +1,8 @@
 """One JSON object a line: the progress of a run, the same for every trainer.
 
-Every event has `kind`, `attempt`, `step`, `role`, `rank` and `t` (wall clock, Unix ns). What else it carries stands with the
-function that makes it. docs/protocol.md is the written form. Numbers that are not finite travel as the strings "NaN",
-"Infinity" and "-Infinity", because JSON has no word for them and a diverged loss must stay visible.
+Every event has `kind`, `attempt`, `step`, `role`, `rank` and `t` (wall clock, Unix ns). What else it carries stands
+with the function that makes it. docs/protocol.md is the written form. Numbers that are not finite travel as the strings
+"NaN", "Infinity" and "-Infinity", because JSON has no word for them and a diverged loss must stay visible.
 """
 
 import json
@@ -92,7 +92,17 @@ def span(
 ) -> Event:
     """Return one stretch of a lane: `start` in Unix ns and `duration` in ns, of a phase of profiling.phases."""
     return _event(
-        "span", attempt, step, role, rank, start + duration, phase=phase, start=start, duration=duration, depth=depth, name=name
+        "span",
+        attempt,
+        step,
+        role,
+        rank,
+        start + duration,
+        phase=phase,
+        start=start,
+        duration=duration,
+        depth=depth,
+        name=name,
     )
 
 
@@ -148,7 +158,18 @@ def artifact(
 ) -> Event:
     """Return that a file or folder is ready at `path` (relative to the run directory)."""
     return _event(
-        "artifact", attempt, step, "driver", 0, None, name=name, artifact=artifact, path=path, size=size, sha256=sha256, meta=dict(meta or {})
+        "artifact",
+        attempt,
+        step,
+        "driver",
+        0,
+        None,
+        name=name,
+        artifact=artifact,
+        path=path,
+        size=size,
+        sha256=sha256,
+        meta=dict(meta or {}),
     )
 
 

@@ -35,4 +35,6 @@ def metrics() -> Mapping[str, MetricInfo]:
 
 def metric(name: str) -> MetricInfo:
     """Return what is known of `name`; an unknown one describes itself."""
-    return metrics().get(name) or MetricInfo(name=name, label=name, unit="", better="", definition="Reported by the trainer.")
+    return metrics().get(name) or MetricInfo(
+        name=name, label=name, unit="", better="", definition="Reported by the trainer."
+    )

@@ -1,7 +1,7 @@
 """RunSpec: everything that makes a run, frozen, versioned, JSON both ways, and the one validator of it.
 
-Form, API and command line all call `parse_spec`; the OpenAPI schema is made from these dataclasses. The same spec launched
-twice is the same run. Standard library only.
+Form, API and command line all call `parse_spec`; the OpenAPI schema is made from these dataclasses. The same spec
+launched twice is the same run. Standard library only.
 """
 
 import dataclasses
@@ -64,9 +64,10 @@ class ModelSource:
 class DataSource:
     """Where samples come from and which columns hold them.
 
-    `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or a hub id.
-    GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and `response_column`,
-    or `messages_column` alone. `eval_share` of the rows is held out where the source has no split of its own.
+    `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
+    a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
+    `response_column`, or `messages_column` alone. `eval_share` of the rows is held out where the source has no split of
+    its own.
     """
 
     kind: DataKind = "bundled"
@@ -200,6 +201,14 @@ _LIMITS: dict[str, tuple[float, float]] = {
 }
 
 
+_WHAT_ID_MEANS = {
+    "path": "a path on the cluster",
+    "hub": "a hub id such as org/name",
+    "upload": "upload a file",
+    "bundled": "pick one of the list",
+}
+
+
 def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     """Return the complete, checked RunSpec of plain JSON values.
 
@@ -297,7 +306,8 @@ def _parse_knobs(
         elif knob_id not in here:
             given = _bare(raw[knob_id], origin)[0]
             if given != catalogue[knob_id].default_for(algorithm):
-                message = f"{catalogue[knob_id].label} does not apply to {algorithm.upper()} with the {trainer} trainer. Leave it out."
+                where = f"{algorithm.upper()} with the {trainer} trainer"
+                message = f"{catalogue[knob_id].label} does not apply to {where}. Leave it out."
                 problems.append(Problem(field=f"knobs.{knob_id}", message=message))
     parsed = {}
     for knob_id, knob in here.items():
@@ -338,7 +348,7 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
 
     for section, source in (("model", spec.model), ("data", spec.data)):
         if not source.id.strip():
-            refuse(f"{section}.id", f"Name the {section}: {_what_id_means(section, source.kind)}.")
+            refuse(f"{section}.id", f"Name the {section}: {_WHAT_ID_MEANS[source.kind]}.")
     if spec.data.kind == "path" and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet")):
         refuse("data.id", f"{spec.data.id!r} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.")
     if spec.data.kind == "upload" and not _is_upload_id(spec.data.id):
@@ -349,13 +359,10 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
         _check_reward(spec, refuse)
         _check_grpo_batches(spec, refuse)
     else:
-        if not spec.data.messages_column.strip() and not (spec.data.prompt_column.strip() and spec.data.response_column.strip()):
+        has_pair = spec.data.prompt_column.strip() and spec.data.response_column.strip()
+        if not spec.data.messages_column.strip() and not has_pair:
             refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
         _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
-
-
-def _what_id_means(section: str, kind: str) -> str:
-    return {"path": "a path on the cluster", "hub": "a hub id such as org/name", "upload": "upload a file", "bundled": "pick one of the list"}[kind]
 
 
 def _is_upload_id(text: str) -> bool:
@@ -365,18 +372,30 @@ def _is_upload_id(text: str) -> bool:
 
 def _check_reward(spec: RunSpec, refuse: Any) -> None:
     if spec.reward.kind == "custom" and not spec.reward.source.strip():
-        refuse("reward.source", "A custom reward needs its Python file: define reward(prompt, completion, answer) -> float.")
+        refuse(
+            "reward.source",
+            "A custom reward needs its Python file: define reward(prompt, completion, answer) -> float.",
+        )
     if len(spec.reward.source.encode()) > MAX_REWARD_SOURCE_BYTES:
-        refuse("reward.source", f"The reward file is larger than {MAX_REWARD_SOURCE_BYTES // 1024} KiB. Shorten it or import a package.")
+        refuse(
+            "reward.source",
+            f"The reward file is larger than {MAX_REWARD_SOURCE_BYTES // 1024} KiB. Shorten it or import a package.",
+        )
     if spec.reward.kind in ("math", "exact_match") and not spec.data.answer_column.strip():
-        refuse("data.answer_column", f"The {spec.reward.kind} reward compares with an answer. Name the column that holds it.")
+        refuse(
+            "data.answer_column",
+            f"The {spec.reward.kind} reward compares with an answer. Name the column that holds it.",
+        )
 
 
 def _check_grpo_batches(spec: RunSpec, refuse: Any) -> None:
     samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     updates = spec.int_knob("train.updates_per_rollout")
     if samples % updates:
-        refuse("knobs.train.updates_per_rollout", f"{updates} updates do not divide the {samples} samples of a step. Use a divisor.")
+        refuse(
+            "knobs.train.updates_per_rollout",
+            f"{updates} updates do not divide the {samples} samples of a step. Use a divisor.",
+        )
     else:
         _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
 
@@ -385,4 +404,7 @@ def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Any) -> No
     """Every rank gets the same number of samples per update, else collectives would wait for ever."""
     ranks = spec.hardware.policy_ranks
     if samples % ranks:
-        refuse(f"knobs.{knob_id}", f"{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.")
+        refuse(
+            f"knobs.{knob_id}",
+            f"{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.",
+        )

@@ -1,0 +1,133 @@
+"""A spec is complete, survives JSON, and everything wrong with it is said at once, field by field."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.catalog.knob import applicable, knobs
+from jobs.catalog.runspec import KnobValue, Problem, RunSpec, SpecInvalid, differing, parse_spec, to_json, to_text
+
+
+def problems_of(raw: object) -> dict[str, str]:
+    with pytest.raises(SpecInvalid) as caught:
+        parse_spec(raw)
+    return {p.field: p.message for p in caught.value.problems}
+
+
+def test_an_empty_spec_is_the_demo_and_complete() -> None:
+    spec = parse_spec({})
+    assert (spec.algorithm, spec.model.id, spec.data.id) == ("grpo", "tiny-word-problems", "word-problems")
+    assert set(spec.knobs) == set(applicable("grpo", "native"))
+    assert {value.origin for value in spec.knobs.values()} == {"default"}
+    assert spec.num_workers == 4  # two policy ranks, one engine, one reference
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "sft"])
+def test_json_both_ways_gives_the_same_spec(algorithm: str) -> None:
+    spec = parse_spec({"algorithm": algorithm, "name": "née — 数学", "knobs": {"train.num_steps": 7}})
+    assert parse_spec(json.loads(json.dumps(to_json(spec)))) == spec
+    assert parse_spec(json.loads(to_text(spec))) == spec
+
+
+def test_origins_are_kept_and_bare_values_are_yours() -> None:
+    spec = parse_spec(
+        {
+            "knobs": {
+                "train.seed": 3,
+                "optimizer.learning_rate": {"value": 1e-5, "origin": "recipe"},
+                "train.num_steps": 60,
+            }
+        }
+    )
+    assert spec.knobs["train.seed"] == KnobValue(value=3, origin="you")
+    assert spec.knobs["optimizer.learning_rate"] == KnobValue(value=1e-5, origin="recipe")
+    assert set(differing(spec)) == {"train.seed", "optimizer.learning_rate"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "field", "says"),
+    [
+        ({"algoritm": "grpo"}, "algoritm", "Did you mean algorithm?"),
+        (
+            {"knobs": {"optimizer.learning_rte": 1}},
+            "knobs.optimizer.learning_rte",
+            "Did you mean optimizer.learning_rate?",
+        ),
+        ({"model": {"kind": "zip"}}, "model.kind", "Use one of bundled, path, hub."),
+        ({"model": {"nme": "x"}}, "model.nme", "There is no field 'nme'."),
+        ({"model": {"kind": "path", "id": "  "}}, "model.id", "a path on the cluster"),
+        ({"data": {"kind": "path", "id": "/data/train.csv"}}, "data.id", "neither JSONL nor Parquet"),
+        ({"data": {"kind": "upload", "id": "upload:abc"}}, "data.id", "Upload it again"),
+        ({"data": {"answer_column": ""}}, "data.answer_column", "compares with an answer"),
+        ({"data": {"eval_share": 0.9}}, "data.eval_share", "from 0 to 0.5"),
+        ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
+        ({"reward": {"kind": "custom", "source": "x" * 70_000}}, "reward.source", "larger than 64 KiB"),
+        ({"hardware": {"policy_ranks": 0}}, "hardware.policy_ranks", "from 1 to 4096"),
+        ({"hardware": {"policy_ranks": True}}, "hardware.policy_ranks", "a whole number"),
+        ({"hardware": {"policy_ranks": 3}}, "knobs.rollout.prompts_per_step", "do not divide by 3 policy ranks"),
+        (
+            {"knobs": {"train.updates_per_rollout": 5}},
+            "knobs.train.updates_per_rollout",
+            "do not divide the 128 samples",
+        ),
+        ({"knobs": {"train.seed": "abc"}}, "knobs.train.seed", "'abc' is not allowed for Seed"),
+        ({"knobs": {"optimizer.learning_rate": "nan"}}, "knobs.optimizer.learning_rate", "a number from 0 to 1"),
+        ({"knobs": {"memory.zero_stage": 2}}, "knobs.memory.zero_stage", "one of 0, 1, 2, 3"),
+        ({"knobs": {"train.seed": {"value": 1, "origin": "moon"}}}, "knobs.train.seed", "Origin 'moon' is not allowed"),
+        ({"knobs": {"train.batch_size": 3}}, "knobs.train.batch_size", "does not apply to GRPO"),
+        ({"knobs": [1]}, "knobs", "an object of knob ids"),
+        ({"name": "two\nlines"}, "name", "on one line"),
+        ({"version": 9}, "version", "Use 1."),
+        ({"algorithm": "sft", "data": {"response_column": ""}}, "data.response_column", "a messages column"),
+    ],
+)
+def test_bad_input_names_field_value_and_what_is_allowed(raw: object, field: str, says: str) -> None:
+    found = problems_of(raw)
+    assert field in found
+    assert says in found[field]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    assert len(problems_of({"x": 1, "name": 3, "knobs": {"train.seed": -1}, "hardware": {"policy_ranks": "two"}})) == 4
+
+
+@pytest.mark.parametrize("raw", [None, 3, "grpo", []])
+def test_what_is_not_an_object_is_refused(raw: object) -> None:
+    assert "JSON object" in problems_of(raw)["spec"]
+
+
+def spec_or_problems(raw: object) -> RunSpec | tuple[Problem, ...]:
+    try:
+        return parse_spec(raw)
+    except SpecInvalid as error:
+        return error.problems
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+sections = st.sampled_from(
+    ["version", "name", "algorithm", "trainer", "model", "data", "reward", "hardware", "policy", "knobs"]
+)
+
+
+@given(st.dictionaries(sections, json_values, max_size=4))
+def test_any_json_is_either_a_spec_or_a_list_of_problems(raw: dict[str, object]) -> None:
+    outcome = spec_or_problems(raw)
+    if isinstance(outcome, RunSpec):
+        assert parse_spec(to_json(outcome)) == outcome
+    else:
+        assert outcome
+        assert all(p.field and p.message.endswith((".", "?")) for p in outcome)
+
+
+@given(st.data())
+def test_any_allowed_knob_value_survives_the_round_trip(data: st.DataObject) -> None:
+    knob = data.draw(st.sampled_from(sorted(k for k, v in applicable("grpo", "native").items() if v.type == "float")))
+    low, high = knobs()[knob].low, knobs()[knob].high
+    value = data.draw(st.floats(low, high))
+    assert parse_spec({"knobs": {knob: value}}).float_knob(knob) == value

@@ -1,0 +1,47 @@
+"""Events are one line of JSON each, and numbers that are not finite survive."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiling import events
+from profiling.phases import BY_KEY, PHASES, STEP_PHASES
+from profiling.plugins import UnknownPlugin, load, names
+
+
+@given(st.floats())
+def test_any_float_survives_the_wire(value: float) -> None:
+    back = events.decode_number(json.loads(json.dumps(events.encode_number(value), allow_nan=False)))
+    assert back == value or (math.isnan(back) and math.isnan(value))
+
+
+def test_each_event_is_one_line_with_the_common_keys(tmp_path: Path) -> None:
+    log = events.EventLog(tmp_path / "events.jsonl")
+    log.write(
+        events.metric({"reward/mean": float("nan")}, attempt=1, step=3),
+        events.span("rollout", start=10, duration=5, attempt=1, step=3, role="vllm"),
+        events.log(["a\nb", "ü"], attempt=1, role="policy", rank=1),
+        events.state("training", attempt=1),
+    )
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
+    assert [line["kind"] for line in lines] == ["metric", "span", "log", "state"]
+    assert all({"attempt", "step", "role", "rank", "t"} <= set(line) for line in lines)
+    assert lines[0]["values"] == {"reward/mean": "NaN"}
+    assert lines[1]["t"] == 15
+    assert lines[2]["lines"] == ["a\nb", "ü"]
+
+
+def test_the_vocabulary_of_phases_is_unique_and_ordered() -> None:
+    assert len(BY_KEY) == len(PHASES)
+    assert STEP_PHASES == ("rollout", "reward", "old_logprobs", "reference", "advantages", "update", "weight_sync")
+
+
+def test_a_folder_is_a_registry_and_an_unknown_name_lists_it() -> None:
+    assert "math" in names("jobs.engine.rewards")
+    with pytest.raises(UnknownPlugin, match="exact_match"):
+        load("jobs.engine.rewards", "moon")
