@@ -1,5 +1,9 @@
-"""Where each address leads."""
+"""Where each address leads: the API and the runners' door here, pages in the `urlpatterns` of their view modules."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from console.api.api import urls as api_urls
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/", include((api_urls(), "api"))),
+]

@@ -1,0 +1,97 @@
+"""The API: one NinjaAPI, one router a resource, one shape of refusal."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from console.api.auth import SessionAuth, TokenAuth
+from console.api.problem import Refused
+from jobs.access import NotAllowed
+from jobs.catalog.runspec import SpecInvalid
+from jobs.launch import KeyReused
+
+api = NinjaAPI(
+    title="Pitwall API",
+    version="1",
+    description="Launch, watch, stop and fetch runs. Sign in with `Authorization: Bearer <token>`.",
+    auth=[TokenAuth(), SessionAuth()],
+    urls_namespace="api",
+    docs_url=None,  # our own page: no external asset, no inline script
+    openapi_url="/openapi.json",
+)
+
+
+def _refuse(request: HttpRequest, status: int, *problems: dict[str, str]) -> HttpResponse:
+    return api.create_response(request, {"problems": list(problems)}, status=status)
+
+
+def _problem(message: str, field: str = "") -> dict[str, str]:
+    return {"field": field, "message": message}
+
+
+@api.exception_handler(SpecInvalid)
+def _spec_invalid(request: HttpRequest, error: SpecInvalid) -> HttpResponse:
+    return _refuse(request, 422, *[_problem(p.message, p.field) for p in error.problems])
+
+
+@api.exception_handler(KeyReused)
+def _key_reused(request: HttpRequest, error: KeyReused) -> HttpResponse:
+    return _refuse(request, 409, _problem(str(error), "Idempotency-Key"))
+
+
+@api.exception_handler(NotAllowed)
+def _not_allowed(request: HttpRequest, error: NotAllowed) -> HttpResponse:
+    if error.is_member:
+        return _refuse(request, 403, _problem(str(error)))
+    return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
+
+
+@api.exception_handler(Refused)
+def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
+    return _refuse(request, error.status, *error.problems)
+
+
+@api.exception_handler(Http404)
+def _not_found(request: HttpRequest, error: Http404) -> HttpResponse:
+    return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
+
+
+@api.exception_handler(AuthenticationError)
+def _unauthenticated(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+    message = "Sign in, or send a valid API token as Authorization: Bearer <token>. Make one on the account page."
+    answer = _refuse(request, 401, _problem(message))
+    answer["WWW-Authenticate"] = 'Bearer realm="pitwall"'
+    return answer
+
+
+@api.exception_handler(HttpError)
+def _http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    return _refuse(request, error.status_code, _problem(str(error)))
+
+
+@api.exception_handler(ValidationError)
+def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    return _refuse(request, 422, *[_problem(e["msg"], _dotted(e["loc"])) for e in error.errors])
+
+
+def _dotted(location: Any) -> str:
+    """Return pydantic's location as people write it, without where in the request it was ("body", the argument)."""
+    parts = [str(part) for part in location]
+    if parts and parts[0] in ("body", "form", "file"):
+        parts = parts[2:] or parts[1:]
+    elif parts and parts[0] in ("query", "path", "header", "cookie"):
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def urls() -> list[URLPattern | URLResolver]:
+    """Return the API's addresses; its own sign-in answers 401 where the pages' middleware would redirect."""
+    patterns: list[URLPattern | URLResolver] = list(api.urls[0])
+    for pattern in patterns:
+        if isinstance(pattern, URLPattern):
+            pattern.callback = login_not_required(pattern.callback)
+    return patterns

@@ -1,0 +1,50 @@
+"""Who is calling: a Bearer token of a person, or the browser's session with its CSRF token."""
+
+import hashlib
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import APIKeyCookie, HttpBearer
+
+from jobs.models import ApiToken
+
+_SEEN_EVERY_SECONDS = 60  # a token's last use is kept to the minute, not written on each call
+
+
+def token_hash(token: str) -> str:
+    """Return what is kept of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class TokenAuth(HttpBearer):
+    """`Authorization: Bearer <token>` of an account's API token."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any:
+        """Return the token's owner, None if it is unknown, revoked, or the owner inactive."""
+        found = ApiToken.objects.select_related("user").filter(sha256=token_hash(token), revoked_at=None).first()
+        if found is None or not found.user.is_active:
+            return None
+        now = timezone.now()
+        if found.used_at is None or (now - found.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
+            ApiToken.objects.filter(pk=found.pk).update(used_at=now)
+        request.user = found.user
+        return found.user
+
+
+class SessionAuth(APIKeyCookie):
+    """The session of a signed-in browser; writing needs the CSRF token."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
+        """Return the person signed in; CSRF is checked only for who has a session, so that others get a plain 401."""
+        if not request.user.is_authenticated:
+            return None
+        return super().__call__(request)
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Any:
+        """Return the session's person."""
+        return request.user if request.user.is_authenticated else None

@@ -1,0 +1,44 @@
+"""How the API says no: `{"problems": [{"field", "message"}]}`, one shape for every status."""
+
+import http
+from typing import Any
+
+from ninja import Field, Schema
+
+
+class ProblemOut(Schema):
+    """One thing wrong: the field as the spec or form names it ("" for the request as a whole), and a sentence."""
+
+    field: str = ""
+    message: str
+
+
+class ProblemsOut(Schema):
+    """Why the request was refused."""
+
+    problems: list[ProblemOut] = Field(min_length=1)
+
+
+class Refused(Exception):  # noqa: N818 - it says what happened to the request
+    """Answer the request with `status` and these problems."""
+
+    def __init__(self, status: int, message: str, *, field: str = "") -> None:
+        self.status = status
+        self.problems = [{"field": field, "message": message}]
+        super().__init__(message)
+
+
+REFUSALS: dict[int, Any] = {
+    400: ProblemsOut,
+    401: ProblemsOut,
+    403: ProblemsOut,
+    404: ProblemsOut,
+    409: ProblemsOut,
+    422: ProblemsOut,
+}
+"""What any operation may answer besides its result; merged into each operation's `response`."""
+
+
+def phrase(status: int) -> str:
+    """Return the standard words of a status, for answers that have no better ones."""
+    return http.HTTPStatus(status).phrase

@@ -1,0 +1,108 @@
+"""Create runs and put them on the cluster. Repeating any step here does no harm: that is how lost steps are healed."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.models import Attempt, AuditEvent, Project, Run, RunEvent, new_run_id
+from jobs.notify import run_changed
+
+MAX_KEY_LENGTH = 80
+
+
+class KeyReused(ValueError):
+    """The idempotency key was used before for a different spec."""
+
+
+def create_run(
+    *,
+    project: Project,
+    spec: RunSpec | Mapping[str, Any],
+    user: AbstractBaseUser | None,
+    idempotency_key: str | None,
+    now: datetime,
+) -> tuple[Run, bool]:
+    """Queue a run and return it with True; with False if the key made it before (double click, retried POST).
+
+    Raises: SpecInvalid with every problem of the spec; KeyReused if the key stands for another spec.
+    """
+    checked = parse_spec(to_json(spec) if isinstance(spec, RunSpec) else spec)
+    key = (idempotency_key or "")[:MAX_KEY_LENGTH] or None
+    earlier = _earlier(project, key, checked)
+    if earlier is not None:
+        return earlier, False
+    try:
+        with transaction.atomic():
+            return _insert(project, checked, user, key, now), True
+    except IntegrityError:
+        earlier = _earlier(project, key, checked)
+        if earlier is None:
+            raise
+        return earlier, False
+
+
+def ingest_token(run_id: str, attempt: int) -> str:
+    """Return the token with which the runner of this attempt, and nobody else, may report."""
+    return salted_hmac("pitwall.ingest", f"{run_id}/{attempt}", algorithm="sha256").hexdigest()
+
+
+def check_ingest_token(run_id: str, attempt: int, token: str) -> bool:
+    """Return True if `token` belongs to this run and attempt."""
+    return constant_time_compare(ingest_token(run_id, attempt), token)
+
+
+def submission_id(run_id: str, attempt: int) -> str:
+    """Return the name of the attempt's Ray job, known before Ray is called."""
+    return f"run-{run_id}-a{attempt}"
+
+
+def _earlier(project: Project, key: str | None, spec: RunSpec) -> Run | None:
+    if key is None:
+        return None
+    run = Run.objects.filter(project=project, idempotency_key=key).first()
+    if run is not None and {**run.spec, "name": ""} != {**to_json(spec), "name": ""}:
+        raise KeyReused(f"The idempotency key {key!r} already made run {run.pk} from another spec. Use a new key.")
+    return run
+
+
+def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key: str | None, now: datetime) -> Run:
+    author = user.pk if user else None
+    run_id = new_run_id()
+    run = Run.objects.create(
+        id=run_id,
+        project=project,
+        name=spec.name or default_name(spec),
+        spec=to_json(spec),
+        idempotency_key=key,
+        num_steps=spec.num_steps,
+        color=Run.objects.filter(project=project).count() % 20,
+        created_by_id=author,
+        created_at=now,
+    )
+    cpus, gpus = demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
+    Attempt.objects.create(run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus)
+    RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
+    AuditEvent.objects.create(
+        actor_id=author, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name}
+    )
+    transaction.on_commit(partial(run_changed, run_id))
+    return run
+
+
+def default_name(spec: RunSpec) -> str:
+    """Return what a run without a name is called: algorithm and the last part of its model and data."""
+    short = [part.rstrip("/").rpartition("/")[2] for part in (spec.model.id, spec.data.id)]
+    data = "upload" if spec.data.kind == "upload" else short[1]
+    return f"{spec.algorithm.upper()} {short[0]} on {data}"[:120]
+
+
+def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
+    """Return the logical CPUs and the GPUs that the run asks of the cluster on `device` (cpu or cuda)."""
+    workers = spec.num_workers
+    return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)

@@ -1,0 +1,162 @@
+"""The state machine of attempts; the only code that sets a state.
+
+Every change is a compare-and-set on the attempt (its states and version), the mirror on the run, and a RunEvent, in one
+transaction. What comes twice, late, or from an attempt that is not the latest changes nothing and returns False.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal, cast
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import F
+
+from jobs.models import ENDED, Attempt, Command, Run, RunEvent
+from jobs.notify import run_changed
+
+State = Literal["queued", "starting", "running", "stopping", "finished", "failed", "stopped"]
+
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    "queued": frozenset({"starting", "stopped", "failed"}),
+    "starting": frozenset({"running", "stopping", "finished", "failed", "stopped"}),
+    "running": frozenset({"stopping", "finished", "failed", "stopped"}),
+    "stopping": frozenset({"finished", "failed", "stopped"}),
+    "finished": frozenset(),
+    "failed": frozenset(),
+    "stopped": frozenset(),
+}
+"""From each state, where an attempt may go."""
+
+_TRIES = 8  # a lost compare-and-set is read and judged again; each loss means that somebody else made progress
+
+
+class _LostRaceError(Exception):
+    """Somebody else changed the row between reading and writing; rolls the transaction back."""
+
+
+def admit(*, run_id: str, attempt: int, now: datetime) -> bool:
+    """Take a queued attempt out of the queue: its resources are its own from here on."""
+    return _change(run_id, attempt, "starting", now, text="Starting on the cluster")
+
+
+def mark_running(*, run_id: str, attempt: int, now: datetime) -> bool:
+    """Note that the attempt's runner has made contact. Idempotent and cheap, so that ingest may call it at will."""
+    return _change(run_id, attempt, "running", now, text="Running", fields={"started_at": now})
+
+
+def finish(
+    *,
+    run_id: str,
+    attempt: int,
+    state: str,
+    cause: Mapping[str, Any],
+    cleanup: Mapping[str, Any],
+    now: datetime,
+) -> bool:
+    """End the attempt as `finished`, `failed` or `stopped`; the first word that comes holds.
+
+    `cause` says who and what: side (trainer, cluster, pitwall, user), text, and where known role, rank, step, log_line.
+    `cleanup` is the proof that nothing of it is left, {} where there is none yet.
+    Raises: ValueError if `state` does not end a run.
+    """
+    if state not in ENDED:
+        raise ValueError(f"{state!r} does not end a run. Use one of {', '.join(ENDED)}.")
+    text = {"finished": "Finished", "failed": "Failed", "stopped": "Stopped"}[state]
+    if cause.get("text"):
+        text = f"{text}: {cause['text']}"
+    fields = {"ended_at": now, "cause": dict(cause), "cleanup": dict(cleanup)}
+    return _change(run_id, attempt, cast(State, state), now, text=text, fields=fields)
+
+
+def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+    """Stop the run: at once if it is still queued, else by a command to its runner, which saves a checkpoint first.
+
+    Returns False, and changes nothing, if it is already stopping or has ended.
+    """
+    number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
+    cause = {"side": "user", "text": f"canceled by {user} before it started" if user else "canceled before it started"}
+    fields = {"ended_at": now, "cause": cause}
+    canceled = _change(
+        run_id, number, "stopped", now, text="Canceled in the queue", user=user, fields=fields, only_from={"queued"}
+    )
+    if canceled:
+        return True
+    return _change(run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"})
+
+
+def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, Any], now: datetime) -> bool:
+    """Keep the proof of clean-up that came after the attempt ended; the first proof holds."""
+    with transaction.atomic():
+        ended = Attempt.objects.filter(run_id=run_id, number=attempt, state__in=ENDED, cleanup={})
+        if not ended.update(cleanup=dict(cleanup)):
+            return False
+        text = f"Clean-up checked: {cleanup.get('processes_left', '?')} processes left"
+        RunEvent.objects.create(run_id=run_id, attempt=attempt, at=now, verb="cleanup", text=text, data=dict(cleanup))
+        transaction.on_commit(partial(run_changed, run_id))
+    return True
+
+
+def _change(
+    run_id: str,
+    number: int,
+    to: State,
+    now: datetime,
+    *,
+    text: str,
+    user: AbstractBaseUser | None = None,
+    fields: Mapping[str, Any] | None = None,
+    only_from: set[str] | None = None,
+) -> bool:
+    """Move the latest attempt to `to` if the machine allows it from where it is; True if this call did it."""
+    for _ in range(_TRIES):
+        latest = Attempt.objects.filter(run_id=run_id, number=number, run__latest_attempt=number)
+        seen = latest.values_list("pk", "state", "version").first()
+        if seen is None:
+            return False  # unknown, or an old attempt: those can finish nothing
+        pk, state, version = seen
+        if to not in TRANSITIONS[state] or (only_from is not None and state not in only_from):
+            return False
+        try:
+            with transaction.atomic():
+                _apply(pk, state, version, run_id, number, to, now, text, user, dict(fields or {}))
+            return True
+        except _LostRaceError:
+            continue
+    return False
+
+
+def _apply(
+    pk: int,
+    state: str,
+    version: int,
+    run_id: str,
+    number: int,
+    to: State,
+    now: datetime,
+    text: str,
+    user: AbstractBaseUser | None,
+    fields: dict[str, Any],
+) -> None:
+    mine = Attempt.objects.filter(pk=pk, state=state, version=version)
+    if mine.update(state=to, version=F("version") + 1, **fields) != 1:
+        raise _LostRaceError
+    mirror: dict[str, Any] = {"state": to, "wait_reason": ""}
+    if to == "stopping" or (to == "stopped" and state == "queued"):
+        mirror["is_stop_requested"] = True
+    if to in ENDED:
+        mirror |= {"ended_at": now, "cause": fields.get("cause", {}), "phase": "", "activity": ""}
+    current = Run.objects.filter(pk=run_id, latest_attempt=number)
+    if current.update(**mirror) != 1:
+        raise _LostRaceError
+    if to == "running":
+        current.filter(started_at=None).update(started_at=now)
+    if to == "stopping":
+        Command.objects.create(attempt_id=pk, verb="stop", created_by_id=user.pk if user else None)
+    actor_id = user.pk if user else None
+    data = {"from": state, "to": to, "cause": fields.get("cause", {})}
+    RunEvent.objects.create(
+        run_id=run_id, attempt=number, at=now, verb=to, text=text[:500], actor_id=actor_id, data=data
+    )
+    transaction.on_commit(partial(run_changed, run_id))
