@@ -1,8 +1,8 @@
 """The door to the trial process, which reads data, models and reward files that the web process must not touch itself.
 
 `python -m jobs.engine.trial` takes one JSON object and answers one; this side bounds its time, memory, output and
-environment, and turns every way it can go wrong into a sentence beside a field. It is no sandbox against a hostile author:
-who may launch a run may run code on the cluster anyway. It keeps a slow or broken file from harming the console.
+environment, and turns every way it can go wrong into a sentence beside a field. It is no sandbox against a hostile
+author: who may launch a run may run code on the cluster. It keeps a slow or broken file from harming the console.
 """
 
 import contextlib
