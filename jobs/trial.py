@@ -41,6 +41,10 @@ class TrialFailed(Exception):
         super().__init__(f"{field}: {message}")
 
 
+class TrialUnavailable(TrialFailed):
+    """This machine cannot try it, which says nothing about the spec: the engine's packages are not installed here."""
+
+
 def run_trial(
     op: Mapping[str, Any],
     *,
@@ -167,6 +171,8 @@ def _answer(out: str, err: str, code: int, field: str) -> dict[str, Any]:
         raise TrialFailed(str(problem.get("field") or field), str(problem.get("message") or "The check failed."))
     if isinstance(answer, dict) and code == 0:
         return answer
+    if code == 1 and err.strip().splitlines()[-1:] and err.strip().splitlines()[-1].startswith("ModuleNotFoundError"):
+        raise TrialUnavailable(field, "Not checked here: the engine's packages are not installed beside the console.")
     said = err.strip().splitlines()[-1][:300] if err.strip() else "it said nothing"
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     raise TrialFailed(field, f"The process that tries it {how} without an answer: {said}")

@@ -1,0 +1,156 @@
+"""What is checked before a run is queued, once for form, API and command line.
+
+`parse_spec` has already refused what is wrong in itself; here the spec meets the world: its data, model and reward are
+tried in a process of their own, and its demand is held against the cluster. What cannot be seen from the console (a path on a
+cluster elsewhere) is "unknown", never "passed".
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from django.utils.translation import gettext as _
+
+from jobs.catalog.runspec import Problem, RunSpec
+from jobs.cluster import ClusterState, cluster_state, is_local
+from jobs.launch import demand
+from jobs.models import Project
+from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+from jobs.trial import TrialFailed, TrialUnavailable
+
+CheckState = Literal["passed", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was checked: what came of it, in a sentence, beside which field of the spec."""
+
+    state: CheckState
+    text: str
+    field: str
+
+
+def check_launchable(spec: RunSpec, project: Project) -> list[Problem]:
+    """Return why this spec cannot be launched here and now; empty if nothing stands against it."""
+    return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
+
+
+def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
+    """Return every check of the spec in the order of the form: model, data, reward, cluster."""
+    model, model_checks = check_model(spec)
+    data_checks = check_data(spec, project=project)[1]
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
+    if spec.algorithm == "grpo" and not any(c.state == "failed" for c in data_checks):
+        checks += check_reward(spec, project=project)
+    return [*checks, *check_cluster(spec, cluster_state())]
+
+
+def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
+    """Return what the model is, if it can be read here, and the check of it."""
+    try:
+        facts = describe_model(spec)
+    except TrialFailed as failed:
+        return None, [_refusal(failed, is_remote=spec.model.kind in ("path", "hub"))]
+    size = f"{facts.num_parameters:,}" if facts.num_parameters else "—"
+    text = _("Model loads: %(name)s, %(size)s parameters") % {"name": facts.architecture, "size": size}
+    return facts, [Check(state="passed", text=text, field="model.id")]
+
+
+def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, list[Check]]:
+    """Return the data's preview, if it can be read here, and the checks of it."""
+    try:
+        found = preview_data(spec, project=project)
+    except TrialFailed as failed:
+        return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
+    if found.mapping_problem:
+        return found, [Check(state="failed", text=found.mapping_problem, field=_mapped_field(spec, found))]
+    if found.num_train == 0:
+        text = _("No row is left to train on: %(rows)s rows, of which %(long)s are too long and %(eval)s held out.") % {
+            "rows": f"{found.num_rows:,}",
+            "long": f"{found.num_too_long:,}",
+            "eval": f"{found.num_eval:,}",
+        }
+        return found, [Check(state="failed", text=text, field="data.id")]
+    text = _("Data reads: %(train)s rows to train on, %(eval)s held out") % {
+        "train": f"{found.num_train:,}",
+        "eval": f"{found.num_eval:,}",
+    }
+    return found, [Check(state="passed", text=text, field="data.id")]
+
+
+def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
+    """Return whether the longest sequence of the run fits into the model's context."""
+    if model is None or not model.context_tokens:
+        return []
+    if spec.algorithm == "grpo":
+        field = "knobs.rollout.max_new_tokens"
+        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+        what = _("Longest prompt plus longest answer")
+    else:
+        field = "knobs.train.max_sequence_tokens"
+        longest = spec.int_knob("train.max_sequence_tokens")
+        what = _("Longest sample")
+    values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}
+    if longest > model.context_tokens:
+        text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
+        return [Check(state="failed", text=text, field=field)]
+    text = _("%(what)s, %(longest)s tokens, fits the context of %(context)s") % values
+    return [Check(state="passed", text=text, field=field)]
+
+
+def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
+    """Return what trying the reward on a few completions showed. The bundled ones are ours and need no trial."""
+    if spec.reward.kind != "custom":
+        return []
+    try:
+        results = try_reward(spec, project=project)
+    except TrialFailed as failed:
+        return [_refusal(failed, is_remote=spec.data.kind in ("path", "hub") and failed.field.startswith("data."))]
+    slowest = max((r.seconds for r in results), default=0.0)
+    text = _("Reward answers: %(count)s samples, the slowest in %(ms)s ms") % {
+        "count": len(results),
+        "ms": f"{slowest * 1000:.1f}",
+    }
+    return [Check(state="passed", text=text, field="reward.source")]
+
+
+def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
+    """Return whether the run fits the cluster at all; that it must wait for others is no problem."""
+    field = "hardware.policy_ranks"
+    if not state.is_reachable:
+        return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
+    device = state.device if spec.hardware.device == "auto" else spec.hardware.device
+    cpus, gpus = demand(spec, device=device)
+    if device == "cuda" and gpus > state.gpus_total:
+        text = _("The run asks for %(asked)s GPUs; the cluster has %(total)s. Lower ranks or engines, or use the CPU.")
+        field = "hardware.device" if not state.gpus_total else field
+        return [
+            Check(state="failed", text=text % {"asked": f"{gpus:g}", "total": f"{state.gpus_total:g}"}, field=field)
+        ]
+    if cpus > state.cpus_total:
+        text = _("The run asks for %(asked)s CPUs; the cluster has %(total)s. Lower ranks, engines or CPUs per worker.")
+        return [
+            Check(state="failed", text=text % {"asked": f"{cpus:g}", "total": f"{state.cpus_total:g}"}, field=field)
+        ]
+    asked = _("%(n)s GPUs") % {"n": f"{gpus:g}"} if device == "cuda" else _("%(n)s CPUs") % {"n": f"{cpus:g}"}
+    return [Check(state="passed", text=_("The cluster can hold %(asked)s") % {"asked": asked}, field=field)]
+
+
+def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:
+    if isinstance(failed, TrialUnavailable):
+        return Check(state="unknown", text=failed.message, field=failed.field)
+    if is_remote and not is_local():
+        text = _("Not checked here, the cluster is on other machines: %(why)s") % {"why": failed.message}
+        return Check(state="unknown", text=text, field=failed.field)
+    return Check(state="failed", text=failed.message, field=failed.field)
+
+
+def _mapped_field(spec: RunSpec, found: DataPreview) -> str:
+    """Return the first column field of the form whose column the data lacks."""
+    if spec.algorithm == "sft" and spec.data.messages_column.strip():
+        names = ["messages_column"]
+    elif spec.algorithm == "sft":
+        names = ["prompt_column", "response_column"]
+    else:
+        names = ["prompt_column", "answer_column"]
+    missing = [n for n in names if getattr(spec.data, n) not in found.columns]
+    return f"data.{(missing or names)[0]}"
