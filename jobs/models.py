@@ -94,6 +94,7 @@ class Run(models.Model):
     idempotency_key = models.CharField(max_length=80, null=True)
     latest_attempt = models.PositiveIntegerField(default=1)
     seq = models.BigIntegerField(default=0)  # of the newest frame; frames are numbered without gaps
+    folded_seq = models.BigIntegerField(default=0)  # frames up to this one are in chunks
     step = models.IntegerField(default=0)  # steps completed
     num_steps = models.IntegerField(default=0)
     phase = models.CharField(max_length=30, default="")  # what the trainer is doing now, a key of profiling.phases or ""
