@@ -1,0 +1,324 @@
+/**
+ * One chart of a card: raw ghost under the smoothed line, marks on top, a crosshair shared by all charts of the page.
+ * It draws only while it can be seen. Its head shows the latest value, or under the crosshair the value there.
+ */
+
+import uPlot from "../../vendor/uplot/uPlot.esm.js";
+import { align, finite, stack } from "./align.js";
+import { color, faded, onTheme } from "./colors.js";
+import * as format from "./format.js";
+import { drawLimits, drawMarks, drawOdd } from "./marks.js";
+import { visible } from "./series.js";
+
+const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
+
+/** What all charts of the page share: smoothing, x axis, zoom, y scale, marks. Charts redraw when it changes. */
+export class ChartView {
+  constructor({ smoothing, axis, isLog, zoom, end }) {
+    Object.assign(this, { smoothing, axis, isLog, zoom, end });
+    this.marks = [];
+    this.charts = new Set();
+    this.sync = uPlot.sync("run");
+    this.onZoom = () => {};
+    onTheme(() => this.redraw(true));
+  }
+
+  /** Draw every visible chart again; `fresh` builds it from scratch (colors, scales). */
+  redraw(fresh = false) {
+    for (const chart of this.charts) chart.invalidate(fresh);
+  }
+
+  /** Zoom all charts to { min, max }, or to everything with null. */
+  setZoom(zoom) {
+    this.zoom = zoom;
+    this.redraw();
+    this.onZoom(zoom);
+  }
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) entry.target.chart?.setSeen(entry.isIntersecting);
+}, { rootMargin: "120px" });
+
+const sized = new ResizeObserver((entries) => {
+  for (const entry of entries) entry.target.chart?.resize();
+});
+
+/**
+ * `plot` is { lines: [{ name, label, color, dash, isPoints, kind }], unit, stacked, limits: [{ value, label }], isTime }.
+ * `parts` are elements { body, value, points }; `store` is the run's.
+ */
+export class Chart {
+  constructor(parts, plot, store, view) {
+    Object.assign(this, { parts, plot, store, view });
+    this.hidden = new Set();
+    this.isSeen = false;
+    this.needs = "build";
+    this.uplot = null;
+    this.drawing = 0;
+    parts.body.chart = this;
+    view.charts.add(this);
+    seen.observe(parts.body);
+    sized.observe(parts.body);
+  }
+
+  /** Stop drawing and forget the canvas. */
+  destroy() {
+    seen.unobserve(this.parts.body);
+    sized.unobserve(this.parts.body);
+    this.view.charts.delete(this);
+    cancelAnimationFrame(this.drawing);
+    this.uplot?.destroy();
+    this.uplot = null;
+    delete this.parts.body.chart;
+  }
+
+  setSeen(isSeen) {
+    this.isSeen = isSeen;
+    if (isSeen && this.needs) this.#schedule();
+  }
+
+  resize() {
+    if (!this.uplot) {
+      if (this.needs) this.#schedule();
+      return;
+    }
+    const { clientWidth, clientHeight } = this.parts.body;
+    if (clientWidth && clientHeight && (clientWidth !== this.uplot.width || clientHeight !== this.uplot.height)) {
+      this.uplot.setSize({ width: clientWidth, height: clientHeight });
+    }
+  }
+
+  /** Ask for a new drawing, at most once per animation frame and only while it can be seen. */
+  invalidate(fresh = false) {
+    this.needs = fresh || this.needs === "build" ? "build" : "data";
+    if (this.isSeen) this.#schedule();
+  }
+
+  #schedule() {
+    this.drawing ||= requestAnimationFrame(() => {
+      this.drawing = 0;
+      if (this.isSeen && this.needs) this.#draw();
+    });
+  }
+
+  #draw() {
+    const { clientWidth, clientHeight } = this.parts.body;
+    if (!clientWidth || !clientHeight) return;
+    const shown = this.#collect();
+    if (shown.layout !== this.layout) this.needs = "build";
+    if (this.needs === "build" || !this.uplot) {
+      this.layout = shown.layout;
+      this.uplot?.destroy();
+      this.parts.body.replaceChildren();
+      this.uplot = new uPlot(this.#options(shown, clientWidth, clientHeight), shown.data, this.parts.body);
+    } else {
+      this.shown = shown;
+      this.uplot.setData(shown.data, false);
+      this.#scale();
+      this.uplot.redraw(true, true);
+    }
+    this.shown = shown;
+    this.needs = "";
+    this.#tellPoints(shown);
+    this.#tellValue(null);
+  }
+
+  /** Gather the columns of all lines, with what each line looks like. */
+  #collect() {
+    const { plot, view, store } = this;
+    const lines = [];
+    for (const line of plot.lines) {
+      const byLane = new Map();
+      for (const series of store.of(line.name)) {
+        if (line.role && (series.role !== line.role || series.rank !== line.rank)) continue;
+        const lane = `${series.role}|${series.rank}`;
+        byLane.set(lane, [...(byLane.get(lane) ?? []), series]);
+      }
+      const many = byLane.size > 1;
+      const lanes = [...byLane].sort(([a], [b]) => (a < b ? -1 : 1));
+      lanes.forEach(([lane, attempts], place) => lines.push(this.#line(line, lane, attempts, many, place)));
+    }
+    const kept = lines.filter((line) => line.column.x.length);
+    const weight = plot.stacked ? 0 : view.smoothing;
+    let aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
+    const odd = [];
+    let ys = aligned.slice(1).map((column, i) => {
+      const [line, marks] = finite(column);
+      for (const [at, value] of marks) odd.push([aligned[0][at], value, kept[i]]);
+      return line;
+    });
+    if (plot.stacked) ys = stack(ys).reverse();
+    const data = [aligned[0]];
+    const drawn = [];
+    kept.forEach((line, i) => {
+      if (plot.stacked) {
+        drawn.push({ ...kept[kept.length - 1 - i], look: "area" });
+        data.push(ys[i]);
+      } else if (line.isPoints) {
+        drawn.push({ ...line, look: "points" });
+        data.push(ys[i]);
+      } else {
+        const smoothed = weight > 0 && line.column.x.length > 2;
+        if (smoothed) {
+          drawn.push({ ...line, look: "ghost" });
+          data.push(ys[i]);
+        }
+        drawn.push({ ...line, look: "line" });
+        data.push(smoothed ? finite(align([{ x: aligned[0], y: aligned[0] }, { x: line.column.x, y: line.column.smooth }])[2])[0] : ys[i]);
+      }
+    });
+    const layout = `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");
+    return { data: this.#logSafe(data), drawn, odd, layout, lines: kept };
+  }
+
+  #line(line, lane, attempts, many, place) {
+    const column = { x: [], y: [], smooth: [], n: 0, of: 0 };
+    for (const { series, before } of visible(attempts)) {
+      const part = series.columns(this.view.smoothing, this.view.zoom);
+      let count = part.x.length;
+      while (count > 0 && part.x[count - 1] >= before) count -= 1;
+      if (!column.x.length && count === part.x.length) {
+        Object.assign(column, { x: part.x, y: part.y, smooth: part.smooth });
+      } else {
+        column.x = [...column.x, ...part.x.slice(0, count)];
+        column.y = [...column.y, ...part.y.slice(0, count)];
+        column.smooth = [...column.smooth, ...part.smooth.slice(0, count)];
+      }
+      column.n += part.x.length;
+      column.of += part.of;
+    }
+    const [role, rank] = lane.split("|");
+    const label = many ? `${line.label} ${role} ${rank}` : line.label;
+    const stroke = many && !line.fixed ? `--run-${place % 10}` : line.color;
+    return { ...line, id: `${line.name}@${lane}`, label, color: stroke, column };
+  }
+
+  #logSafe(data) {
+    if (!this.view.isLog || this.plot.stacked) return data;
+    return data.map((column, i) => (i === 0 ? column : Array.from(column, (y) => (y !== null && y > 0 ? y : null))));
+  }
+
+  #options(shown, width, height) {
+    const { plot, view } = this;
+    const isTime = plot.isTime || view.axis === "time";
+    const axis = { stroke: () => color("--text-3"), font: AXIS_FONT, ticks: { show: false }, grid: { stroke: () => color("--gridc"), width: 1 } };
+    const isLog = view.isLog && !plot.stacked;
+    return {
+      width,
+      height,
+      padding: [8, 8, 0, 0],
+      legend: { show: false },
+      cursor: {
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 5, width: 1.5 },
+        sync: { key: isTime ? "run-time" : "run", setSeries: false, scales: ["x", null] },
+        bind: { dblclick: () => () => (view.setZoom(null), null) },
+      },
+      scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
+      axes: [
+        { ...axis, size: 20, gap: 2, space: 64 },
+        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => splits.map((value) => format.tick(value, plot.unit)) },
+      ],
+      series: [{}, ...shown.drawn.map((line) => this.#series(line))],
+      hooks: {
+        drawClear: [(u) => drawLimits(u, plot.limits ?? [])],
+        draw: [(u) => drawMarks(u, isTime ? [] : view.marks), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
+        setCursor: [(u) => this.#tellValue(u.cursor.idx)],
+        setSelect: [(u) => this.#zoomed(u)],
+      },
+    };
+  }
+
+  #series(line) {
+    const stroke = () => color(line.color);
+    const shared = { label: line.label, spanGaps: true, show: !this.hidden.has(line.id), points: { show: false } };
+    if (line.look === "area") return { ...shared, width: 0, stroke, fill: stroke };
+    if (line.look === "points") {
+      return { ...shared, paths: () => null, stroke, points: { show: true, size: 6, width: 1.5, stroke, fill: () => color("--surface") } };
+    }
+    const alone = line.column.x.length === 1;
+    const points = alone ? { show: true, size: 5, stroke, fill: stroke } : { show: false };
+    if (line.look === "ghost") return { ...shared, points, width: 1, stroke: () => faded(color(line.color), 0.26) };
+    return { ...shared, points, width: line.width ?? 1.6, dash: line.dash ? [4, 3] : undefined, stroke };
+  }
+
+  #axisSize(values) {
+    const longest = (values ?? []).reduce((most, text) => Math.max(most, (text ?? "").length), 3);
+    return Math.max(34, longest * 6.2 + 10);
+  }
+
+  #xRange() {
+    const { zoom, end } = this.view;
+    const xs = this.shown?.data[0] ?? this.uplot?.data?.[0] ?? [];
+    const isTime = this.plot.isTime || this.view.axis === "time";
+    if (zoom && zoom.isTime === isTime) return [zoom.min, zoom.max];
+    const last = xs.length ? xs[xs.length - 1] : 1;
+    if (isTime) return xs.length ? [xs[0], Math.max(last, xs[0] + 10)] : [Date.now() / 1e3 - 60, Date.now() / 1e3];
+    return [0, Math.max(end, last, 1)];
+  }
+
+  #yRange(low, high) {
+    if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
+    if (this.plot.stacked) return [0, high * 1.12 || 1];
+    const limits = (this.plot.limits ?? []).filter((limit) => limit.value <= high * 3 && limit.value >= low).map((limit) => limit.value);
+    const top = Math.max(high, ...limits);
+    const room = (top - low) * 0.1 || Math.abs(top) * 0.1 || 0.1;
+    const bottom = low >= 0 && low - room * 3 < 0 ? 0 : low - room;
+    return uPlot.rangeNum(bottom, top + room, { min: { pad: 0, soft: 0, mode: bottom === 0 ? 1 : 0 }, max: { pad: 0, soft: 0, mode: 0 } });
+  }
+
+  #scale() {
+    const [min, max] = this.#xRange();
+    this.uplot.setScale("x", { min, max });
+  }
+
+  #zoomed(u) {
+    if (u.select.width < 4) return;
+    const min = u.posToVal(u.select.left, "x");
+    const max = u.posToVal(u.select.left + u.select.width, "x");
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.view.setZoom({ min, max, isTime: this.plot.isTime || this.view.axis === "time" });
+  }
+
+  #tellPoints(shown) {
+    if (!this.parts.points) return;
+    const n = shown.lines.reduce((sum, line) => sum + line.column.n, 0);
+    const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
+    this.parts.points.textContent = of > n ? this.parts.points.dataset.text.replace("%n", format.count(n)).replace("%of", format.count(of)) : "";
+  }
+
+  /** Show the value at the crosshair, or the latest one. */
+  #tellValue(index) {
+    const { value } = this.parts;
+    const shown = this.shown;
+    if (!value || !shown) return;
+    const lines = shown.lines.filter((line) => !this.hidden.has(line.id));
+    const isUnder = index !== null && index !== undefined && lines.length > 0;
+    const texts = lines.map((line) => this.#valueOf(line, isUnder ? shown.data[0][index] : null)).filter((text) => text !== "");
+    let text = texts.slice(0, 3).join(" · ") || "—";
+    if (this.plot.stacked && lines.length) text = format.metric(this.#total(index, isUnder), this.plot.unit);
+    if (isUnder && !(this.plot.isTime || this.view.axis === "time")) text = `${shown.data[0][index]}: ${text}`;
+    if (value.textContent !== text) value.textContent = text;
+    value.classList.toggle("is-under-cursor", isUnder);
+  }
+
+  #valueOf(line, x) {
+    const { x: xs, y } = line.column;
+    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : format.metric(y[y.length - 1], this.plot.unit);
+    const at = xs.indexOf(x);
+    return at < 0 ? "" : format.metric(y[at], this.plot.unit);
+  }
+
+  #total(index, isUnder) {
+    const top = this.shown.data[1];
+    return top?.length ? top[isUnder ? index : top.length - 1] : null;
+  }
+
+  /** Show or hide one line (a click on its legend). */
+  toggle(id) {
+    if (!this.hidden.delete(id)) this.hidden.add(id);
+    this.invalidate(true);
+  }
+}
+

@@ -1,0 +1,46 @@
+/** Colors for canvases: read from the CSS variables, again after each change of theme. */
+
+const listeners = new Set();
+let values = new Map();
+
+/** Return the value of a CSS variable, e.g. color("--text-3"). */
+export function color(name) {
+  if (!values.has(name)) values.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return values.get(name);
+}
+
+/** Return `hex` (#rrggbb) with an opacity. */
+export function faded(hex, alpha) {
+  const part = (at) => Number.parseInt(hex.slice(at, at + 2), 16);
+  return hex.length === 7 ? `rgba(${part(1)}, ${part(3)}, ${part(5)}, ${alpha})` : hex;
+}
+
+/** Call `listener` after each change of theme. */
+export const onTheme = (listener) => listeners.add(listener);
+
+new MutationObserver(() => {
+  values = new Map();
+  for (const listener of listeners) listener();
+}).observe(document.documentElement, { attributes: true, attributeFilter: ["data-bs-theme"] });
+
+/** Return a 135° hatch as a fill for waiting time. */
+export function hatch(context) {
+  const tile = document.createElement("canvas");
+  const ratio = window.devicePixelRatio || 1;
+  const side = Math.round(6 * ratio);
+  tile.width = tile.height = side;
+  const brush = tile.getContext("2d");
+  brush.fillStyle = color("--waiting");
+  brush.fillRect(0, 0, side, side);
+  brush.strokeStyle = color("--waiting-hatch");
+  brush.lineWidth = ratio;
+  brush.beginPath();
+  for (const shift of [-side, 0, side]) {
+    brush.moveTo(shift, side);
+    brush.lineTo(shift + side, 0);
+  }
+  brush.stroke();
+  const pattern = context.createPattern(tile, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern;
+}

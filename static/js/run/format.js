@@ -1,0 +1,109 @@
+/** Numbers, times and sizes as people read them. A value that was not measured is "—", never 0. */
+
+const lang = document.documentElement.lang || "en";
+const minus = (text) => text.replace("-", "−");
+const fixed = new Map();
+
+function grouped(value, digits) {
+  if (!fixed.has(digits)) {
+    fixed.set(digits, new Intl.NumberFormat(lang, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  }
+  return minus(fixed.get(digits).format(value));
+}
+
+/** Return `value` with about three digits that mean something: 0.938, 15.6, 1,024, 3.0e-4. */
+export function number(value) {
+  if (value === null || value === undefined) return "—";
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size < 1e-3) return minus(value.toExponential(1));
+  if (size < 0.1) return grouped(value, 4);
+  if (size < 10) return grouped(value, size < 1 ? 3 : 2);
+  if (size < 1000) return grouped(value, Number.isInteger(value) ? 0 : 1);
+  if (size < 1e7) return grouped(value, 0);
+  return minus(value.toExponential(2));
+}
+
+/** Return a whole number with thousands apart: 12,480. */
+export const count = (value) => (Number.isFinite(value) ? grouped(value, 0) : "—");
+
+/** Return tokens, points: 38.9k, 1.2M. */
+export function short(value) {
+  if (!Number.isFinite(value)) return "—";
+  if (Math.abs(value) >= 1e6) return `${grouped(value / 1e6, 1)}M`;
+  if (Math.abs(value) >= 1e4) return `${grouped(value / 1e3, 1)}k`;
+  return Math.abs(value) >= 100 ? grouped(value, 0) : number(value);
+}
+
+/** Return bytes in binary units: 118.2 GiB. */
+export function bytes(value) {
+  if (!Number.isFinite(value)) return "—";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let power = 0;
+  while (Math.abs(value) >= 1024 && power < units.length - 1) {
+    value /= 1024;
+    power += 1;
+  }
+  return `${grouped(value, power === 0 ? 0 : 1)} ${units[power]}`;
+}
+
+/** Return seconds as one readable stretch: 240 µs, 15.6 s, 22 min, 4 h 40 min. */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "—";
+  if (seconds === 0) return "0 s";
+  if (seconds < 1e-3) return `${grouped(seconds * 1e6, 0)} µs`;
+  if (seconds < 0.1) return `${grouped(seconds * 1e3, seconds < 1e-2 ? 1 : 0)} ms`;
+  if (seconds < 10) return `${grouped(seconds, 2)} s`;
+  if (seconds < 100) return `${grouped(seconds, 1)} s`;
+  if (seconds < 3600) return `${grouped(Math.round(seconds / 60), 0)} min`;
+  const minutes = Math.round(seconds / 60);
+  return `${grouped(Math.floor(minutes / 60), 0)} h ${minutes % 60} min`;
+}
+
+/** Return an interval of seconds: 22–25 min, 40–52 s. */
+export function durationRange(low, high) {
+  if (!Number.isFinite(low) || !Number.isFinite(high)) return "—";
+  const from = duration(Math.round(low));
+  const to = duration(Math.round(high));
+  if (from === to) return from;
+  const [fromUnit, toUnit] = [from, to].map((text) => text.replace(/[\d.,\s]/g, ""));
+  return fromUnit === toUnit && low < 3600 ? `${Math.round(low < 100 ? low : low / 60)}–${to}` : `${from} – ${to}`;
+}
+
+/** Return a metric's value with its unit, as the dictionary of metrics names it. */
+export function metric(value, unit) {
+  if (value === null || value === undefined) return "—";
+  if (!Number.isFinite(value)) return number(value);
+  if (unit === "share") return `${number(value * 100)} %`;
+  if (unit === "percent") return `${number(value)} %`;
+  if (unit === "bytes") return bytes(value);
+  if (unit === "s") return duration(value);
+  if (unit === "tok/s") return `${short(value)} tok/s`;
+  return number(value);
+}
+
+/** Return the label of a tick on a y axis, short. */
+export function tick(value, unit) {
+  if (value === null) return "";
+  if (unit === "share") return `${trim(value * 100)}%`;
+  if (unit === "bytes") return bytes(value).replace(/\.0(?= )/, "");
+  return Math.abs(value) >= 1e4 ? short(value).replace(".0", "") : trim(value);
+}
+
+function trim(value) {
+  if (value === 0) return "0";
+  if (Math.abs(value) < 1e-3) return minus(Number(value.toPrecision(2)).toExponential());
+  return minus(String(Number(value.toPrecision(6))));
+}
+
+const clockFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const minuteFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const dateFormat = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium" });
+
+/** Return the time of day of a Date. */
+export const clock = (date) => clockFormat.format(date);
+/** Return hours and minutes of a Date. */
+export const minute = (date) => minuteFormat.format(date);
+/** Return date and time of a Date, for titles. */
+export const moment = (date) => dateFormat.format(date);

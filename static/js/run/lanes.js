@@ -1,0 +1,154 @@
+/**
+ * The spans of a run, by lane (role, rank) and depth, sorted by start, in seconds since `origin`.
+ * Unix nanoseconds do not fit a double, so the origin is a BigInt and everything else is relative to it.
+ */
+
+const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
+const place = (role) => (ORDER.indexOf(role) + 1 || ORDER.length + 1);
+
+/** Columns of one depth of a lane. */
+class Row {
+  constructor() {
+    this.start = [];
+    this.end = [];
+    this.phase = [];
+    this.step = [];
+    this.name = [];
+  }
+
+  get length() {
+    return this.start.length;
+  }
+
+  /** Insert one span where its start belongs; nearly always that is the end. */
+  insert(start, end, phase, step, name) {
+    let at = this.start.length;
+    while (at > 0 && this.start[at - 1] > start) at -= 1;
+    if (at === this.start.length) {
+      this.start.push(start);
+      this.end.push(end);
+      this.phase.push(phase);
+      this.step.push(step);
+      this.name.push(name);
+      return;
+    }
+    this.start.splice(at, 0, start);
+    this.end.splice(at, 0, end);
+    this.phase.splice(at, 0, phase);
+    this.step.splice(at, 0, step);
+    this.name.splice(at, 0, name);
+  }
+
+  /** Return the index of the first span that ends after `time` (spans of one depth do not overlap). */
+  firstAfter(time) {
+    let low = 0;
+    let high = this.end.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.end[middle] > time) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+}
+
+/** Every lane of a run. */
+export class Lanes {
+  constructor() {
+    this.origin = null;
+    this.clear();
+  }
+
+  /** Forget all spans. */
+  clear() {
+    this.byKey = new Map();
+    this.sorted = [];
+    this.start = Infinity;
+    this.end = -Infinity;
+    this.numSpans = 0;
+    this.steps = new Map(); // step -> [start, end] over all lanes, in seconds
+  }
+
+  /** Return Unix ns (a decimal string) as seconds since the origin, which the first call sets. */
+  seconds(ns) {
+    const value = BigInt(ns);
+    this.origin ??= value;
+    return Number(value - this.origin) / 1e9;
+  }
+
+  /** Return seconds since the origin as Unix ns, a decimal string. */
+  nanoseconds(seconds) {
+    return String((this.origin ?? 0n) + BigInt(Math.round(seconds * 1e9)));
+  }
+
+  /** Return seconds since the origin as a Date. */
+  date(seconds) {
+    return new Date(Number((this.origin ?? 0n) / 1000000n) + seconds * 1000);
+  }
+
+  /** Add the columns of one lane as they travel: phase start duration depth step name. `phases` names indexes, if they are indexes. */
+  add(column, phases = null) {
+    const lane = this.lane(column.role, column.rank);
+    for (let i = 0; i < column.start.length; i += 1) {
+      const start = this.seconds(column.start[i]);
+      const end = start + Number(column.duration[i]) / 1e9;
+      const phase = phases ? phases[column.phase[i]] : column.phase[i];
+      const depth = column.depth?.[i] ?? 0;
+      const step = column.step?.[i] ?? -1;
+      (lane.rows[depth] ??= new Row()).insert(start, end, phase, step, column.name?.[i] ?? "");
+      this.start = Math.min(this.start, start);
+      this.end = Math.max(this.end, end);
+      this.numSpans += 1;
+      if (depth === 0 && step >= 0) this.#widenStep(step, start, end);
+    }
+  }
+
+  /** Return the lane of a role and rank, made if it is new. */
+  lane(role, rank) {
+    const key = `${role}|${rank}`;
+    if (!this.byKey.has(key)) {
+      this.byKey.set(key, { role, rank, rows: [new Row()] });
+      this.sorted = [...this.byKey.values()].sort((a, b) => place(a.role) - place(b.role) || a.rank - b.rank);
+    }
+    return this.byKey.get(key);
+  }
+
+  #widenStep(step, start, end) {
+    const known = this.steps.get(step);
+    if (known) {
+      known[0] = Math.min(known[0], start);
+      known[1] = Math.max(known[1], end);
+    } else {
+      this.steps.set(step, [start, end]);
+    }
+  }
+
+  /** Return [start, end] of the newest `count` steps, or null before the first. */
+  latestSteps(count) {
+    let latest = -1;
+    for (const step of this.steps.keys()) latest = Math.max(latest, step);
+    if (latest < 0) return null;
+    let start = Infinity;
+    let end = -Infinity;
+    for (let step = Math.max(latest - count + 1, 0); step <= latest; step += 1) {
+      const known = this.steps.get(step);
+      if (!known) continue;
+      start = Math.min(start, known[0]);
+      end = Math.max(end, known[1]);
+    }
+    return [start, end];
+  }
+
+  /** Return seconds per phase inside [from, to], summed over `lanes` at depth 0, as a Map of phase to seconds. */
+  totals(from, to, lanes = this.sorted) {
+    const sums = new Map();
+    for (const { rows } of lanes) {
+      const row = rows[0];
+      for (let i = row.firstAfter(from); i < row.length && row.start[i] < to; i += 1) {
+        const inside = Math.min(row.end[i], to) - Math.max(row.start[i], from);
+        if (inside > 0) sums.set(row.phase[i], (sums.get(row.phase[i]) ?? 0) + inside);
+      }
+    }
+    return sums;
+  }
+}

@@ -1,0 +1,72 @@
+/** What stands on and under the lines of a chart: limits, checkpoints, and values that are not finite. */
+
+import { color } from "./colors.js";
+
+/** Draw the dashed line of each hard limit with its number, behind the data. */
+export function drawLimits(u, limits) {
+  for (const { value, label } of limits) {
+    const { ctx } = u;
+    const ratio = devicePixelRatio;
+    const y = u.valToPos(value, "y", true);
+    const { left, top, width, height } = u.bbox;
+    if (!(y >= top && y <= top + height)) continue;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = color("--limit");
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.setLineDash([5 * ratio, 4 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(left, y);
+    ctx.lineTo(left + width, y);
+    ctx.stroke();
+    ctx.font = `${10.5 * ratio}px Inter, system-ui, sans-serif`;
+    ctx.textAlign = "right";
+    ctx.textBaseline = y - top > 14 * ratio ? "bottom" : "top";
+    ctx.fillText(label, left + width - 3 * ratio, y + (ctx.textBaseline === "bottom" ? -2 : 3) * ratio);
+    ctx.restore();
+  }
+}
+
+/** Draw a square and a thin line at each checkpoint's step. `marks` is a list of { x, type }. */
+export function drawMarks(u, marks) {
+  const { ctx } = u;
+  const ratio = devicePixelRatio;
+  const { left, top, width, height } = u.bbox;
+  ctx.save();
+  for (const { x } of marks) {
+    const at = u.valToPos(x, "x", true);
+    if (!(at >= left && at <= left + width)) continue;
+    ctx.strokeStyle = color("--line-2");
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([2 * ratio, 2 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(at, top);
+    ctx.lineTo(at, top + height);
+    ctx.stroke();
+    ctx.fillStyle = color("--text-3");
+    ctx.fillRect(at - 3 * ratio, top, 6 * ratio, 6 * ratio);
+  }
+  ctx.restore();
+}
+
+/** Draw a cross where a value was NaN or infinite: at the top, or at the bottom for -Infinity. */
+export function drawOdd(u, odd) {
+  const { ctx } = u;
+  const ratio = devicePixelRatio;
+  const { left, top, width, height } = u.bbox;
+  const arm = 3 * ratio;
+  ctx.save();
+  ctx.strokeStyle = color("--limit");
+  ctx.lineWidth = 1.5 * ratio;
+  for (const [x, value] of odd) {
+    const at = u.valToPos(x, "x", true);
+    if (!(at >= left && at <= left + width)) continue;
+    const y = value === -Infinity ? top + height - 2 * arm : top + 2 * arm;
+    ctx.beginPath();
+    ctx.moveTo(at - arm, y - arm);
+    ctx.lineTo(at + arm, y + arm);
+    ctx.moveTo(at - arm, y + arm);
+    ctx.lineTo(at + arm, y - arm);
+    ctx.stroke();
+  }
+  ctx.restore();
+}

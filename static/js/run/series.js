@@ -1,0 +1,111 @@
+/** One series of a run: points by step (or time), what of it is shown, and up to which frame it is complete. */
+
+import { advance, smooth } from "./smooth.js";
+
+/** Return the number that travelled: null stays null, "NaN" and "Infinity" become what they name. */
+export function decode(value) {
+  return value === null || typeof value === "number" ? value : Number(value);
+}
+
+/** Points in the order of x, of one attempt. */
+export class Series {
+  constructor({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) {
+    Object.assign(this, { kind, name, role, rank, attempt });
+    this.set({ x: [], y: [], n: 0, of: 0 }, 0, 0);
+  }
+
+  /** Take what the server read: columns x, y (and smooth) of `n` of `of` points, complete through frame `through`. */
+  set({ x, y, smooth: smoothed = null, of }, through, weight) {
+    this.x = x.map(Number);
+    this.y = y.map(decode);
+    this.of = of ?? this.x.length;
+    this.through = through;
+    this.served = this.of > this.x.length && smoothed ? { weight, values: smoothed.map(decode) } : null;
+    this.#cache = null;
+    this.detail = null;
+    this.isStale = false;
+  }
+
+  #cache = null;
+
+  get n() {
+    return this.x.length;
+  }
+
+  get isThinned() {
+    return this.of > this.x.length;
+  }
+
+  /** Append one point that a frame brought. A point before the last one is put where it belongs. */
+  push(x, y, seq = Infinity) {
+    this.of += 1;
+    const last = this.x.length - 1;
+    if (last < 0 || this.x[last] <= x) {
+      this.x.push(x);
+      this.y.push(y);
+      if (this.served) this.served.values.push(this.#next(y));
+      if (this.#cache) this.#cache.values.push(advance(this.#cache.state, y, this.#cache.weight));
+    } else {
+      let at = last;
+      while (at > 0 && this.x[at - 1] > x) at -= 1;
+      this.x.splice(at, 0, x);
+      this.y.splice(at, 0, y);
+      this.served?.values.splice(at, 0, y);
+      this.#cache = null;
+    }
+    if (seq > (this.detail?.through ?? Infinity)) this.pushDetail(x, y);
+  }
+
+  /** Append one point to the finer columns of a zoomed window, if it lies in it. */
+  pushDetail(x, y) {
+    const detail = this.detail;
+    if (x < detail.from || x > detail.to) return;
+    detail.x.push(x);
+    detail.y.push(y);
+    detail.of += 1;
+    detail.smooth = null;
+  }
+
+  #next(y) {
+    const { weight, values } = this.served;
+    const before = values.at(-1);
+    return y === null || !Number.isFinite(y) || !Number.isFinite(before) ? y : weight * before + (1 - weight) * y;
+  }
+
+  /** Return the smoothed y of all points: the server's where points were left out, else computed here. */
+  smoothed(weight) {
+    if (weight <= 0) return this.y;
+    if (this.served && this.served.weight === weight) return this.served.values;
+    if (this.#cache?.weight !== weight) {
+      const state = { sum: 0, mass: 0 };
+      this.#cache = { weight, state, values: this.y.map((y) => advance(state, y, weight)) };
+    }
+    return this.#cache.values;
+  }
+
+  /** Return the columns to draw: the finer ones of a zoomed window where they were loaded. */
+  columns(weight, zoom) {
+    const detail = this.detail;
+    if (detail && zoom && detail.from <= zoom.min && detail.to >= zoom.max) {
+      return { x: detail.x, y: detail.y, smooth: detail.smooth ?? smooth(detail.y, weight), n: detail.x.length, of: detail.of };
+    }
+    return { x: this.x, y: this.y, smooth: this.smoothed(weight), n: this.n, of: this.of };
+  }
+
+  /** Return the newest value, or null. */
+  get latest() {
+    return this.y.length ? this.y.at(-1) : null;
+  }
+}
+
+/** Return the visible branch of a series over its attempts: a later attempt hides what an earlier one did from its first x on. */
+export function visible(attempts) {
+  const sorted = [...attempts].sort((a, b) => b.attempt - a.attempt);
+  let limit = Infinity;
+  const kept = [];
+  for (const series of sorted) {
+    kept.unshift({ series, before: limit });
+    if (series.x.length) limit = Math.min(limit, series.x[0]);
+  }
+  return kept;
+}
