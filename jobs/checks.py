@@ -1,8 +1,8 @@
 """What is checked before a run is queued, once for form, API and command line.
 
 `parse_spec` has already refused what is wrong in itself; here the spec meets the world: its data, model and reward are
-tried in a process of their own, and its demand is held against the cluster. What cannot be seen from the console (a path on a
-cluster elsewhere) is "unknown", never "passed".
+tried in a process of their own, and its demand is held against the cluster. What cannot be seen from the console (a
+path on a cluster elsewhere) is "unknown", never "passed".
 """
 
 from dataclasses import dataclass
