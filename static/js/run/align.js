@@ -19,7 +19,8 @@ function same(a, b) {
   return true;
 }
 
-function spread(xs, x, y) {
+/** Return y at each of xs, null where the series has no point; every x is in xs. */
+export function spread(xs, x, y) {
   if (x.length === xs.length) return y;
   const out = new Array(xs.length).fill(null);
   let at = 0;

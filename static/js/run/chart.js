@@ -4,7 +4,7 @@
  */
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
-import { align, finite, stack } from "./align.js";
+import { align, finite, spread, stack } from "./align.js";
 import { color, faded, onTheme } from "./colors.js";
 import * as format from "./format.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
@@ -141,7 +141,7 @@ export class Chart {
     }
     const kept = lines.filter((line) => line.column.x.length);
     const weight = plot.stacked ? 0 : view.smoothing;
-    let aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
+    const aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
     const odd = [];
     let ys = aligned.slice(1).map((column, i) => {
       const [line, marks] = finite(column);
@@ -165,7 +165,7 @@ export class Chart {
           data.push(ys[i]);
         }
         drawn.push({ ...line, look: "line" });
-        data.push(smoothed ? finite(align([{ x: aligned[0], y: aligned[0] }, { x: line.column.x, y: line.column.smooth }])[2])[0] : ys[i]);
+        data.push(smoothed ? finite(spread(aligned[0], line.column.x, line.column.smooth))[0] : ys[i]);
       }
     });
     const layout = `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");

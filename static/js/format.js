@@ -1,0 +1,135 @@
+// Texts, numbers and small pieces of DOM, written the same way as console/templatetags/pitwall.py writes them.
+// Strings of a module go through gettext/ngettext, so that makemessages finds them.
+
+export const gettext = window.gettext ?? ((text) => text);
+export const ngettext = window.ngettext ?? ((one, many, n) => (n === 1 ? one : many));
+export const pgettext = window.pgettext ?? ((_context, text) => text);
+
+/** Fill %(name)s of a translated text. */
+export function fill(text, values) {
+  return text.replace(/%\((\w+)\)s/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** Build an element: el("span", {class: "num", title}, "text", child). Text is never parsed as HTML. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on") && typeof value === "function") node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Build an SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** An icon of the sprite; decoration only, so a word or an aria-label must stand beside it. */
+export function icon(name) {
+  const use = svg("use", { href: `${document.documentElement.dataset.icons}#${name}` });
+  return svg("svg", { class: "icon", "aria-hidden": "true" }, use);
+}
+
+const STATE_ICONS = {
+  queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square",
+  finished: "check", failed: "x", lost: "wifi-off",
+};
+const LIVE = ["starting", "running", "stopping"];
+
+/** The state that is shown: lost contact stands in front of a live state. */
+export function shownState(state, isLostContact = false) {
+  return isLostContact && LIVE.includes(state) ? "lost" : state;
+}
+
+function stateWord(shown) {
+  const words = {
+    queued: gettext("queued"), starting: gettext("starting"), running: gettext("running"), stopping: gettext("stopping"),
+    stopped: gettext("stopped"), finished: gettext("finished"), failed: gettext("failed"), lost: gettext("lost contact"),
+  };
+  return words[shown] ?? shown;
+}
+
+/** The badge of a run's state: icon, word and tint. */
+export function stateBadge(state, isLostContact = false) {
+  const shown = shownState(state, isLostContact);
+  return el("span", { class: "state", "data-state": shown }, icon(STATE_ICONS[shown] ?? "help-circle"), stateWord(shown));
+}
+
+/** 12,480 */
+export function grouped(value) {
+  return value === null || value === undefined ? "—" : Math.trunc(value).toLocaleString("en-US");
+}
+
+/** A measured number with four significant digits: 0.9382, 38.9k, 3.00e-4; missing is a dash, minus a true minus. */
+export function figure(value) {
+  if (typeof value === "string" && value) return value.replace("-", "−"); // NaN and infinities travel as words
+  if (typeof value !== "number") return "—";
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "Infinity" : "−Infinity";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  let text;
+  if (size >= 1e6) text = `${(size / 1e6).toFixed(1)}M`;
+  else if (size >= 1e4) text = `${(size / 1e3).toFixed(1)}k`;
+  else if (size >= 1000) text = Math.round(size).toLocaleString("en-US");
+  else if (size < 0.001) text = size.toExponential(2).replace("e-0", "e-");
+  else text = String(Number(size.toPrecision(4)));
+  return value < 0 ? `−${text}` : text;
+}
+
+/** 42 s · 12 min · 3 h 05 min · 2 d 4 h */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "—";
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+/** 0:42 · 12:05 · 3:05:12, for columns */
+export function clock(seconds) {
+  if (seconds === null || seconds === undefined) return "—";
+  const whole = Math.max(0, Math.round(seconds));
+  const pad = (n) => String(n).padStart(2, "0");
+  const hours = Math.floor(whole / 3600);
+  return hours ? `${hours}:${pad(Math.floor((whole % 3600) / 60))}:${pad(whole % 60)}` : `${Math.floor(whole / 60)}:${pad(whole % 60)}`;
+}
+
+/** An estimate as the interval it is: [1320, 1500] seconds are 22–25 min. */
+export function interval(estimate) {
+  if (!estimate) return "—";
+  const [low, high] = estimate;
+  const [unit, size, digits] = high < 90 ? ["s", 1, 0] : high < 5400 ? ["min", 60, 0] : ["h", 3600, 1];
+  const from = (Math.max(0, low) / size).toFixed(digits);
+  const to = (high / size).toFixed(digits);
+  return from === to ? `${to} ${unit}` : `${from}–${to} ${unit}`;
+}
+
+/** "4 s ago", for an age that is shown beside live data */
+export function ago(milliseconds) {
+  return fill(gettext("%(age)s ago"), { age: duration(milliseconds / 1000) });
+}
+
+/** 118.2 GiB */
+export function bytes(value) {
+  if (value === null || value === undefined) return "—";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let index = 0;
+  while (value >= 1024 && index < units.length - 1) { value /= 1024; index += 1; }
+  return `${index ? value.toFixed(1) : Math.round(value)} ${units[index]}`;
+}
+
+/** What the browser sends with every POST of a module. */
+export function csrfHeaders() {
+  const carried = document.body.getAttribute("hx-headers");
+  return carried ? JSON.parse(carried) : {};
+}

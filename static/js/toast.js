@@ -1,0 +1,28 @@
+// Toasts: only results of one's own actions, one line, gone after 6 s; errors stay until closed. Never for news.
+
+import { el, gettext, icon } from "./format.js";
+
+const LIFE_MS = 6000;
+
+/** Show one line. `undo` is called by its button; `link` is {url, text}; `isError` keeps it until it is closed. */
+export function toast(text, { undo = null, link = null, isError = false } = {}) {
+  const place = document.querySelector("[data-toasts]");
+  const close = () => line.remove();
+  const line = el("div", { class: "toast-line", "data-level": isError ? "error" : "info" }, el("span", {}, text));
+  if (undo) line.append(el("button", { class: "link", type: "button", onclick: () => { close(); undo(); } }, gettext("Undo")));
+  if (link) line.append(el("a", { href: link.url }, link.text));
+  if (isError) {
+    line.append(el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "aria-label": gettext("Close"), onclick: close }, icon("x")));
+  } else {
+    setTimeout(close, LIFE_MS);
+  }
+  place.append(line);
+  return close;
+}
+
+/** Let the lines that came with the page go like any other. */
+export function adoptServerToasts() {
+  for (const line of document.querySelectorAll(".toast-line")) {
+    if (line.dataset.level !== "error") setTimeout(() => line.remove(), LIFE_MS);
+  }
+}
