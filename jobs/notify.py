@@ -1,17 +1,26 @@
-"""Tell open browsers that a run's header changed; what is lost here, the next heartbeat mends."""
+"""Tell open pages that a run's header changed: one entry on the live stream; the web processes read the header themselves.
+
+Best effort: a page that misses it learns the same from its next frame or heartbeat.
+"""
 
 import logging
+from functools import cache
 
-from asgiref.sync import async_to_sync
-from channels.layers import get_channel_layer
+import redis
+
+from jobs.streams import LIVE, LIVE_ENTRIES, client
 
 log = logging.getLogger(__name__)
 
 
 def run_changed(run_id: str) -> None:
-    """Tell every web process that the run's header changed; call it after the commit."""
-    layer = get_channel_layer()
+    """Publish that the run changed. Call it after the commit; it never raises for a Redis that is away."""
     try:
-        async_to_sync(layer.group_send)("runs", {"type": "run.changed", "run": run_id})
-    except Exception:
-        log.warning("could not announce a change of %s", run_id, exc_info=True)
+        _client().xadd(LIVE, {"run": run_id}, maxlen=LIVE_ENTRIES, approximate=True)
+    except redis.RedisError as error:
+        log.warning("Pages were not told that run %s changed: %s", run_id, error)
+
+
+@cache
+def _client() -> redis.Redis:
+    return client()
