@@ -46,6 +46,7 @@ RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs"))  # on the
 RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interpreter on the cluster that has the engine
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
+STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [
     "django.contrib.auth",

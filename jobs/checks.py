@@ -10,9 +10,10 @@ from typing import Literal
 
 from django.utils.translation import gettext as _
 
+from jobs.admission import demand
+from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.runspec import Problem, RunSpec
 from jobs.cluster import ClusterState, cluster_state, is_local
-from jobs.launch import demand
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.trial import TrialFailed, TrialUnavailable
@@ -114,25 +115,24 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
 
 
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
-    """Return whether the run fits the cluster at all; that it must wait for others is no problem."""
+    """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
     field = "hardware.policy_ranks"
     if not state.is_reachable:
         return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
+    verdict = place(spec, state)
+    if not verdict.fits:
+        if verdict.ask.gpus and not state.gpus_total:
+            field = "hardware.device"
+        return [Check(state="failed", text=verdict.reason, field=field)]
+    return [Check(state="passed", text=_("The cluster can hold it"), field=field)]
+
+
+def place(spec: RunSpec, state: ClusterState) -> Verdict:
+    """Return what the queue would say if this run stood at its end now."""
     device = state.device if spec.hardware.device == "auto" else spec.hardware.device
     cpus, gpus = demand(spec, device=device)
-    if device == "cuda" and gpus > state.gpus_total:
-        text = _("The run asks for %(asked)s GPUs; the cluster has %(total)s. Lower ranks or engines, or use the CPU.")
-        field = "hardware.device" if not state.gpus_total else field
-        return [
-            Check(state="failed", text=text % {"asked": f"{gpus:g}", "total": f"{state.gpus_total:g}"}, field=field)
-        ]
-    if cpus > state.cpus_total:
-        text = _("The run asks for %(asked)s CPUs; the cluster has %(total)s. Lower ranks, engines or CPUs per worker.")
-        return [
-            Check(state="failed", text=text % {"asked": f"{cpus:g}", "total": f"{state.cpus_total:g}"}, field=field)
-        ]
-    asked = _("%(n)s GPUs") % {"n": f"{gpus:g}"} if device == "cuda" else _("%(n)s CPUs") % {"n": f"{cpus:g}"}
-    return [Check(state="passed", text=_("The cluster can hold %(asked)s") % {"asked": asked}, field=field)]
+    ask = Ask(run_id="", attempt=0, cpus=cpus, gpus=gpus, cpus_per_worker=float(spec.hardware.cpus_per_worker))
+    return judge([*waiting(device=state.device), ask], holders(device=state.device), state)[-1]
 
 
 def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:

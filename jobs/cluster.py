@@ -132,14 +132,23 @@ def job_info(submission_id: str) -> JobInfo | None:
     return None if answer.status_code == 404 else _job(answer.json())
 
 
-def submit_job(*, submission_id: str, module: str, environment: Mapping[str, str], metadata: Mapping[str, str]) -> None:
+def submit_job(
+    *,
+    submission_id: str,
+    module: str,
+    environment: Mapping[str, str],
+    metadata: Mapping[str, str],
+    entrypoint_gpus: float = 0,
+) -> None:
     """Start `python -m module` as a Ray job with our code as its working directory; once per submission id.
+
+    With `entrypoint_gpus` Ray holds GPUs for the process itself; a runner needs none, its workers hold them.
 
     Raises: ClusterUnreachable (try again), JobRefused (never will).
     """
     code = package()
     _upload(code)
-    body = {
+    body: dict[str, Any] = {
         "submission_id": submission_id,
         "entrypoint": shlex.join([*shlex.split(settings.RUNNER_PYTHON), "-m", module]),
         "runtime_env": {
@@ -148,6 +157,8 @@ def submit_job(*, submission_id: str, module: str, environment: Mapping[str, str
         },
         "metadata": dict(metadata),
     }
+    if entrypoint_gpus:
+        body["entrypoint_num_gpus"] = entrypoint_gpus
     answer = _call("POST", "/api/jobs/", json=body, timeout=_SUBMIT_TIMEOUT, accept=(400, 500))
     if answer.status_code == 200 or "already exists" in answer.text:
         return
@@ -158,7 +169,10 @@ def submit_job(*, submission_id: str, module: str, environment: Mapping[str, str
 
 
 def stop_job(submission_id: str) -> bool:
-    """Ask Ray to end the job: SIGTERM, then SIGKILL after 20 s. False if Ray does not know it. Raises: ClusterUnreachable."""
+    """Ask Ray to end the job: SIGTERM, then SIGKILL after 20 s. False if Ray does not know it.
+
+    Raises: ClusterUnreachable.
+    """
     answer = _call("POST", f"/api/jobs/{quote(submission_id, safe='')}/stop", accept=(404,), timeout=_SUBMIT_TIMEOUT)
     return answer.status_code != 404
 

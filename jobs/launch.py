@@ -1,19 +1,24 @@
 """Create runs and put them on the cluster. Repeating any step here does no harm: that is how lost steps are healed."""
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
 
+from jobs import admission, cluster, lifecycle
 from jobs.catalog.runspec import RunSpec, parse_spec, to_json
 from jobs.models import Attempt, AuditEvent, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
 
 MAX_KEY_LENGTH = 80
+
+log = logging.getLogger(__name__)
 
 
 class KeyReused(ValueError):
@@ -47,6 +52,69 @@ def create_run(
         return earlier, False
 
 
+def submit(*, run_id: str, now: datetime) -> None:
+    """Let the queue move, then hand the run to Ray if it was admitted and Ray does not have it yet.
+
+    Does nothing while Ray cannot be reached: jobs.reconcile tries again each second.
+    """
+    state = cluster.read_state()
+    if not state.is_reachable:
+        return
+    admission.admit_waiting(state=state, now=now)
+    for attempt in Attempt.objects.filter(run_id=run_id, state="starting", submitted_at=None):
+        hand_over(attempt, now=now)
+
+
+def hand_over(attempt: Attempt, *, now: datetime) -> bool:
+    """Give the attempt's job to Ray; True if Ray has it. Twice does no harm, Ray knows its name.
+
+    A job that Ray will never take ends the attempt as failed.
+    """
+    try:
+        cluster.submit_job(
+            submission_id=attempt.submission_id,
+            module="jobs.runner",
+            environment=environment(attempt),
+            metadata={"pitwall_run": attempt.run_id, "pitwall_attempt": str(attempt.number)},
+        )
+    except cluster.ClusterUnreachable as error:
+        log.warning("%s is not submitted yet: %s", attempt.submission_id, error)
+        return False
+    except cluster.JobRefused as error:
+        cause = {"side": "cluster", "text": str(error)}
+        lifecycle.finish(
+            run_id=attempt.run_id, attempt=attempt.number, state="failed", cause=cause, cleanup={}, now=now
+        )
+        return False
+    Attempt.objects.filter(pk=attempt.pk, submitted_at=None).update(submitted_at=now)
+    return True
+
+
+def clean_up(attempt: Attempt) -> None:
+    """Start the job that ends what is left of an attempt whose runner died, and reports the proof.
+
+    Raises: ClusterUnreachable, JobRefused.
+    """
+    cluster.submit_job(
+        submission_id=cleanup_id(attempt.submission_id),
+        module="jobs.runner.cleanup",
+        environment=environment(attempt),
+        metadata={"pitwall_run": attempt.run_id, "pitwall_attempt": str(attempt.number)},
+    )
+
+
+def environment(attempt: Attempt) -> dict[str, str]:
+    """Return what a job of the attempt finds in its environment: where to report, as whom, and on which device."""
+    return {
+        "PITWALL_URL": settings.PUBLIC_URL,
+        "PITWALL_TOKEN": ingest_token(attempt.run_id, attempt.number),
+        "PITWALL_RUN": attempt.run_id,
+        "PITWALL_ATTEMPT": str(attempt.number),
+        "PITWALL_RUN_ROOT": str(settings.RUN_ROOT),
+        "PITWALL_DEVICE": "cuda" if attempt.num_gpus else "cpu",
+    }
+
+
 def ingest_token(run_id: str, attempt: int) -> str:
     """Return the token with which the runner of this attempt, and nobody else, may report."""
     return salted_hmac("pitwall.ingest", f"{run_id}/{attempt}", algorithm="sha256").hexdigest()
@@ -60,6 +128,11 @@ def check_ingest_token(run_id: str, attempt: int, token: str) -> bool:
 def submission_id(run_id: str, attempt: int) -> str:
     """Return the name of the attempt's Ray job, known before Ray is called."""
     return f"run-{run_id}-a{attempt}"
+
+
+def cleanup_id(submission: str) -> str:
+    """Return the name of the clean-up job of an attempt's job."""
+    return f"{submission}-cleanup"
 
 
 def _earlier(project: Project, key: str | None, spec: RunSpec) -> Run | None:
@@ -85,7 +158,7 @@ def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key:
         created_by_id=author,
         created_at=now,
     )
-    cpus, gpus = demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
+    cpus, gpus = admission.demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
     Attempt.objects.create(run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus)
     RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
     AuditEvent.objects.create(
@@ -100,9 +173,3 @@ def default_name(spec: RunSpec) -> str:
     short = [part.rstrip("/").rpartition("/")[2] for part in (spec.model.id, spec.data.id)]
     data = "upload" if spec.data.kind == "upload" else short[1]
     return f"{spec.algorithm.upper()} {short[0]} on {data}"[:120]
-
-
-def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
-    """Return the logical CPUs and the GPUs that the run asks of the cluster on `device` (cpu or cuda)."""
-    workers = spec.num_workers
-    return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)

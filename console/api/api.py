@@ -56,12 +56,12 @@ def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 
 @api.exception_handler(Http404)
-def _not_found(request: HttpRequest, error: Http404) -> HttpResponse:
+def _not_found(request: HttpRequest, _: Http404) -> HttpResponse:
     return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
 
 
 @api.exception_handler(AuthenticationError)
-def _unauthenticated(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+def _unauthenticated(request: HttpRequest, _: AuthenticationError) -> HttpResponse:
     message = "Sign in, or send a valid API token as Authorization: Bearer <token>. Make one on the account page."
     answer = _refuse(request, 401, _problem(message))
     answer["WWW-Authenticate"] = 'Bearer realm="pitwall"'

@@ -45,6 +45,6 @@ class SessionAuth(APIKeyCookie):
             return None
         return super().__call__(request)
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> Any:
+    def authenticate(self, request: HttpRequest, key: str | None) -> Any:  # noqa: ARG002 - Django has read the cookie
         """Return the session's person."""
         return request.user if request.user.is_authenticated else None

@@ -19,7 +19,7 @@ class ProblemsOut(Schema):
     problems: list[ProblemOut] = Field(min_length=1)
 
 
-class Refused(Exception):  # noqa: N818 - it says what happened to the request
+class Refused(Exception):
     """Answer the request with `status` and these problems."""
 
     def __init__(self, status: int, message: str, *, field: str = "") -> None:

@@ -1,0 +1,51 @@
+"""`manage.py reconcile`: hold what should be against what Ray says, every second; one process does it at a time."""
+
+import logging
+import signal
+import threading
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import InterfaceError, OperationalError, connection
+from django.utils import timezone
+
+from jobs.lease import sole_holder
+from jobs.reconcile import Memory, reconcile
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 1.0
+
+
+class Command(BaseCommand):
+    """Run the reconciler until SIGTERM or Ctrl-C."""
+
+    help = "Compare runs with Ray every second and heal what was lost"
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        """Loop; a step that fails is logged and the next one tries again."""
+        ending = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ending.set())
+        memory = Memory()
+        while not ending.is_set():
+            try:
+                with sole_holder("reconcile", ending=ending) as is_mine:
+                    if is_mine:
+                        self._loop(ending, memory)
+            except (OperationalError, InterfaceError):
+                log.warning("the database is away", exc_info=True)
+                connection.close()  # the lock went with it
+                ending.wait(INTERVAL_SECONDS)
+
+    def _loop(self, ending: threading.Event, memory: Memory) -> None:
+        while not ending.is_set():
+            began = time.monotonic()
+            try:
+                reconcile(now=timezone.now(), memory=memory)
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:
+                log.exception("a step failed; the next one tries again")
+            ending.wait(max(0.05, INTERVAL_SECONDS - (time.monotonic() - began)))

@@ -1,0 +1,188 @@
+"""The queue: which waiting run may start, and what each of the others waits for.
+
+First come, first served: a run that fits never overtakes one that must wait for room. Only a run that the cluster could
+never hold lets others pass. What a live run holds is what it asked for, until it has ended.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from django.db import connection, transaction
+from django.utils.translation import gettext as _
+
+from jobs import lifecycle
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.cluster import ClusterState
+from jobs.models import LIVE, Answer, Attempt, Run
+from jobs.notify import run_changed
+
+ANSWER_CPUS = 1.0
+_LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in every process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node."""
+
+    run_id: str
+    attempt: int
+    cpus: float
+    gpus: float
+    cpus_per_worker: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who sits on what."""
+
+    label: str
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """May it start; if not, `reason` says what it waits for. `fits` is False if this cluster can never hold it."""
+
+    ask: Ask
+    is_admitted: bool
+    reason: str = ""
+    fits: bool = True
+
+
+def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
+    """Return the logical CPUs and the GPUs that the run asks of the cluster on `device` (cpu or cuda)."""
+    workers = spec.num_workers
+    return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)
+
+
+def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState) -> list[Verdict]:
+    """Return a verdict for each waiting run, in the order of the queue."""
+    free_cpus = state.cpus_total - sum(h.cpus for h in holders)
+    free_gpus = state.gpus_total - sum(h.gpus for h in holders)
+    verdicts: list[Verdict] = []
+    blocked_by = ""
+    for ask in waiting:
+        never = _never(ask, state)
+        if never:
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=never, fits=False))
+        elif blocked_by:
+            text = _("Waits behind %(run)s, which came first") % {"run": blocked_by}
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=text))
+        elif ask.cpus <= free_cpus and ask.gpus <= free_gpus:
+            free_cpus -= ask.cpus
+            free_gpus -= ask.gpus
+            holders = [*holders, Holder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus)]
+            verdicts.append(Verdict(ask=ask, is_admitted=True))
+        else:
+            blocked_by = ask.run_id
+            is_gpu = ask.gpus > free_gpus
+            reason = _room(ask.gpus if is_gpu else ask.cpus, free_gpus if is_gpu else free_cpus, holders, state, is_gpu)
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
+    return verdicts
+
+
+def holders(*, device: str) -> list[Holder]:
+    """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU."""
+    live = Attempt.objects.filter(state__in=LIVE).order_by("pk").values_list("run_id", "num_cpus", "num_gpus")
+    found = [Holder(label=run_id, cpus=cpus, gpus=gpus) for run_id, cpus, gpus in live]
+    trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
+    gpus = 1.0 if device == "cuda" else 0.0
+    return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=gpus) for run_id in trying]
+
+
+def room_for_answer(state: ClusterState) -> str:
+    """Return why a trained model cannot be tried right now; "" if there is room for it."""
+    held = holders(device=state.device)
+    ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
+    verdict = judge([ask], held, state)[0]
+    return "" if verdict.is_admitted else verdict.reason
+
+
+def waiting(*, device: str) -> list[Ask]:
+    """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open."""
+    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", "number", "run__spec")
+    asks = []
+    for run_id, number, raw in rows:
+        spec = parse_spec(raw)
+        cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)
+        per_worker = float(spec.hardware.cpus_per_worker)
+        asks.append(Ask(run_id=run_id, attempt=number, cpus=cpus, gpus=gpus, cpus_per_worker=per_worker))
+    return asks
+
+
+def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
+    """Take out of the queue what has room, in order, and tell the others why they wait; return (run, attempt) admitted.
+
+    One process at a time judges, so that two never give away the same room.
+    """
+    if not Attempt.objects.filter(state="queued").exists():
+        return []
+    admitted = []
+    with transaction.atomic():
+        _take_lock()
+        _fail_unreadable(now)
+        for verdict in judge(waiting(device=state.device), holders(device=state.device), state):
+            ask = verdict.ask
+            if not verdict.is_admitted:
+                say_why(ask.run_id, verdict.reason)
+                continue
+            Attempt.objects.filter(run_id=ask.run_id, number=ask.attempt, state="queued").update(
+                num_cpus=ask.cpus, num_gpus=ask.gpus
+            )
+            if lifecycle.admit(run_id=ask.run_id, attempt=ask.attempt, now=now):
+                admitted.append((ask.run_id, ask.attempt))
+    return admitted
+
+
+def say_why(run_id: str, reason: str) -> None:
+    """Keep why a queued run waits, and tell browsers when that changed."""
+    if Run.objects.filter(pk=run_id, state="queued").exclude(wait_reason=reason[:300]).update(wait_reason=reason[:300]):
+        transaction.on_commit(partial(run_changed, run_id))
+
+
+def _fail_unreadable(now: datetime) -> None:
+    """End queued runs whose stored spec an upgraded console no longer accepts, so that they block nobody."""
+    rows = Attempt.objects.filter(state="queued").values_list("run_id", "number", "run__spec")
+    for run_id, number, raw in rows:
+        try:
+            parse_spec(raw)
+        except SpecInvalid as error:
+            text = _("this console no longer accepts its spec: %(why)s Clone it and launch again.") % {"why": error}
+            cause = {"side": "pitwall", "text": text}
+            lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
+
+
+def _take_lock() -> None:
+    """Let one process judge at a time, until its transaction ends; on SQLite an immediate transaction is that lock."""
+    with connection.cursor() if connection.vendor == "postgresql" else nullcontext() as cursor:
+        if cursor is not None:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+def _never(ask: Ask, state: ClusterState) -> str:
+    largest = max((n.cpus for n in state.nodes), default=0.0)
+    if ask.gpus > state.gpus_total:
+        text = _("Needs %(asked)s GPUs, the cluster has %(total)s: lower policy ranks or rollout engines.")
+        return text % {"asked": f"{ask.gpus:g}", "total": f"{state.gpus_total:g}"}
+    if ask.cpus > state.cpus_total:
+        text = _("Needs %(asked)s CPUs, the cluster has %(total)s: lower policy ranks, engines or CPUs per worker.")
+        return text % {"asked": f"{ask.cpus:g}", "total": f"{state.cpus_total:g}"}
+    if ask.cpus_per_worker > largest:
+        text = _("One worker needs %(asked)s CPUs, the largest node has %(total)s: lower CPUs per worker.")
+        return text % {"asked": f"{ask.cpus_per_worker:g}", "total": f"{largest:g}"}
+    return ""
+
+
+def _room(asked: float, free: float, holders: Sequence[Holder], state: ClusterState, is_gpu: bool) -> str:
+    """Say what is asked, what is free, and who holds the rest, the largest first."""
+    total = state.gpus_total if is_gpu else state.cpus_total
+    held = sorted(((h.gpus if is_gpu else h.cpus, h.label) for h in holders), reverse=True)
+    names = ", ".join(f"{label} holds {amount:g}" for amount, label in held[:3] if amount)
+    values = {"asked": f"{asked:g}", "free": f"{max(free, 0):g}", "total": f"{total:g}", "held": names}
+    if is_gpu:
+        return _("Needs %(asked)s GPUs, %(free)s of %(total)s are free; %(held)s") % values
+    return _("Needs %(asked)s CPUs, %(free)s of %(total)s are free; %(held)s") % values

@@ -1,0 +1,47 @@
+"""Name the cause when a job ended without its runner's last word, from what Ray kept of it."""
+
+import re
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobs.cluster import JobInfo
+
+_KILLED = (137, -9)
+_EXIT_CODE = re.compile(r"exit code (-?\d+)")
+_LOG_START = "last available logs"
+_NOISE = ("job_manager.py", "Running entrypoint for job")
+
+
+def cause_of_death(job: JobInfo) -> dict[str, Any]:
+    """Return the cause of a job's end: side, a sentence, and the last line of its log where Ray has one."""
+    head, _sep, tail = job.message.partition(_LOG_START)
+    line = _last_line(tail)
+    found = _EXIT_CODE.search(head)
+    code = job.exit_code if job.exit_code is not None else (int(found.group(1)) if found else None)
+    side, text = _sentence(job, code, head.strip())
+    return {"side": side, "text": text[:400], "log_line": line, "exit_code": code}
+
+
+def _sentence(job: JobInfo, code: int | None, head: str) -> tuple[str, str]:
+    if job.status == "SUCCEEDED":
+        return "pitwall", _("its runner ended without a last word")
+    if job.status == "STOPPED":
+        return "cluster", _("its Ray job was stopped from outside Pitwall")
+    if code in _KILLED:
+        return "cluster", _("its runner was killed (SIGKILL): out of memory, or ended from outside")
+    if "runtime_env" in head.lower() or "runtime environment" in head.lower():
+        return "cluster", _("Ray could not prepare its environment: %(why)s") % {"why": _first_sentence(head)}
+    if code is not None:
+        return "pitwall", _("its runner ended with exit code %(code)s") % {"code": code}
+    return "cluster", _("Ray ended its job: %(why)s") % {"why": _first_sentence(head) or _("no reason given")}
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines()[1:] if line.strip()]
+    telling = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    return telling[-1][:500] if telling else ""

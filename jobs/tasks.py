@@ -1,0 +1,45 @@
+"""Celery's entry points: load, one call. They may run twice or never; jobs.reconcile does what they should have."""
+
+import logging
+from typing import Any
+
+from celery import Task, shared_task
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from jobs import answer, launch, lifecycle
+
+log = logging.getLogger(__name__)
+
+
+@shared_task
+def submit(*, run_id: str, **_: Any) -> None:
+    """Hand a queued run to Ray if it has room."""
+    launch.submit(run_id=run_id, now=timezone.now())
+
+
+@shared_task
+def stop(*, run_id: str, user_id: int | None = None, **_: Any) -> None:
+    """Ask a run to stop."""
+    user = get_user_model().objects.filter(pk=user_id or 0).first()
+    lifecycle.request_stop(run_id=run_id, user=user, now=timezone.now())
+
+
+@shared_task
+def try_model(*, answer_id: int, **_: Any) -> None:
+    """Start the job that answers a prompt."""
+    answer.submit_answer(answer_id=answer_id, now=timezone.now())
+
+
+def enqueue(task: Task, **arguments: Any) -> None:
+    """Send a task once the open transaction has committed; a broker that is away only costs the reconciler's second."""
+
+    def send() -> None:
+        try:
+            task.apply_async(kwargs=arguments, retry=False)
+        except (OperationalError, OSError) as error:
+            log.warning("the broker is away, %s is left to the reconciler: %s", task.name, error)
+
+    transaction.on_commit(send)
