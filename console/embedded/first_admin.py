@@ -1,0 +1,36 @@
+"""What a fresh console needs before anyone can use it: one project and one person who may do everything."""
+
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from console.signin_link import make_link
+from jobs.models import Membership, Project
+
+ADMIN_NAME = "admin"
+LINK_LIFETIME = timedelta(hours=12)  # it stands in the terminal of the person who started the console
+PROJECT_SLUG = "default"
+PROJECT_NAME = "Default project"
+
+
+@transaction.atomic
+def ensure_admin() -> User:
+    """Return the first admin; make the person and the default project where they are missing.
+
+    The account has no password: the printed link signs in, and a password can then be set on the account page.
+    """
+    users = User.objects
+    admin = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
+    if admin is None:
+        admin = users.create_superuser(ADMIN_NAME)
+    project = Project.objects.order_by("pk").first()
+    if project is None:
+        project = Project.objects.create(slug=PROJECT_SLUG, name=PROJECT_NAME)
+    Membership.objects.get_or_create(project=project, user=admin, defaults={"role": Membership.Role.ADMIN})
+    return admin
+
+
+def signin_url(base_url: str, *, now: datetime) -> str:
+    """Return a fresh one-time link for the first admin."""
+    return make_link(user=ensure_admin(), base_url=base_url, now=now, lifetime=LINK_LIFETIME)

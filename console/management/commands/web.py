@@ -1,0 +1,30 @@
+"""`manage.py web`: pages, API and websocket, served by uvicorn."""
+
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+
+class Command(BaseCommand):
+    help = "Serve pages, API and websocket. Run as many as you like behind one address."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=settings.PORT, help="port to listen on (default: %(default)s)")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        uvicorn.run(
+            settings.ASGI_APPLICATION.replace(".application", ":application"),
+            host=options["host"],
+            port=options["port"],
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,  # live frames are small, and deflate doubled the latency
+            timeout_graceful_shutdown=3,  # browsers' sockets never end by themselves
+            access_log=settings.DEBUG,
+            log_config=None,  # as settings.LOGGING says
+            lifespan="off",
+            server_header=False,
+        )
