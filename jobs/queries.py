@@ -1,0 +1,271 @@
+"""What pages and API read: frozen dataclasses, made with a fixed number of queries however many runs there are."""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, JSONField, QuerySet
+from django.db.models.fields.json import KeyTransform
+from django.utils import timezone
+
+from jobs.catalog.knob import knobs
+from jobs.header import RunHeader, run_header, run_headers
+from jobs.models import ENDED, LIVE, Attempt, Project, Run
+from jobs.run_filter import RunFilter, check_sort, is_metric
+
+__all__ = [
+    "QueueSummary",
+    "RunHeader",
+    "RunsPage",
+    "home",
+    "queue_summary",
+    "run_header",
+    "run_headers",
+    "runs_csv",
+    "runs_list",
+]
+
+PAGE_SIZE = 50
+MAX_PAGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A line of the runs table: the header, and the values of the knobs asked for."""
+
+    header: RunHeader
+    knobs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsPage:
+    """One page of runs. `total` counts all that pass the filter; `states` and `tags` count the project's runs."""
+
+    rows: tuple[RunRow, ...]
+    total: int
+    page: int
+    num_pages: int
+    page_size: int
+    states: Mapping[str, int]
+    tags: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSummary:
+    """How many runs wait on the cluster, and since when the oldest does (ISO 8601, None if none waits)."""
+
+    num_queued: int
+    oldest_at: datetime | None
+
+    @property
+    def oldest(self) -> str:
+        """How long the oldest has waited, in the largest unit that fits ("12 min"); "" if none waits."""
+        if self.oldest_at is None:
+            return ""
+        seconds = max(0, int((timezone.now() - self.oldest_at).total_seconds()))
+        for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+            if seconds >= size:
+                return f"{seconds // size} {unit}"
+        return f"{seconds} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """What needs a look now: failed lately, lost contact, waiting; what runs; what ended last."""
+
+    attention: tuple[RunHeader, ...]
+    live: tuple[RunHeader, ...]
+    queued: tuple[RunHeader, ...]
+    recent: tuple[RunHeader, ...]
+    num_runs: int
+
+
+def runs_list(
+    project: Project,
+    filters: RunFilter | None = None,
+    sort: str = "-created",
+    page: int = 1,
+    *,
+    page_size: int = PAGE_SIZE,
+    columns: Sequence[str] = (),
+) -> RunsPage:
+    """Return one page of the project's runs. `columns` names knobs to show; `sort` may be any knob or metric, "-" first
+    for descending; runs without the value come last either way.
+
+    Raises: FilterInvalid if `sort` names nothing.
+    """
+    filters = filters or RunFilter()
+    mine = Run.objects.filter(project=project)
+    ids = _matching(mine, filters, sort)
+    size = min(max(page_size, 1), MAX_PAGE_SIZE)
+    num_pages = max(1, math.ceil(len(ids) / size))
+    page = min(max(page, 1), num_pages)
+    rows = _rows(ids[(page - 1) * size : page * size], columns)
+    facets = mine.filter(archived_at__isnull=not filters.is_archived).values_list("state", "tags")
+    states: Counter[str] = Counter()
+    tags: Counter[str] = Counter()
+    for state, own_tags in facets:
+        states[state] += 1
+        tags.update(own_tags)
+    return RunsPage(
+        rows=tuple(rows),
+        total=len(ids),
+        page=page,
+        num_pages=num_pages,
+        page_size=size,
+        states=states,
+        tags=dict(sorted(tags.items())),
+    )
+
+
+def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-created") -> Iterator[str]:
+    """Yield CSV lines of all runs that pass: what the header says, every knob, and every last metric.
+
+    Text that a spreadsheet would run as a formula is defused with a leading apostrophe.
+    """
+    ids = _matching(Run.objects.filter(project=project), filters or RunFilter(), sort)
+    found = Run.objects.filter(pk__in=ids)
+    metrics = sorted({name for values in found.values_list("latest_values", flat=True) for name in values})
+    used = {name for spec in found.values_list("spec", flat=True) for name in spec.get("knobs", {})}
+    columns = [name for name in knobs() if name in used]
+    yield _csv_line([*_CSV_FIELDS, *columns, *metrics])
+    for start in range(0, len(ids), 200):
+        for row in _rows(ids[start : start + 200], columns):
+            fields = [_csv_cell(getattr(row.header, name)) for name in _CSV_FIELDS]
+            values = [_csv_cell(row.knobs.get(name)) for name in columns]
+            latest = [_csv_cell(row.header.latest_values.get(name)) for name in metrics]
+            yield _csv_line([*fields, *values, *latest])
+
+
+def home(project: Project, *, now: datetime | None = None) -> Home:
+    """Return what the project's home page shows."""
+    at = now or timezone.now()
+    mine = Run.objects.filter(project=project, archived_at=None).select_related("project", "created_by")
+    live = run_headers(list(mine.filter(state__in=LIVE).order_by("-created_at")), now=at)
+    queued = run_headers(list(mine.filter(state="queued").order_by("created_at")), now=at)
+    recent = run_headers(list(mine.filter(state__in=ENDED).order_by("-ended_at")[:12]), now=at)
+    yesterday = (at - timedelta(days=1)).isoformat()
+    failed = [r for r in recent if r.state == "failed" and (r.ended_at or "") >= yesterday]
+    lost = [r for r in live if r.is_lost_contact]
+    return Home(
+        attention=(*lost, *failed),
+        live=tuple(live),
+        queued=tuple(queued),
+        recent=tuple(recent),
+        num_runs=Run.objects.filter(project=project).count(),
+    )
+
+
+def queue_summary() -> QueueSummary:
+    """Return how many runs wait on the whole cluster; names nobody, so that it may stand on every page."""
+    waiting = Attempt.objects.filter(state="queued").order_by("pk").values_list("created_at", flat=True)
+    oldest = waiting.first()
+    return QueueSummary(num_queued=waiting.count(), oldest_at=oldest)
+
+
+def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
+    """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
+    key = check_sort(sort)
+    names = sorted({c.name for c in filters.comparisons} | ({key} if is_metric(key) or key in knobs() else set()))
+    rows = mine.filter(archived_at__isnull=not filters.is_archived)
+    if filters.states:
+        rows = rows.filter(state__in=filters.states)
+    if filters.algorithms:
+        rows = rows.filter(spec__algorithm__in=filters.algorithms)
+    fields = ("pk", "name", "note", "tags", "state", "step", "created_at", "started_at", "ended_at")
+    wanted: dict[str, Any] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
+    wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
+    passing = []
+    for found in rows.annotate(**wanted).order_by("-created_at", "-pk").values(*fields, *wanted):
+        values = {name: found[f"value_{i}"] for i, name in enumerate(names)}
+        if _passes(found, values, filters):
+            passing.append((_sort_value(key, found, values), found["pk"]))
+    if sort == "-created":
+        return [pk for _value, pk in passing]
+    known = [item for item in passing if item[0] is not None]
+    known.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
+    return [pk for _value, pk in known] + [pk for value, pk in passing if value is None]
+
+
+def _json_value(name: str) -> KeyTransform:
+    if name in knobs():
+        return KeyTransform("value", KeyTransform(name, KeyTransform("knobs", "spec")), output_field=JSONField())
+    return KeyTransform(name, "latest_values", output_field=JSONField())
+
+
+def _passes(found: Mapping[str, Any], values: Mapping[str, Any], filters: RunFilter) -> bool:
+    if not set(filters.tags) <= set(found["tags"]):
+        return False
+    if not all(c.holds(values[c.name]) for c in filters.comparisons):
+        return False
+    parts = [found["pk"], found["name"], found["note"], found["model"], found["author"], *found["tags"]]
+    text = "\n".join(str(part) for part in parts if part).lower()
+    return all(word in text for word in filters.words)
+
+
+def _sort_value(key: str, found: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    if key in values:
+        value = values[key]
+        if isinstance(value, bool):
+            return (0, float(value), "")
+        if isinstance(value, (int, float)):
+            return None if math.isnan(value) else (0, float(value), "")
+        return (1, 0.0, value) if isinstance(value, str) and not is_metric(key) else None
+    if key == "duration":
+        started, ended = found["started_at"], found["ended_at"] or timezone.now()
+        return (ended - started).total_seconds() if started else None
+    if key == "name":
+        return found["name"].lower()
+    return found[{"created": "created_at", "started": "started_at", "ended": "ended_at"}.get(key, key)]
+
+
+def _rows(ids: Sequence[str], columns: Sequence[str]) -> list[RunRow]:
+    found = Run.objects.select_related("project", "created_by").in_bulk(list(ids))
+    runs = [found[pk] for pk in ids if pk in found]
+    return [
+        RunRow(header=header, knobs={name: _knob_value(run, name) for name in columns})
+        for run, header in zip(runs, run_headers(runs), strict=True)
+    ]
+
+
+def _knob_value(run: Run, name: str) -> Any:
+    return run.spec.get("knobs", {}).get(name, {}).get("value")
+
+
+_CSV_FIELDS = (
+    "id",
+    "name",
+    "state",
+    "algorithm",
+    "model",
+    "data",
+    "step",
+    "num_steps",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "elapsed_seconds",
+    "author",
+    "tags",
+    "note",
+)
+
+
+def _csv_cell(value: Any) -> str | float:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        text = " ".join(value) if isinstance(value, tuple) else str(value)
+        return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return value
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow(cells)
+    return buffer.getvalue()
