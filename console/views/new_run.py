@@ -1,0 +1,253 @@
+"""The New run page: one form that becomes a RunSpec, what is known of it while it is filled, and the launch."""
+
+import json
+import re
+import secrets
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.forms.new_run import base_of, changes, default_spec, form_to_raw, spec_to_form
+from console.forms.new_run_commands import commands
+from console.forms.new_run_fields import facts_for_script, groups
+from console.views.frame import current_project
+from console.views.new_run_panel import launch_label, preview_panel, reward_panel, summary_panel
+from jobs.access import NotAllowed, require
+from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
+from jobs.checks import check_launchable
+from jobs.cluster import cluster_state
+from jobs.launch import KeyReused, create_run
+from jobs.models import Project, Run
+from jobs.tasks import enqueue, submit
+
+MAX_IMPORT_BYTES = 1 << 20
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_run(request: HttpRequest) -> HttpResponse:
+    """Show the form, filled from a run with `?from=`; a POST launches."""
+    project = _project(request)
+    if request.method == "POST":
+        return _launch(request, project)
+    origin, base, notice = _base(request, project)
+    values = spec_to_form(base)
+    if origin is not None:
+        values["name"] = next_name(origin.name)
+    return _page(request, project, base, values, origin=origin, notice=notice)
+
+
+@require_POST
+def check(request: HttpRequest) -> JsonResponse:
+    """Say what is wrong with the form as it stands, what it asks of the cluster, and how to launch it elsewhere."""
+    project = _project(request)
+    base = base_of(request.POST.get("base", ""))
+    spec, problems = _parsed(request, base)
+    if spec is None:
+        return JsonResponse({"problems": _plain(problems)})
+    written = commands(spec, url=settings.PUBLIC_URL, project=project.slug)
+    return JsonResponse(
+        {
+            "problems": [],
+            "summary": render_to_string(
+                "new_run/summary.html", {"panel": summary_panel(spec, cluster_state())}, request
+            ),
+            "launch": launch_label(spec, cluster_state()),
+            "changed": [name for name, _was in changes(spec, base)],
+            "commands": {"cli": written.cli, "curl": written.curl, "spec": written.spec},
+            "full": to_text(spec),
+        }
+    )
+
+
+@require_POST
+def preview(request: HttpRequest) -> JsonResponse:
+    """Try data and model: rendered samples, lengths, the model's facts, and the checks they pass."""
+    project = _project(request)
+    spec, problems = _parsed(request, base_of(request.POST.get("base", "")))
+    if spec is None:
+        return JsonResponse({"problems": _plain(problems)}, status=422)
+    panel = preview_panel(spec, project=project, state=cluster_state())
+    return JsonResponse(
+        {
+            "problems": [{"field": c.field, "message": c.text} for c in panel.checks if c.state == "failed"],
+            "html": render_to_string("new_run/preview.html", {"panel": panel}, request),
+            "columns": panel.data.columns if panel.data else [],
+            "captions": {"model.id": panel.model_caption, "data.id": panel.data_caption},
+        }
+    )
+
+
+@require_POST
+def reward(request: HttpRequest) -> JsonResponse:
+    """Try the reward on a few completions."""
+    project = _project(request)
+    spec, problems = _parsed(request, base_of(request.POST.get("base", "")))
+    if spec is None:
+        return JsonResponse({"problems": _plain(problems)}, status=422)
+    panel = reward_panel(spec, project=project)
+    return JsonResponse(
+        {
+            "problems": [{"field": panel.field, "message": panel.problem}] if panel.problem else [],
+            "html": render_to_string("new_run/reward.html", {"panel": panel}, request),
+        }
+    )
+
+
+@require_POST
+def read_import(request: HttpRequest) -> JsonResponse:
+    """Return the inputs' texts of a spec given as JSON, or every reason why it is none."""
+    _project(request)
+    text = request.POST.get("text", "")
+    if len(text.encode()) > MAX_IMPORT_BYTES:
+        message = _("That is larger than 1 MiB. A run spec is a few KiB.")
+        return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
+    try:
+        spec = parse_spec(json.loads(text))
+    except SpecInvalid as error:
+        return JsonResponse({"problems": _plain(error.problems)}, status=422)
+    except (ValueError, RecursionError) as error:
+        message = _("That is not JSON: %(why)s. Paste the text of a spec file, from { to }.") % {"why": error}
+        return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
+    return JsonResponse({"values": spec_to_form(spec)})
+
+
+def next_name(name: str) -> str:
+    """Return a name for a clone: the number at the end counts on, or begins with 2."""
+    found = re.search(r"(\d+)$", name)
+    if found is None:
+        return f"{name} 2"[-120:]
+    return (name[: found.start()] + str(int(found[1]) + 1).zfill(len(found[1])))[-120:]
+
+
+def _launch(request: HttpRequest, project: Project) -> HttpResponse:
+    base = base_of(request.POST.get("base", ""))
+    spec, problems = _parsed(request, base)
+    key = request.POST.get("idempotency_key", "")
+    if spec is not None:
+        earlier = Run.objects.filter(project=project, idempotency_key=key).first() if key else None
+        problems = [] if earlier else check_launchable(spec, project)
+    if spec is None or problems:
+        return _refused(request, project, base, problems)
+    try:
+        user = cast(AbstractBaseUser, request.user)  # _project let only members through
+        run, is_new = create_run(project=project, spec=spec, user=user, idempotency_key=key or None, now=timezone.now())
+    except KeyReused:
+        text = _("This page has already launched another run. Reload it to launch one more; your draft is kept.")
+        return _refused(request, project, base, [Problem(field="", message=text)])
+    if is_new:
+        enqueue(submit, run_id=run.pk)
+    url = reverse("run", args=[run.pk])
+    return JsonResponse({"url": url}, status=201) if _wants_json(request) else redirect(url)
+
+
+def _refused(request: HttpRequest, project: Project, base: RunSpec, problems: list[Problem]) -> HttpResponse:
+    if _wants_json(request):
+        return JsonResponse({"problems": _plain(problems)}, status=422)
+    values = spec_to_form(base) | {k: str(v) for k, v in request.POST.items()}
+    return _page(request, project, base, values, problems=problems, status=422)
+
+
+def _page(
+    request: HttpRequest,
+    project: Project,
+    base: RunSpec,
+    values: dict[str, str],
+    *,
+    origin: Run | None = None,
+    notice: str = "",
+    problems: list[Problem] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    shown = groups(values)
+    context = {
+        "project": project,
+        "origin": origin,
+        "notice": notice,
+        "values": values,
+        "by": nested(values),
+        "groups": shown,
+        "base_text": to_text(base),
+        "key": request.POST.get("idempotency_key") or secrets.token_urlsafe(24),
+        "max_upload_bytes": settings.MAX_UPLOAD_BYTES,
+        "script": {
+            **facts_for_script(shown, base),
+            "problems": _plain(problems or []),
+            "origin": origin.pk if origin else "",
+            "upload_name": "",
+        },
+    }
+    return render(request, "new_run/new_run.html", context, status=status)
+
+
+def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, str]:
+    """Return the run to clone, if one is asked for, the spec to start from, and what to say about it."""
+    asked = request.GET.get("from", "")
+    if not asked:
+        algorithm = request.GET.get("algorithm", "grpo")
+        return None, default_spec(algorithm if algorithm in ("grpo", "sft") else "grpo"), ""
+    origin = Run.objects.filter(pk=asked, project=project).first()
+    if origin is None:
+        raise Http404(_("There is no run %(id)s in this project.") % {"id": asked})
+    try:
+        return origin, parse_spec(origin.spec), ""
+    except SpecInvalid as error:
+        notice = _("The spec of %(id)s is from another version and does not hold here, so this form is fresh: %(why)s")
+        return None, default_spec(), notice % {"id": asked, "why": error}
+
+
+def _project(request: HttpRequest) -> Project:
+    """Return the project people look at; launching and trying, which run their code, need an editor."""
+    project = current_project(request)
+    if project is None:
+        raise Http404(_("You are not a member of any project. Ask an admin to add you."))
+    try:
+        require(request.user, project, "editor")
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from error
+    return project
+
+
+def _parsed(request: HttpRequest, base: RunSpec) -> tuple[RunSpec | None, list[Problem]]:
+    try:
+        return parse_spec(form_to_raw({k: str(v) for k, v in request.POST.items()}, base)), []
+    except SpecInvalid as error:
+        return None, list(error.problems)
+
+
+def _plain(problems: Any) -> list[dict[str, str]]:
+    return [{"field": p.field, "message": p.message} for p in problems]
+
+
+def nested(values: dict[str, str]) -> dict[str, Any]:
+    """Return dotted names as objects in objects, for templates: `by.data.id.path`."""
+    found: dict[str, Any] = {}
+    for name, text in values.items():
+        here = found
+        *parents, last = name.split(".")
+        for parent in parents:
+            nxt = here.setdefault(parent, {})
+            here = nxt if isinstance(nxt, dict) else here
+        here[last] = text
+    return found
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+urlpatterns: list[URLPattern] = [
+    path("runs/new", new_run, name="new-run"),
+    path("runs/new/check", check, name="new-run-check"),
+    path("runs/new/preview", preview, name="new-run-preview"),
+    path("runs/new/reward", reward, name="new-run-reward"),
+    path("runs/new/import", read_import, name="new-run-import"),
+]

@@ -1,0 +1,256 @@
+"""What the right side of the New run page says: only what is known, counted or tried; never an estimate."""
+
+import re
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobs.admission import demand
+from jobs.catalog.runspec import RunSpec
+from jobs.checks import Check, check_cluster, check_data, check_lengths, check_model, place
+from jobs.cluster import ClusterState
+from jobs.models import Project
+from jobs.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
+from jobs.trial import TrialFailed
+
+HISTOGRAM_WIDTH = 560
+HISTOGRAM_HEIGHT = 64
+_SPECIAL = re.compile(r"(<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|pad|unk)>|\[(?:INST|/INST|BOS|EOS|PAD|UNK|SEP|CLS)\])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPanel:
+    """Numbers that follow from the form alone, and what the run asks of the cluster."""
+
+    numbers: tuple[tuple[str, str, str], ...]  # label, value, how it comes about
+    workers: tuple[tuple[str, int], ...]
+    asks: str
+    state: str  # a state badge's key
+    says: str  # when it would start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of rendered text; special tokens stand alone."""
+
+    text: str
+    is_trained: bool
+    is_special: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar of the length histogram, in pixels of its drawing."""
+
+    x: str
+    y: str
+    width: str
+    height: str
+    title: str
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewPanel:
+    """Data, model and checks. `limit_x` is where the longest allowed length lies in the histogram."""
+
+    checks: tuple[Check, ...]
+    data: DataPreview | None
+    model: ModelFacts | None
+    data_caption: str
+    model_caption: str
+    samples: tuple[tuple[int, tuple[Piece, ...]], ...]  # tokens, pieces
+    bars: tuple[Bar, ...]
+    limit: int
+    limit_x: str
+    limit_anchor: str
+    passes: str
+    truncated: str
+    is_prompt_only: bool
+
+    @property
+    def failed(self) -> list[Check]:
+        """Checks that refuse the launch."""
+        return [c for c in self.checks if c.state == "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardPanel:
+    """The reward's trial, or the sentence why there is none and beside which field it stands."""
+
+    results: tuple[RewardResult, ...]
+    problem: str
+    field: str
+    mean: float
+    is_flat: bool  # the same for right and wrong: nothing could be learned from it
+
+    @property
+    def rows(self) -> list[tuple[RewardResult, str]]:
+        """Each result with its milliseconds, as text."""
+        return [(r, _milliseconds(r.seconds)) for r in self.results]
+
+    @property
+    def total_ms(self) -> str:
+        """The milliseconds of all, as text."""
+        return _milliseconds(sum(r.seconds for r in self.results))
+
+
+def summary_panel(spec: RunSpec, state: ClusterState) -> SummaryPanel:
+    """Return what follows from the form, and what the queue would say now."""
+    verdict = place(spec, state) if state.is_reachable else None
+    if verdict is None:
+        badge, says = "missing", state.problem or _("The cluster does not answer.")
+    elif not verdict.fits:
+        badge, says = "failed", verdict.reason
+    elif verdict.is_admitted:
+        badge, says = "ready", _("Room for it now")
+    else:
+        badge, says = "queued", verdict.reason
+    return SummaryPanel(numbers=_numbers(spec), workers=_workers(spec), asks=_asks(spec, state), state=badge, says=says)
+
+
+def launch_label(spec: RunSpec, state: ClusterState) -> str:
+    """Return what the launch button says it will do."""
+    if spec.hardware.device == "auto" and not state.is_reachable:
+        return ngettext("Launch %(n)s worker", "Launch %(n)s workers", spec.num_workers) % {"n": spec.num_workers}
+    return _("Launch on %(asks)s") % {"asks": _asks(spec, state)}
+
+
+def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> PreviewPanel:
+    """Try data and model and return what came of it; what cannot be tried is among the checks."""
+    data, data_checks = check_data(spec, project=project)
+    model, model_checks = check_model(spec)
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_cluster(spec, state)]
+    limit = spec.int_knob("rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "train.max_sequence_tokens")
+    top = max([*(data.edges if data else ()), limit * 1.04, 1])
+    return PreviewPanel(
+        checks=tuple(checks),
+        data=data,
+        model=model,
+        data_caption=_data_caption(data),
+        model_caption=_model_caption(model),
+        samples=tuple((s.num_tokens, pieces(s.segments)) for s in data.samples) if data else (),
+        bars=_bars(data, top, limit) if data else (),
+        limit=limit,
+        limit_x=f"{limit / top * HISTOGRAM_WIDTH:.1f}",
+        limit_anchor="end" if limit / top > 0.85 else "middle",
+        passes=_passes(spec, data),
+        truncated=f"{data.share_truncated * 100:.1f} %" if data else "—",
+        is_prompt_only=spec.algorithm == "grpo",
+    )
+
+
+def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:
+    """Try the reward and return what it gave."""
+    try:
+        results = try_reward(spec, project=project)
+    except TrialFailed as failed:
+        return RewardPanel(results=(), problem=failed.message, field=failed.field, mean=0.0, is_flat=False)
+    rewards = [r.reward for r in results]
+    return RewardPanel(
+        results=results,
+        problem="",
+        field="reward.source",
+        mean=sum(rewards) / len(rewards) if rewards else 0.0,
+        is_flat=len(set(rewards)) == 1 and len(rewards) > 1,
+    )
+
+
+def pieces(segments: tuple[Segment, ...]) -> tuple[Piece, ...]:
+    """Return segments cut at special tokens, so that these can be drawn as what they are."""
+    found = []
+    for segment in segments:
+        for number, text in enumerate(_SPECIAL.split(segment.text)):
+            if text:
+                found.append(Piece(text=text, is_trained=segment.is_trained, is_special=number % 2 == 1))
+    return tuple(found)
+
+
+def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
+    steps = spec.num_steps
+    if spec.algorithm == "sft":
+        batch = spec.int_knob("train.batch_size")
+        return (
+            (_("Steps"), f"{steps:,}", _("one batch and its update each")),
+            (_("Samples per step"), f"{batch:,}", _("batch size")),
+            (_("Samples seen"), f"{steps * batch:,}", _("steps times batch size")),
+            (_("Longest sample"), f"{spec.int_knob('train.max_sequence_tokens'):,}", _("tokens")),
+        )
+    prompts, samples = spec.int_knob("rollout.prompts_per_step"), spec.int_knob("rollout.samples_per_prompt")
+    longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+    return (
+        (_("Steps"), f"{steps:,}", _("one rollout and its update each")),
+        (_("Completions per step"), f"{prompts * samples:,}", _("prompts per step times samples per prompt")),
+        (_("Completions in all"), f"{steps * prompts * samples:,}", _("steps times completions per step")),
+        (_("Longest sequence"), f"{longest:,}", _("tokens: longest prompt plus longest answer")),
+    )
+
+
+def _workers(spec: RunSpec) -> tuple[tuple[str, int], ...]:
+    found = [(_("policy"), spec.hardware.policy_ranks)]
+    if spec.algorithm == "grpo":
+        found.append((_("rollout"), spec.hardware.rollout_engines * spec.hardware.tensor_parallel_size))
+        if spec.needs_reference:
+            found.append((_("reference"), 1))
+    return tuple(found)
+
+
+def _asks(spec: RunSpec, state: ClusterState) -> str:
+    device = state.device if spec.hardware.device == "auto" else spec.hardware.device
+    cpus, gpus = demand(spec, device=device)
+    if device == "cuda":
+        return ngettext("%(n)s GPU", "%(n)s GPUs", int(gpus)) % {"n": f"{gpus:g}"}
+    return ngettext("%(n)s CPU", "%(n)s CPUs", int(cpus)) % {"n": f"{cpus:g}"}
+
+
+def _bars(data: DataPreview, top: float, limit: int) -> tuple[Bar, ...]:
+    most = max([*data.counts, 1])
+    found = []
+    for low, high, count in zip(data.edges, data.edges[1:], data.counts, strict=False):
+        height = max(count / most * HISTOGRAM_HEIGHT, 1.5 if count else 0)
+        words = {"count": f"{count:,}", "low": f"{low:g}", "high": f"{high:g}"}
+        found.append(
+            Bar(
+                x=f"{low / top * HISTOGRAM_WIDTH:.1f}",
+                y=f"{HISTOGRAM_HEIGHT - height:.1f}",
+                width=f"{max((high - low) / top * HISTOGRAM_WIDTH - 1, 1):.1f}",
+                height=f"{height:.1f}",
+                title=_("%(count)s rows of %(low)s to %(high)s tokens") % words,
+                is_over=low >= limit,
+            )
+        )
+    return tuple(found)
+
+
+def _passes(spec: RunSpec, data: DataPreview | None) -> str:
+    """Return how often the run goes through its training rows: a division, no estimate."""
+    if data is None or not data.num_train:
+        return "—"
+    per_step = spec.int_knob("train.batch_size" if spec.algorithm == "sft" else "rollout.prompts_per_step")
+    return f"{spec.num_steps * per_step / data.num_train:.2f}"
+
+
+def _data_caption(data: DataPreview | None) -> str:
+    if data is None:
+        return ""
+    return _("%(rows)s rows, %(eval)s held out") % {"rows": f"{data.num_rows:,}", "eval": f"{data.num_eval:,}"}
+
+
+def _model_caption(model: ModelFacts | None) -> str:
+    if model is None:
+        return ""
+    size = _short_count(model.num_parameters) if model.num_parameters else "—"
+    context = f"{model.context_tokens:,}" if model.context_tokens else "—"
+    return _("%(size)s parameters, context %(context)s") % {"size": size, "context": context}
+
+
+def _short_count(count: int) -> str:
+    for unit, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f}" if seconds < 1 else f"{seconds * 1000:,.0f}"
