@@ -1,22 +1,27 @@
-"""What every page's frame shows: project, navigation, theme; and which project the person is looking at."""
+"""What every page's frame shows: project, navigation, theme, cluster use, search."""
 
 from typing import Any
 
-from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, path, reverse
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import require_GET
+from django.views.i18n import JavaScriptCatalog
 
+from console.look import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from jobs.access import projects_of, role
-from jobs.models import Project
+from jobs.cluster_use import cluster_in_use
+from jobs.models import Project, Run
+from jobs.queries import queue_summary
 
-THEMES = ("system", "light", "dark")
-DENSITIES = ("compact", "comfortable")
-THEME_COOKIE = "pitwall_theme"
-DENSITY_COOKIE = "pitwall_density"
+_MAX_FOUND = 8
 
 
 def current_project(request: HttpRequest) -> Project | None:
-    """Return the project the person is looking at: `?project=` (kept in the session), else their first; None without any."""
+    """Return the project one is looking at: `?project=` (kept in the session), else one's first; None without any."""
     if not hasattr(request, "_pitwall_project"):
         request._pitwall_project = _find_project(request)  # type: ignore[attr-defined]  # one query a request, not three
     found: Project | None = request._pitwall_project  # type: ignore[attr-defined]
@@ -44,11 +49,11 @@ def theme_choice(request: HttpRequest) -> str:
 def frame(request: HttpRequest) -> dict[str, Any]:
     """Return the template context of the frame."""
     chosen = theme_choice(request)
-    density = request.COOKIES.get(DENSITY_COOKIE, "compact")
+    density = request.COOKIES.get(DENSITY_COOKIE, DENSITIES[0])
     context: dict[str, Any] = {
         "theme_choice": chosen,
         "theme": "dark" if chosen == "dark" else "light",
-        "density": density if density in DENSITIES else "compact",
+        "density": density if density in DENSITIES else DENSITIES[0],
     }
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
@@ -77,3 +82,43 @@ def _navigation() -> list[dict[str, str]]:
         except NoReverseMatch:
             continue
     return found
+
+
+@require_GET
+def usage(_request: HttpRequest) -> JsonResponse:
+    """Say how much of the cluster is in use and what waits, for the top bar."""
+    state = cluster_in_use()
+    queue = queue_summary()
+    context = {"state": state, "queue": queue, "is_gpu": state.gpus_total > 0}
+    used, total = (state.gpus_used, state.gpus_total) if state.gpus_total else (state.cpus_used, state.cpus_total)
+    html = render_to_string("components/usage.html", context)
+    return JsonResponse({"html": html, "used": used, "total": total if state.is_reachable else None})
+
+
+@require_GET
+def search(request: HttpRequest) -> JsonResponse:
+    """Find runs of the person's projects by name or id, newest first."""
+    words = request.GET.get("q", "").split()
+    runs = Run.objects.filter(project__in=projects_of(request.user), archived_at=None)
+    for word in words[:5]:
+        runs = runs.filter(name__icontains=word) | runs.filter(id__icontains=word)
+    rows = [
+        {"id": run.pk, "name": run.name, "state": run.state, "url": reverse("run", args=[run.pk])}
+        for run in runs.order_by("-created_at")[:_MAX_FOUND]
+    ]
+    return JsonResponse({"runs": rows})
+
+
+@login_not_required
+@cache_control(max_age=300, private=True)
+def js_catalog(request: HttpRequest) -> HttpResponse:
+    """Give the modules' translated strings; the address carries the language, so that caches keep them apart."""
+    answer: HttpResponse = JavaScriptCatalog.as_view(packages=["console"])(request)
+    return answer
+
+
+urlpatterns = [
+    path("frame/usage", usage, name="usage"),
+    path("frame/search", search, name="search"),
+    path("frame/texts.js", js_catalog, name="js-catalog"),
+]

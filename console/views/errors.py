@@ -1,0 +1,36 @@
+"""Error pages: what happened, in a sentence, and where to go from here."""
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from jobs.access import NotAllowed
+
+
+@login_not_required
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Answer 403: to members without the role; who is no member gets a 404 and learns nothing."""
+    if isinstance(exception, NotAllowed) and not exception.is_member:
+        return not_found(request, exception)
+    said = str(exception) if isinstance(exception, (NotAllowed, PermissionDenied)) and exception.args else ""
+    return render(request, "errors/403.html", {"said": said}, status=403)
+
+
+@login_not_required
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001 - Django passes it by name
+    """Answer a form whose token is gone: usually a page left open over a sign-out."""
+    return render(request, "errors/403.html", {"is_csrf": True}, status=403)
+
+
+@login_not_required
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001 - same
+    """Answer 404."""
+    return render(request, "errors/404.html", status=404)
+
+
+@login_not_required
+def broken(_request: HttpRequest) -> HttpResponse:
+    """Answer 500 without touching the database: it may be what broke."""
+    return HttpResponse(render_to_string("errors/500.html"), status=500)
