@@ -99,7 +99,9 @@ def _answered(raw: dict[str, Any]) -> tuple[AnsweredCommand, ...]:
         if not isinstance(item, dict) or not _is_int(item.get("number"), 0, MAX_INT64):
             raise BatchInvalid([f"answered[{i}].number: must be the number of a command."])
         answer = item.get("answer")
-        found.append(AnsweredCommand(number=item["number"], answer=answer if isinstance(answer, dict) else {"answer": answer}))
+        found.append(
+            AnsweredCommand(number=item["number"], answer=answer if isinstance(answer, dict) else {"answer": answer})
+        )
     return tuple(found)
 
 
@@ -178,7 +180,9 @@ def _sample(event: dict[str, Any]) -> str:
 
 def _artifact(event: dict[str, Any]) -> str:
     if (problem := name_problem(event.get("name"))) or not _is_text(event.get("artifact"), 1, 20):
-        return f"name: {problem}" if problem else f"artifact: {_shown(event.get('artifact'))} is not a type of artifact."
+        return (
+            f"name: {problem}" if problem else f"artifact: {_shown(event.get('artifact'))} is not a type of artifact."
+        )
     path = event.get("path")
     if not _is_text(path, 1, 500) or str(path).startswith("/") or ".." in str(path).split("/"):
         return f"path: {_shown(path)} must lie inside the run directory."
@@ -222,7 +226,9 @@ def name_problem(name: object) -> str:
     """Return why `name` cannot name a file of a run, "" if it can."""
     if isinstance(name, str) and len(name) <= 255 and _NAME.fullmatch(name) and not f"/{name}".endswith("/content"):
         return ""
-    allowed = "letters, digits and . _ + = @ -, in parts divided by /, no part beginning with a dot, at most 255 characters"
+    allowed = (
+        "letters, digits and . _ + = @ -, in parts divided by /, no part beginning with a dot, at most 255 characters"
+    )
     return f"{_shown(name)} cannot name a file; use {allowed}."
 
 

@@ -1,0 +1,321 @@
+"""Fold frames into chunks, roll chunks up, and let frames go once nobody can still need them.
+
+A run is folded in one transaction that also moves `folded_seq`: repeating it changes nothing, dying in it changes nothing.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+
+from jobs.chunks import (
+    CHUNK_POINTS,
+    CHUNK_ROWS,
+    POINTS_PER_ROW,
+    Points,
+    Spans,
+    decode_points,
+    decode_rows,
+    decode_spans,
+    encode_points,
+    encode_rows,
+    encode_spans,
+    join,
+    join_rows,
+    join_spans,
+    points,
+    roll_up,
+    rows_of_points,
+    spans_of,
+)
+from jobs.frames import decode_frame
+from jobs.models import Chunk, Frame, LogChunk, Metric, Run
+
+log = logging.getLogger(__name__)
+
+FOLD_FRAMES = 500
+FOLD_BYTES = 4 << 20
+FOLD_SECONDS = 300.0
+FOLD_AT_ONCE = 2000  # frames in one transaction
+KEEP_SECONDS = 600.0  # a frame stays this long after it was folded, for pages that come back
+KEEP_LOG_LINES = 200_000  # of one role, rank and stream of an attempt; the oldest go first
+DELETE_AT_ONCE = 2000
+
+SeriesKey = tuple[str, str, str, int]  # kind, name, role, rank
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tail:
+    """What a run has gathered since it was folded, and when which frames were folded."""
+
+    num_frames: int = 0
+    num_bytes: int = 0
+    since: float = 0.0  # monotonic
+    folded: deque[tuple[float, int]] = field(default_factory=deque)
+
+
+class Folder:
+    """Decides when which run is folded; one run a call, so that ingest is never held up for long."""
+
+    def __init__(self, *, keep_seconds: float = KEEP_SECONDS, fold_seconds: float = FOLD_SECONDS) -> None:
+        self._keep_seconds = keep_seconds
+        self._fold_seconds = fold_seconds
+        self._tails: dict[str, _Tail] | None = None
+
+    def saw(self, run_id: str, *, num_frames: int, num_bytes: int) -> None:
+        """Count frames that were just written."""
+        tail = self._known().setdefault(run_id, _Tail(since=time.monotonic()))
+        if not tail.num_frames:
+            tail.since = time.monotonic()
+        tail.num_frames += num_frames
+        tail.num_bytes += num_bytes
+
+    def work(self, *, now: datetime) -> None:
+        """Fold the run that needs it most, if one does; forget frames that were folded long enough ago."""
+        tails, clock = self._known(), time.monotonic()
+        due = [run_id for run_id, tail in tails.items() if self._is_due(tail, clock)]
+        if due:
+            run_id = max(due, key=lambda each: tails[each].num_frames)
+            folded = fold(run_id=run_id)
+            is_done = folded.num_frames < FOLD_AT_ONCE
+            tails[run_id].num_frames = 0 if is_done else tails[run_id].num_frames - folded.num_frames
+            tails[run_id].num_bytes = 0 if is_done else tails[run_id].num_bytes
+            tails[run_id].folded.append((clock, folded.through_seq))
+        for run_id, tail in list(tails.items()):
+            if tail.folded and clock - tail.folded[0][0] > self._keep_seconds:
+                forget_frames(run_id=run_id, through_seq=tail.folded.popleft()[1])
+                forget_log_lines(run_id=run_id)
+            if not tail.folded and not tail.num_frames:
+                del tails[run_id]
+
+    def _is_due(self, tail: _Tail, clock: float) -> bool:
+        is_old = tail.num_frames > 0 and clock - tail.since > self._fold_seconds
+        return is_old or tail.num_frames >= FOLD_FRAMES or tail.num_bytes >= FOLD_BYTES
+
+    def _known(self) -> dict[str, _Tail]:
+        """Return the runs with frames; the first call after a start asks the database."""
+        if self._tails is None:
+            self._tails = {}
+            clock = time.monotonic()
+            for run_id, newest in Frame.objects.values_list("run_id").annotate(Max("seq")).order_by():
+                folded = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)
+                tail = _Tail(num_frames=newest - folded, since=clock)
+                if folded:
+                    tail.folded.append((clock, folded))
+                self._tails[run_id] = tail
+        return self._tails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """What one folding did: frames through `through_seq` are in chunks now."""
+
+    num_frames: int
+    through_seq: int
+
+
+def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
+    """Move what the run's next frames hold into its chunks, at most `limit` frames of one attempt, in one transaction."""
+    with transaction.atomic():
+        run = Run.objects.select_for_update().only("folded_seq", "latest_attempt").get(pk=run_id)
+        rows = Frame.objects.filter(run_id=run_id, seq__gt=run.folded_seq).order_by("seq")[:limit]
+        frames = [
+            (seq, attempt, decode_frame(payload))
+            for seq, attempt, payload in rows.values_list("seq", "attempt", "payload")
+        ]
+        if not frames:
+            return Folded(num_frames=0, through_seq=run.folded_seq)
+        through = frames[-1][0]
+        ids = {
+            tuple(key): pk
+            for pk, *key in Metric.objects.filter(run_id=run_id).values_list("pk", "kind", "name", "role", "rank")
+        }
+        for attempt in sorted({attempt for _, attempt, _ in frames}):
+            mine = [frame for _, number, frame in frames if number == attempt]
+            by_id = {ids[key]: value for key, value in collect(mine).items() if key in ids}
+            _append_points(by_id, attempt, through)
+            by_id_spans = {ids["span", "", role, rank]: s for (role, rank), s in collect_spans(mine).items()}
+            _append_spans(by_id_spans, attempt, through)
+        Run.objects.filter(pk=run_id).update(folded_seq=through)
+    return Folded(num_frames=len(frames), through_seq=through)
+
+
+def collect(frames: Iterable[dict[str, Any]], *, wanted: frozenset[str] | None = None) -> dict[SeriesKey, Points]:
+    """Return the points of the frames by series, in the order they came; with `wanted`, of these names only."""
+    columns: dict[SeriesKey, tuple[list[int], list[int], list[float]]] = {}
+    for frame in frames:
+        for kind, part in (("metric", "metrics"), ("system", "system")):
+            for lane in frame[part]:
+                ts = [int(t) for t in lane["t"]]
+                xs = lane.get("steps", ts)
+                for name, values in lane["values"].items():
+                    if wanted is not None and name not in wanted:
+                        continue
+                    column = columns.get(key := (kind, name, lane["role"], lane["rank"]))
+                    if column is None:
+                        column = columns[key] = ([], [], [])
+                    for x, t, y in zip(xs, ts, values, strict=True):
+                        if y is not None:
+                            column[0].append(x)
+                            column[1].append(t)
+                            column[2].append(float(y))
+    return {key: points(x, t, y) for key, (x, t, y) in columns.items() if x}
+
+
+def collect_spans(frames: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Spans]:
+    """Return the spans of the frames by role and rank, in the order they came."""
+    lanes: dict[tuple[str, int], dict[str, list[Any]]] = {}
+    for lane in (lane for frame in frames for lane in frame["spans"]):
+        columns = lanes.setdefault((lane["role"], lane["rank"]), {})
+        for name in ("phase", "name", "start", "duration", "depth", "step"):
+            columns.setdefault(name, []).extend(lane[name])
+    return {key: spans_of(columns) for key, columns in lanes.items()}
+
+
+def _append_points(fresh: dict[int, Points], attempt: int, through: int) -> None:
+    """Fill up each series' open chunk, seal what is full, roll up what was sealed."""
+    open_chunks = _open_chunks(list(fresh), attempt)
+    changed: list[Chunk] = []
+    made: list[Chunk] = []
+    sealed: list[tuple[int, int]] = []
+    for metric_id, data in fresh.items():
+        last = open_chunks.get(metric_id)
+        seq = -1 if last is None else last.seq
+        if last is not None and last.n < CHUNK_POINTS:
+            data = join([decode_points(last.blob), data])
+            seq -= 1
+        for start in range(0, len(data), CHUNK_POINTS):
+            part = data[start : start + CHUNK_POINTS]
+            seq += 1
+            chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, **_extent(part), through_seq=through)
+            if last is not None and last.seq == seq:
+                chunk.pk = last.pk
+                changed.append(chunk)
+            else:
+                made.append(chunk)
+            if len(part) == CHUNK_POINTS:
+                sealed.append((metric_id, seq))
+    _write(made, changed)
+    _roll_up_sealed(sealed, attempt, through, level=1)
+
+
+def _extent(part: Points) -> dict[str, Any]:
+    return {"n": len(part), "x0": int(part.x.min()), "x1": int(part.x.max()), "blob": encode_points(part)}
+
+
+def _append_spans(fresh: dict[int, Spans], attempt: int, through: int) -> None:
+    open_chunks = _open_chunks(list(fresh), attempt)
+    changed: list[Chunk] = []
+    made: list[Chunk] = []
+    for metric_id, data in fresh.items():
+        last = open_chunks.get(metric_id)
+        seq = -1 if last is None else last.seq
+        if last is not None and last.n < CHUNK_POINTS:
+            data = join_spans([decode_spans(last.blob), data])
+            seq -= 1
+        for start in range(0, len(data), CHUNK_POINTS):
+            part = join_spans([data.take(slice(start, start + CHUNK_POINTS))])
+            seq += 1
+            x0, x1 = int(part.start.min()), int((part.start + part.duration).max())
+            chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, n=len(part), x0=x0, x1=x1)
+            chunk.blob, chunk.through_seq = encode_spans(part), through
+            if last is not None and last.seq == seq:
+                chunk.pk = last.pk
+                changed.append(chunk)
+            else:
+                made.append(chunk)
+    _write(made, changed)
+
+
+def _write(made: list[Chunk], changed: list[Chunk]) -> None:
+    Chunk.objects.bulk_create(made, batch_size=100)
+    for chunk in changed:
+        Chunk.objects.filter(pk=chunk.pk).update(
+            n=chunk.n, x0=chunk.x0, x1=chunk.x1, blob=chunk.blob, through_seq=chunk.through_seq
+        )
+
+
+def _open_chunks(metric_ids: list[int], attempt: int) -> dict[int, Chunk]:
+    """Return the newest level-0 chunk of each series; its blob is only read where it is open."""
+    found: dict[int, Chunk] = {}
+    for some in _some(metric_ids):
+        newest = (
+            Chunk.objects.filter(metric_id__in=some, attempt=attempt, level=0)
+            .values_list("metric_id")
+            .annotate(Max("seq"))
+        )
+        pairs = dict(newest.order_by())
+        rows = Chunk.objects.filter(metric_id__in=list(pairs), attempt=attempt, level=0, seq__in=set(pairs.values()))
+        found |= {row.metric_id: row for row in rows if row.seq == pairs[row.metric_id]}
+    return found
+
+
+def _roll_up_sealed(sealed: list[tuple[int, int]], attempt: int, through: int, *, level: int) -> None:
+    """Make a chunk of 100 rows of `level` for each 100 rows' worth of sealed chunks of the level below."""
+    children = (
+        CHUNK_ROWS * POINTS_PER_ROW[level] // (CHUNK_POINTS if level == 1 else CHUNK_ROWS * POINTS_PER_ROW[level - 1])
+    )
+    made: list[Chunk] = []
+    for metric_id, seq in sealed:
+        if (seq + 1) % children:
+            continue
+        below = Chunk.objects.filter(
+            metric_id=metric_id, attempt=attempt, level=level - 1, seq__gt=seq - children, seq__lte=seq
+        ).order_by("seq")
+        blobs = list(below.values_list("blob", flat=True))
+        assert len(blobs) == children, (metric_id, level, seq, len(blobs))
+        parts = [rows_of_points(decode_points(b)) if level == 1 else decode_rows(b) for b in blobs]
+        rows = roll_up(join_rows(parts), width=POINTS_PER_ROW[level] // POINTS_PER_ROW[level - 1])
+        x0, x1 = int(min(rows.xmin.min(), rows.x0.min())), int(max(rows.xmax.max(), rows.x1.max()))
+        made.append(
+            Chunk(
+                metric_id=metric_id,
+                attempt=attempt,
+                level=level,
+                seq=seq // children,
+                n=len(rows),
+                x0=x0,
+                x1=x1,
+                blob=encode_rows(rows),
+                through_seq=through,
+            )  # fmt: skip
+        )
+    Chunk.objects.bulk_create(made, batch_size=100)
+    if level + 1 in POINTS_PER_ROW and made:
+        _roll_up_sealed([(chunk.metric_id, chunk.seq) for chunk in made], attempt, through, level=level + 1)
+
+
+def forget_frames(*, run_id: str, through_seq: int) -> int:
+    """Delete folded frames through `through_seq`, a few at a time, and return how many went."""
+    folded = Run.objects.values_list("folded_seq", flat=True).filter(pk=run_id).first()
+    if folded is None:
+        return 0
+    num = 0
+    while True:
+        old = Frame.objects.filter(run_id=run_id, seq__lte=min(through_seq, folded)).order_by("seq")
+        ids = list(old.values_list("pk", flat=True)[:DELETE_AT_ONCE])
+        num += Frame.objects.filter(pk__in=ids)._raw_delete("default") if ids else 0
+        if len(ids) < DELETE_AT_ONCE:
+            return num
+
+
+def forget_log_lines(*, run_id: str, keep_lines: int = KEEP_LOG_LINES) -> int:
+    """Delete the oldest log chunks of lanes that have more than `keep_lines` lines, and return how many went."""
+    lanes = LogChunk.objects.filter(run_id=run_id).values_list("attempt", "role", "rank", "stream")
+    num = 0
+    for attempt, role, rank, stream, newest in lanes.annotate(Max("first_line")).order_by():
+        if newest > keep_lines:
+            lane = LogChunk.objects.filter(run_id=run_id, attempt=attempt, role=role, rank=rank, stream=stream)
+            num += lane.filter(first_line__lt=newest - keep_lines).delete()[0]
+    return num
+
+
+def _some(ids: list[int], size: int = 400) -> Iterator[list[int]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

@@ -1,0 +1,55 @@
+"""How far a run is: step, phase, activity and newest values, read off its events. No database."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_LATEST_VALUES = 300  # names that a run's row carries; every series is on the charts anyway
+
+_PHASE_OF_STATE = {"loading": "load", "evaluating": "eval", "saving": "checkpoint"}
+_OVER = frozenset({"done", "failed"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What the run's row says; `see` each event in order.
+
+    A span arrives when its phase is over. What runs now is then the phase that followed it in the step before
+    (`next_phase`, learned and kept by the caller); in the first step, where nobody knows, the phase is "".
+    """
+
+    step: int
+    phase: str
+    activity: str
+    latest_values: dict[str, Any]
+    next_phase: dict[str, str]
+    previous_phase: str = ""
+    is_training: bool = False  # the events show that the trainer works
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take in one event of the trainer's driver; those of others say nothing about the whole run."""
+        if event["role"] != "driver":
+            return
+        kind = event["kind"]
+        if kind == "state":
+            self._see_state(event)
+        elif kind == "metric":
+            self.is_training = True
+            self.step = max(self.step, event["step"])
+            values = {**self.latest_values, **event["values"]}
+            self.latest_values = dict(list(values.items())[:MAX_LATEST_VALUES])
+        elif kind == "span" and event.get("depth", 0) == 0:
+            ended = event["phase"]
+            if self.previous_phase:
+                self.next_phase[self.previous_phase] = ended
+            self.previous_phase = ended
+            self.phase = self.next_phase.get(ended, "")
+
+    def _see_state(self, event: Mapping[str, Any]) -> None:
+        state = event["state"]
+        self.activity = event.get("text", "")[:200]
+        self.is_training = self.is_training or state in ("training", "evaluating")
+        if state in _PHASE_OF_STATE:
+            self.phase = _PHASE_OF_STATE[state]
+        elif state in _OVER or self.phase in ("load", "eval", "checkpoint"):
+            self.phase = ""
