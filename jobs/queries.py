@@ -16,7 +16,7 @@ from django.utils import timezone
 from jobs.catalog.knob import knobs
 from jobs.header import RunHeader, run_header, run_headers
 from jobs.models import ENDED, LIVE, Attempt, Project, Run
-from jobs.run_filter import RunFilter, check_sort, is_metric
+from jobs.run_filter import BY_ALGORITHM, RunFilter, check_sort, is_metric
 
 __all__ = [
     "QueueSummary",
@@ -171,25 +171,39 @@ def queue_summary() -> QueueSummary:
 def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
     """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
     key = check_sort(sort)
-    names = sorted({c.name for c in filters.comparisons} | ({key} if is_metric(key) or key in knobs() else set()))
+    names = sorted({c.name for c in filters.comparisons} | _values_behind(key))
     rows = mine.filter(archived_at__isnull=not filters.is_archived)
     if filters.states:
         rows = rows.filter(state__in=filters.states)
     if filters.algorithms:
         rows = rows.filter(spec__algorithm__in=filters.algorithms)
+    if filters.authors:
+        rows = rows.filter(created_by__username__in=filters.authors)
     fields = ("pk", "name", "note", "tags", "state", "step", "created_at", "started_at", "ended_at")
     wanted: dict[str, Any] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
     wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
+    wanted |= {"algorithm": KeyTransform("algorithm", "spec"), "data": KeyTransform("id", KeyTransform("data", "spec"))}
     passing = []
     for found in rows.annotate(**wanted).order_by("-created_at", "-pk").values(*fields, *wanted):
         values = {name: found[f"value_{i}"] for i, name in enumerate(names)}
         if _passes(found, values, filters):
-            passing.append((_sort_value(key, found, values), found["pk"]))
+            passing.append((_sort_value(_for_algorithm(key, found["algorithm"]), found, values), found["pk"]))
     if sort == "-created":
         return [pk for _value, pk in passing]
     known = [item for item in passing if item[0] is not None]
     known.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
     return [pk for _value, pk in known] + [pk for value, pk in passing if value is None]
+
+
+def _values_behind(key: str) -> set[str]:
+    """Return the knobs and metrics that must be read to sort by `key`."""
+    if key in BY_ALGORITHM:
+        return set(BY_ALGORITHM[key].values())
+    return {key} if is_metric(key) or key in knobs() else set()
+
+
+def _for_algorithm(key: str, algorithm: str) -> str:
+    return BY_ALGORITHM[key].get(algorithm, "") if key in BY_ALGORITHM else key
 
 
 def _json_value(name: str) -> KeyTransform:
@@ -199,7 +213,7 @@ def _json_value(name: str) -> KeyTransform:
 
 
 def _passes(found: Mapping[str, Any], values: Mapping[str, Any], filters: RunFilter) -> bool:
-    if not set(filters.tags) <= set(found["tags"]):
+    if not set(filters.tags) <= set(found["tags"]) or set(filters.without_tags) & set(found["tags"]):
         return False
     if not all(c.holds(values[c.name]) for c in filters.comparisons):
         return False
@@ -219,8 +233,10 @@ def _sort_value(key: str, found: Mapping[str, Any], values: Mapping[str, Any]) -
     if key == "duration":
         started, ended = found["started_at"], found["ended_at"] or timezone.now()
         return (ended - started).total_seconds() if started else None
-    if key == "name":
-        return found["name"].lower()
+    if key in ("name", "model", "data", "author"):
+        return (found[key] or "").lower()
+    if not key:
+        return None
     return found[{"created": "created_at", "started": "started_at", "ended": "ended_at"}.get(key, key)]
 
 

@@ -24,8 +24,16 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-ROW_SORTS = ("created", "name", "state", "step", "started", "ended", "duration")
+ROW_SORTS = (
+    *("created", "name", "state", "step", "started", "ended", "duration"),
+    *("value", "speed", "algorithm", "model", "data", "author"),
+)
 """What runs can be sorted by besides any knob id and any metric name."""
+BY_ALGORITHM: Mapping[str, Mapping[str, str]] = {
+    "value": {"grpo": "reward/mean", "sft": "loss/sft"},
+    "speed": {"grpo": "throughput/rollout_tokens_per_second", "sft": "throughput/update_tokens_per_second"},
+}
+"""Columns that show another metric for each algorithm: the main metric and the tokens a second."""
 
 
 class FilterInvalid(ValueError):
@@ -62,13 +70,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list; all parts must hold, and of `states` and `algorithms` any one, none meaning all."""
+    """Which runs to list; all parts must hold, and of `states`, `algorithms` and `authors` any one, none meaning all."""
 
     words: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     states: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    without_tags: tuple[str, ...] = ()
+    authors: tuple[str, ...] = ()
     is_archived: bool = False
 
 
@@ -78,6 +88,8 @@ def parse_filter(
     states: Iterable[str] = (),
     algorithms: Iterable[str] = (),
     tags: Iterable[str] = (),
+    without_tags: Iterable[str] = (),
+    authors: Iterable[str] = (),
     is_archived: bool = False,
 ) -> RunFilter:
     """Return the filter of what people typed; `q` mixes words and comparisons.
@@ -101,6 +113,8 @@ def parse_filter(
         states=tuple(states),
         algorithms=tuple(algorithms),
         tags=tuple(tags),
+        without_tags=tuple(without_tags),
+        authors=tuple(authors),
         is_archived=is_archived,
     )
 
