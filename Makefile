@@ -1,0 +1,63 @@
+# `make demo` and `make test` are the two to know; `make help` lists all.
+
+VENV ?= .venv
+PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; \
+	done),python3)
+PORT ?= 8000
+ENGINE ?= cpu
+SET := $(if $(filter gpu,$(ENGINE)),gpu,engine)
+BIN := $(VENV)/bin
+RUN := $(BIN)/python manage.py
+LEARNING_RATE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up smoke test check lint format bench gpu-check install install-dev lock clean
+
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: install ## install, start the console, queue the demo run (PORT=8000)
+	@exec $(RUN) up --port $(PORT) --demo
+
+up: install ## the same without the demo run (PORT=8000, ENGINE=gpu for CUDA packages)
+	@exec $(RUN) up --port $(PORT)
+
+smoke: install ## the demo without a person: exit code 0 only if it learned (LEARNING_RATE=0 to see it fail)
+	@exec $(RUN) smoke $(if $(LEARNING_RATE),--set optimizer.learning_rate=$(LEARNING_RATE))
+
+test: install-dev ## everything: check, unit tests, a real run, a browser journey
+	@exec $(BIN)/python tests/run.py
+
+check: install-dev lint ## lint, types, import contracts, Django's own checks, migrations
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(RUN) check
+	@$(RUN) makemigrations --check --dry-run
+
+lint: install-dev ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: install-dev ## let ruff change the files
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: install-dev ## measure the promised numbers, as one table
+	@exec $(BIN)/python -m bench
+
+gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
+	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi
+
+install:
+	@$(PYTHON) requirements/install.py $(SET) --venv $(VENV)
+
+install-dev:
+	@$(PYTHON) requirements/install.py dev --venv $(VENV)
+
+lock: install-dev ## resolve requirements/*.in into the *.lock files again
+	@$(BIN)/python requirements/lock.py
+
+clean: ## remove the environment and caches; the data directory .pitwall stays
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build test-results
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,137 @@
+"""Install a set of locked packages into a virtual environment: `python3 requirements/install.py engine --venv .venv`.
+
+Standard library only. pip checks every hash; `--no-deps`, because the locks are complete and leave torchvision and its
+kin out on purpose. Nothing is compiled. If the set, or a larger one, is there in these versions, nothing happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import preflight
+
+FOLDER = Path(__file__).resolve().parent
+TORCH = "torch==2.13.0"
+# Each set and the larger ones that hold it.
+INCLUDED_IN = {"console": ("engine", "dev", "gpu"), "engine": ("dev",), "dev": (), "gpu": ()}
+STAMP = "pitwall.json"
+
+
+def wanted_stamp(chosen: str) -> dict[str, str]:
+    """Return the digest of every lock that the set is made of, by file name."""
+    names = [f"{chosen}.lock"]
+    if chosen in ("engine", "dev", "gpu"):
+        names.append("source.lock")
+    if chosen in ("engine", "dev"):
+        names += ["torch.lock", "cuda.lock"]
+    return {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in names}
+
+
+def is_installed(venv: Path, chosen: str) -> bool:
+    """Return whether the environment holds the set, or one that includes it, as the locks say now."""
+    try:
+        stamp = json.loads((venv / STAMP).read_text())
+    except (OSError, ValueError):
+        return False
+    if not (venv / "bin" / "python").exists():
+        return False
+    return any(stamp == {"set": name, "locks": wanted_stamp(name)} for name in (chosen, *INCLUDED_IN[chosen]))
+
+
+def pip(venv: Path, *arguments: str, is_allowed_to_fail: bool = False) -> bool:
+    """Run pip install in the environment; return whether it worked."""
+    command = [str(venv / "bin" / "python"), "-m", "pip", "install", "-qq", "--no-deps", *arguments]
+    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "DS_BUILD_OPS": "0"}
+    env.pop("PIP_REQUIRE_VIRTUALENV", None)
+    done = subprocess.run(command, env=env, check=False, capture_output=is_allowed_to_fail, text=True)
+    if done.returncode and not is_allowed_to_fail:
+        raise SystemExit(
+            "pip could not install the packages; its message stands above. Run the same command again after."
+        )
+    return done.returncode == 0
+
+
+def install_locked(venv: Path, lock: str, *more: str) -> None:
+    """Install one lock file, wheels only."""
+    say(f"Installing {lock}")
+    pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", str(FOLDER / lock), *more)
+
+
+def install_torch(venv: Path) -> None:
+    """Install torch by hash; where the index carries a build of the same version that nobody hashed here, take that."""
+    say(f"Installing {TORCH}")
+    lock = str(FOLDER / "torch.lock")
+    if not pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", lock, is_allowed_to_fail=True):
+        say(f"The index offers a build of {TORCH} that torch.lock has no hash of; installing it unchecked.")
+        pip(venv, "--only-binary", ":all:", TORCH)
+    if has_cuda_torch(venv):
+        say("This is torch's CUDA build, so its CUDA packages are needed even without a GPU.")
+        install_locked(venv, "cuda.lock")
+
+
+def has_cuda_torch(venv: Path) -> bool:
+    """Return whether the installed torch was built for CUDA; asked of its files, because importing it may need them."""
+    found = subprocess.run(
+        [
+            str(venv / "bin" / "python"),
+            "-c",
+            "import importlib.metadata as m; print(m.distribution('torch').locate_file(''))",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    version_file = Path(found.stdout.strip()) / "torch" / "version.py"
+    return any(line.startswith("cuda") and "None" not in line for line in version_file.read_text().splitlines())
+
+
+def install(venv: Path, chosen: str) -> None:
+    """Make the environment and install the set into it."""
+    if not (venv / "bin" / "python").exists():
+        say(f"Making the virtual environment {venv}")
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    stamp = venv / STAMP
+    stamp.unlink(missing_ok=True)
+    install_locked(venv, f"{chosen}.lock")
+    if chosen in ("engine", "dev"):
+        install_torch(venv)
+    if chosen != "console":
+        say("Installing source.lock")
+        pip(venv, "--require-hashes", "--no-build-isolation", "--use-pep517", "-r", str(FOLDER / "source.lock"))
+    stamp.write_text(json.dumps({"set": chosen, "locks": wanted_stamp(chosen)}))
+
+
+def say(text: str) -> None:
+    """Tell what happens now; a first installation takes minutes."""
+    print(f"pitwall: {text}", flush=True)
+
+
+def main() -> int:
+    """Check the machine and install; return the exit code."""
+    parser = argparse.ArgumentParser(description="Install Pitwall's locked packages.")
+    parser.add_argument("set", choices=sorted(INCLUDED_IN))
+    parser.add_argument("--venv", type=Path, default=Path(".venv"))
+    options = parser.parse_args()
+    venv: Path = options.venv.absolute()
+    done = is_installed(venv, options.set)
+    facts = preflight.read_facts(str(venv))
+    for text in preflight.warnings(facts, is_installed=done):
+        print(f"Note: {text}", file=sys.stderr)
+    missing = preflight.problems(facts, chosen=options.set, is_installed=done)
+    for text in missing:
+        print(f"Missing: {text}", file=sys.stderr)
+    if missing:
+        return 1
+    if not done:
+        install(venv, options.set)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
