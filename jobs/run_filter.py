@@ -70,7 +70,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list; all parts must hold, and of `states`, `algorithms` and `authors` any one, none meaning all."""
+    """Which runs to list; all parts must hold, of `states`, `algorithms` and `authors` any one, none meaning all."""
 
     words: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
