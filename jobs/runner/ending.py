@@ -1,0 +1,47 @@
+"""What happens after the trainer has ended: say how, and hand over the files."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.console import Console, ConsoleError
+from jobs.runner.progress import Progress
+from jobs.runner.report import Report
+from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
+from jobs.runner.uploads import UploadFailed, hand_over, planned
+
+
+def outcome(
+    ended: Exit, *, escalation: Escalation, progress: Progress, find_cause: Callable[[], Mapping[str, Any]]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the state that the attempt ends in, and its cause."""
+    if ended.code == 0:
+        return "finished", {}
+    was_asked = escalation.level > 0
+    side = "cluster" if escalation.is_fast else "user"
+    base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
+    if ended.code == STOPPED_EXIT_CODE:
+        return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}
+    if was_asked and (escalation.level > 1 or escalation.is_fast):
+        how = "its processes were ended" if escalation.level > 1 else f"it ended with {ended.signal_name or ended.code}"
+        return "stopped", {**base, "text": f"in step {progress.step + 1}: it did not save in time and {how}"}
+    return "failed", find_cause()
+
+
+def hand_over_files(
+    *,
+    run_dir: Path,
+    progress: Progress,
+    console: Console,
+    report: Report,
+    wait: Callable[[float], bool],
+) -> None:
+    """Hand over what the run made. What cannot be handed over is said, and stays in the run directory."""
+    for upload in planned(run_dir, progress.artifacts):
+        try:
+            hand_over(upload, console=console, wait=wait)
+        except UploadFailed as error:
+            report.say(str(error))
+        except ConsoleError as error:
+            report.say(f"{upload.name} stays in the run directory. {error}")
+            return

@@ -1,0 +1,60 @@
+"""What the runner itself reads from the event log: how far the run is, what it made, what it said last."""
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from profiling.events import Event
+
+MAX_KEPT_ERROR_LINES = 200
+READ_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Progress:
+    """The state of the trainer as its events tell it; `read` looks for new ones."""
+
+    path: Path
+    step: int = 0
+    state: str = ""  # newest state of the driver
+    cause: dict[str, Any] = field(default_factory=dict)  # of a `failed` state
+    artifacts: dict[str, Event] = field(default_factory=dict)  # newest announcement by name
+    actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_ERROR_LINES))
+    _position: int = 0
+
+    def read(self) -> None:
+        """Take in what was written since the last call. Lines that are no events are passed over."""
+        while True:
+            data = self._new_bytes()
+            cut = data.rfind(b"\n") + 1
+            for line in data[:cut].splitlines():
+                self._take(line)
+            if not cut and len(data) < READ_BYTES:
+                return
+            self._position += cut or len(data)
+
+    def _new_bytes(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._position)
+                return file.read(READ_BYTES)
+        except FileNotFoundError:
+            return b""
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event: Event = json.loads(line)
+            kind = event["kind"]
+            if kind == "metric":
+                self.step = max(self.step, int(event["step"]))
+            elif kind == "artifact":
+                self.artifacts[event["name"]] = event
+            elif kind == "state" and event.get("role") == "driver":
+                self.state = event["state"]
+                self.cause = event.get("cause") or self.cause
+            elif kind == "log":
+                self.actor_lines += [(event["role"], int(event["rank"]), text) for text in event["lines"]]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return

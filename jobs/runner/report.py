@@ -1,0 +1,100 @@
+"""Everything the runner says about an attempt: its lines, its readings, the last word, and the shipping of it all."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jobs.runner.appending import AppendFile, Reserve
+from jobs.runner.commands import Commands
+from jobs.runner.console import Console
+from jobs.runner.job import Job
+from jobs.runner.outbox import Outbox
+from jobs.runner.shipper import LAST_SOURCE, Shipper
+from jobs.runner.sources import EventSource, Source, TextSource
+from profiling.events import Event, log, system, to_line
+
+
+class Report:
+    """The files that are shipped, in a run directory that exists, and the thread that ships them."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        run_dir = job.run_dir
+        self._attempt = job.attempt
+        reserve = Reserve(run_dir / ".reserve")
+        self._own = AppendFile(run_dir / "runner.jsonl", reserve=reserve)
+        self._last = AppendFile(run_dir / "last_word.jsonl", reserve=reserve)
+        self.commands = Commands(run_dir=run_dir, reserve=reserve)
+        self.outbox = Outbox(run_dir=run_dir, sources=_sources(job), attempt=job.attempt, reserve=reserve)
+        self._shipper = Shipper(console=console, outbox=self.outbox, commands=self.commands, say=self.say)
+
+    def start(self) -> None:
+        """Begin to ship."""
+        self._shipper.start()
+
+    @property
+    def is_fenced(self) -> bool:
+        """True if the console takes nothing more of this attempt."""
+        return self._shipper.is_fenced.is_set()
+
+    @property
+    def has_last_word(self) -> bool:
+        """True if the attempt's end is written down already."""
+        return self._last.path.stat().st_size > 0
+
+    def say(self, text: str) -> None:
+        """Say something to people: in the run's logs and in the Ray job's."""
+        lines = text.rstrip().splitlines()
+        print(*lines, sep="\n", flush=True)
+        self._write(log(lines, attempt=self._attempt, role="runner", stream="stderr"))
+
+    def readings(self, values: Mapping[str, float], *, step: int) -> None:
+        """Report readings of this node."""
+        if values:
+            self._write(system(values, attempt=self._attempt, step=step, role="runner"))
+
+    def last_word(self, state: str, *, cause: Mapping[str, Any], proof: Mapping[str, Any], step: int) -> None:
+        """Write down how it ended; everything else has been written before, and nothing comes after."""
+        head = Event(kind="state", attempt=self._attempt, step=step, role="runner", rank=0, t=time.time_ns())
+        word: Event = {
+            **head,
+            "state": state,
+            "cause": dict(cause),
+            "text": str(cause.get("text", "")),
+            "meta": dict(proof),
+        }
+        self.outbox.no_more_writers()
+        self._last.append(to_line(word))
+        self._shipper.hurry()
+
+    def wait_until_done(self, *, poll_seconds: float = 0.5, give_up: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until the last word is in the console's database, however long it takes; False if fenced or given up."""
+        while not self._shipper.is_done.wait(poll_seconds):
+            if self._shipper.is_fenced.is_set() or give_up():
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the shipping and close the files."""
+        if self._shipper.is_alive() and self._shipper is not threading.current_thread():
+            self._shipper.close()
+        self.outbox.close()
+        self._own.close()
+        self._last.close()
+
+    def _write(self, event: Event) -> None:
+        with contextlib.suppress(OSError):  # no space even for this: the run matters more than what is said of it
+            self._own.append(to_line(event))
+
+
+def _sources(job: Job) -> tuple[Source, ...]:
+    log_dir = job.run_dir / "log"
+    attempt = job.attempt
+    return (
+        EventSource(name="events", path=job.run_dir / "events.jsonl", attempt=attempt),
+        TextSource(name="stdout", path=log_dir / "driver-0.stdout", attempt=attempt, role="driver", stream="stdout"),
+        TextSource(name="stderr", path=log_dir / "driver-0.stderr", attempt=attempt, role="driver", stream="stderr"),
+        EventSource(name="runner", path=job.run_dir / "runner.jsonl", attempt=attempt),
+        EventSource(name=LAST_SOURCE, path=job.run_dir / "last_word.jsonl", attempt=attempt),
+    )

@@ -1,0 +1,161 @@
+"""One attempt from its start to its last word: this is what the Ray job runs."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.runner.cause import cause_of_death, oom_kill_count
+from jobs.runner.console import Console, ConsoleAway, ConsoleError
+from jobs.runner.ending import hand_over_files, outcome
+from jobs.runner.job import Job
+from jobs.runner.leftovers import end_all
+from jobs.runner.node import NodeSampler
+from jobs.runner.preparing import NotPrepared, fetch_launch, make_run_dir, prepare
+from jobs.runner.progress import Progress
+from jobs.runner.report import Report
+from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
+
+TICK_SECONDS = 0.1
+EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
+RUNNER_KILLED = "the runner was killed, and the trainer with it"
+
+
+class Ride:
+    """Rides along with one attempt. `asked_to_end` is set by SIGTERM: the cluster ends the job within seconds."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        self.job = job
+        self.console = console
+        self.asked_to_end = threading.Event()
+        self.progress = Progress(path=job.run_dir / "events.jsonl")
+
+    def run(self) -> int:
+        """Do all of it; return the exit code of the process."""
+        try:
+            answer = fetch_launch(self.console, wait=self.asked_to_end.wait, say=print)
+        except ConsoleError as error:
+            print(f"Nothing was started. {error}", flush=True)
+            return EXIT_FENCED
+        is_restarted = (self.job.run_dir / "launch.json").exists()
+        make_run_dir(self.job.run_dir)
+        report = Report(self.job, self.console)
+        try:
+            if is_restarted:
+                return self.close_killed(report, {"side": "cluster", "text": RUNNER_KILLED})
+            return self._ride(answer, report)
+        finally:
+            report.close()
+
+    def close_killed(self, report: Report, cause: Mapping[str, Any]) -> int:
+        """End an attempt whose runner is gone: what is left of it, then ship the rest and the last word."""
+        proof = end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=1.0)
+        self.progress.read()
+        report.start()
+        if not report.has_last_word:
+            text = f"{cause['text']} in step {self.progress.step + 1}" if self.progress.step else cause["text"]
+            self._finish(report, "failed", {**cause, "text": text, "step": self.progress.step}, proof)
+        return self._wait(report)
+
+    def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
+        try:
+            launch = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            oom_kills = oom_kill_count()
+            trainer = start(launch=launch, run_dir=self.job.run_dir, environ=os.environ)
+        except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
+            report.start()
+            return self._not_started(report, error)
+        report.start()
+        escalation = Escalation(grace_seconds=self.job.stop_grace_seconds, term_seconds=self.job.term_grace_seconds)
+        try:
+            ended = self._supervise(trainer, report, escalation)
+        except Exception:  # our own fault must not leave a trainer that nobody watches
+            trainer.kill()
+            report.say(traceback.format_exc())
+            proof = self._clean_up(trainer, report)
+            text = "the runner failed, and ended the trainer. Its log says where"
+            self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
+            return self._wait(report)
+        report.commands.trainer_has_ended()
+        proof = self._clean_up(trainer, report)
+        if report.is_fenced:
+            return EXIT_FENCED
+        self.progress.read()
+        killed = oom_kill_count() - oom_kills
+        state, cause = outcome(
+            ended,
+            escalation=escalation,
+            progress=self.progress,
+            find_cause=lambda: cause_of_death(
+                ended=ended, progress=self.progress, run_dir=self.job.run_dir, oom_kills=killed
+            ),
+        )
+        self._finish(report, state, cause, proof)
+        return self._wait(report)
+
+    def _supervise(self, trainer: Trainer, report: Report, escalation: Escalation) -> Exit:
+        sampler = NodeSampler(run_dir=self.job.run_dir)
+        while (ended := trainer.poll()) is None:
+            now = time.monotonic()
+            if report.is_fenced:
+                escalation.at_once(now)
+            elif self.asked_to_end.is_set():
+                if not escalation.is_fast:
+                    report.commands.stop()
+                escalation.hasten(now)
+            elif report.commands.stop_wanted.is_set():
+                escalation.ask(now)
+            escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
+            report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
+            self.progress.read()
+            trainer.wait(TICK_SECONDS)
+        return ended
+
+    def _clean_up(self, trainer: Trainer, report: Report) -> dict[str, Any]:
+        is_hurried = self.asked_to_end.is_set() or report.is_fenced
+        leave_seconds = min(2.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
+        proof = end_all(run=self.job.run, attempt=self.job.attempt, session=trainer.pid, leave_seconds=leave_seconds)
+        if proof["ended"]:
+            report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
+        return proof
+
+    def _not_started(self, report: Report, error: Exception) -> int:
+        if self.asked_to_end.is_set() or isinstance(error, ConsoleAway):
+            state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
+        elif isinstance(error, NotPrepared):
+            state, cause = "failed", {"side": error.side, "text": str(error)}
+        else:
+            text = f"the trainer was not started: {error}"
+            if isinstance(error, OSError) and error.errno:
+                text = f"the trainer was not started: {self.job.run_dir} does not take files ({error.strerror})"
+            state, cause = "failed", {"side": "cluster", "text": text}
+        proof = end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
+        self._finish(report, state, cause, proof)
+        return self._wait(report)
+
+    def _finish(self, report: Report, state: str, cause: Mapping[str, Any], proof: Mapping[str, Any]) -> None:
+        def wait(seconds: float) -> bool:
+            return self.asked_to_end.wait(seconds) or report.is_fenced
+
+        hand_over_files(
+            run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait
+        )
+        report.last_word(state, cause=cause, proof=proof, step=self.progress.step)
+
+    def _wait(self, report: Report) -> int:
+        return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
+
+
+def obey_signals(ride: Ride) -> None:
+    """Make SIGTERM and SIGINT end the ride in an orderly way."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        print(f"Asked to end ({signal.Signals(number).name}).", flush=True)
+        ride.asked_to_end.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)

@@ -1,0 +1,157 @@
+"""A zip of a folder that is never written anywhere: its bytes are made while they are read.
+
+Stored, sorted, with fixed times: the same files give the same bytes, so an upload can go on at any offset, also after a
+restart, and a full disk is no obstacle. Headers come from zipfile itself, which writes them into a recorder.
+"""
+
+import hashlib
+import io
+import zipfile
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can name
+_CHUNK = 1 << 20
+
+
+class FilesChanged(OSError):
+    """A file changed while it was being packed."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Bytes of the image: a header, or a whole file."""
+
+    start: int
+    size: int
+    header: bytearray
+    path: Path | None = None
+
+
+class ZipImage:
+    """The zip of `files` (name in the zip -> path), readable at any offset."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self._parts = parts
+        self._starts = [part.start for part in parts]
+        self.size = parts[-1].start + parts[-1].size
+        self.sha256 = self._digest()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes at `offset`. Raises: FilesChanged if a file has shrunk; OSError if it is gone."""
+        out = bytearray()
+        size = min(size, self.size - offset)
+        while len(out) < size:
+            at = offset + len(out)
+            part = self._parts[bisect_right(self._starts, at) - 1]
+            out += _read(part, at - part.start, min(size - len(out), part.start + part.size - at))
+        return bytes(out)
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for offset in range(0, self.size, _CHUNK):
+            digest.update(self.read(offset, _CHUNK))
+        return digest.hexdigest()
+
+
+def zip_image(folder: Path, *, arc_root: str = "") -> ZipImage:
+    """Return the zip of everything in `folder`, under `arc_root` inside the zip.
+
+    Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if the folder
+    holds no file, FilesChanged if a file changes meanwhile.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    if not paths:
+        raise FileNotFoundError(f"{folder.name} holds no file.")
+    recorder = _Recorder()
+    with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:
+        for path in paths:
+            name = path.relative_to(folder).as_posix()
+            info = zipfile.ZipInfo(f"{arc_root}/{name}" if arc_root else name, date_time=_EPOCH)
+            info.create_system = 3  # Unix, wherever it is made
+            info.external_attr = 0o644 << 16
+            info.file_size = path.stat().st_size
+            with archive.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
+                recorder.begin(path)
+                written = 0
+                for chunk in _chunks(path):
+                    written += entry.write(chunk)
+                recorder.end()
+            if written != info.file_size:
+                raise FilesChanged(f"{path.name} changed while it was packed.")
+    return ZipImage(recorder.parts)
+
+
+class _Recorder(io.RawIOBase):
+    """Takes what zipfile writes: keeps headers, and of file contents only where they came from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[_Part] = []
+        self._position = 0
+        self._end = 0
+        self._content: _Part | None = None
+
+    def begin(self, path: Path) -> None:
+        """What comes next are the contents of `path`."""
+        self._content = _Part(start=self._end, size=0, header=bytearray(), path=path)
+
+    def end(self) -> None:
+        """The contents are complete."""
+        if self._content is not None and self._content.size:
+            self.parts.append(self._content)
+        self._content = None
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._end}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def write(self, data: object) -> int:
+        raw = bytes(memoryview(data))  # type: ignore[arg-type]  # whatever zipfile hands over is a buffer
+        if self._position < self._end:
+            self._patch(raw)
+        elif self._content is not None:
+            self._content.size += len(raw)
+            self._end += len(raw)
+        else:
+            self.parts.append(_Part(start=self._end, size=len(raw), header=bytearray(raw)))
+            self._end += len(raw)
+        self._position += len(raw)
+        return len(raw)
+
+    def _patch(self, raw: bytes) -> None:
+        """zipfile goes back to a header once it knows the checksum of what followed."""
+        part = next(part for part in reversed(self.parts) if part.start <= self._position)
+        at = self._position - part.start
+        assert part.path is None
+        assert at + len(raw) <= part.size
+        part.header[at : at + len(raw)] = raw
+
+
+def _read(part: _Part, at: int, size: int) -> bytes:
+    if part.path is None:
+        return bytes(part.header[at : at + size])
+    with part.path.open("rb") as file:
+        file.seek(at)
+        data = file.read(size)
+    if len(data) != size:
+        raise FilesChanged(f"{part.path.name} changed while it was handed over.")
+    return data
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
