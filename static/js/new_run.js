@@ -1,0 +1,289 @@
+// The New run page: the form, what the server says of it while it is filled, and the launch.
+
+import { fill, gettext, icon, ngettext } from "./format.js";
+import { Question, Unanswered, post } from "./new_run/ask.js";
+import { wireEditor } from "./new_run/editor.js";
+import { wireHelp } from "./new_run/help.js";
+import { Knobs, walkTabs } from "./new_run/knobs.js";
+import { Problems } from "./new_run/problems.js";
+import { Draft, History, apply, difference, snapshot } from "./new_run/state.js";
+import { download, wireImport } from "./new_run/transfer.js";
+import { wireUpload } from "./new_run/upload.js";
+import { toast } from "./toast.js";
+
+const form = document.getElementById("new-run");
+const facts = JSON.parse(document.getElementById("new-run-facts").textContent);
+const pristine = snapshot(form);
+const draft = new Draft();
+const place = (name) => form.querySelector(`[data-${name}]`);
+
+const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names) });
+const problems = new Problems(form, knobs);
+let history = new History(pristine);
+let algorithm = knobs.algorithm;
+let commands = { cli: "", curl: "", spec: "" };
+let fullSpec = "";
+let command = "cli";
+let previewOf = ""; // the texts that the shown preview was made of
+let previewState = "none"; // none | asked | answered | unanswered
+let previewFailure = "";
+let numPassed = 0;
+let rewardOf = ""; // the texts that the reward was last tried with
+let isLaunching = false;
+
+// ---- What the server says -------------------------------------------------------------------------------------------
+
+const check = new Question(form.dataset.check, form, {
+  waitMs: 150,
+  onAnswer(answer) {
+    problems.set("form", answer.problems);
+    if (answer.problems.length) {
+      preview.cancel();
+      if (previewState === "asked") { previewState = "none"; previewOf = ""; }
+    } else {
+      place("summary").innerHTML = answer.summary; // escaped by the server's template
+      place("launch-label").textContent = answer.launch;
+      place("caption=\"hardware.device\"").textContent = answer.hardware ?? "";
+      commands = answer.commands;
+      fullSpec = answer.full;
+      showCommand();
+      askPreview();
+    }
+    showVerdict();
+  },
+  onFailure: (sentence) => showVerdict(sentence),
+});
+
+const preview = new Question(form.dataset.preview, form, {
+  waitMs: 250,
+  onStart() {
+    previewState = "asked";
+    showVerdict();
+  },
+  onAnswer(answer) {
+    previewState = "answered";
+    const where = place("preview-place");
+    where.classList.remove("is-stale");
+    if (answer.html) {
+      where.innerHTML = answer.html; // escaped by the server's template
+      numPassed = where.querySelectorAll("[data-check=passed]").length;
+    }
+    problems.set("preview", answer.problems);
+    document.getElementById("data-columns").replaceChildren(...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })));
+    for (const [field, text] of Object.entries(answer.captions ?? {})) form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
+    showVerdict();
+  },
+  onFailure(sentence) {
+    previewState = "unanswered";
+    previewFailure = sentence;
+    previewOf = "";
+    showVerdict();
+  },
+});
+
+const reward = new Question(form.dataset.reward, form, {
+  waitMs: 0,
+  onStart() {
+    for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = true; button.dataset.label ??= button.textContent; button.textContent = gettext("Trying, up to 10 s"); }
+  },
+  onAnswer(answer) {
+    restReward();
+    rewardOf = rewardTexts();
+    if (answer.html) place("reward-place").innerHTML = answer.html; // escaped by the server's template
+    problems.set("reward", answer.problems);
+    place("reward-place").classList.remove("is-stale");
+    showVerdict();
+  },
+  onFailure(sentence) {
+    restReward();
+    toast(sentence, { isError: true });
+  },
+});
+
+function restReward() {
+  for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = false; button.textContent = button.dataset.label; }
+}
+
+function textsOf(pattern) {
+  return JSON.stringify(Object.entries(snapshot(form)).filter(([name]) => pattern.test(name)));
+}
+
+function rewardTexts() {
+  return textsOf(/^(reward|data|model)\./);
+}
+
+function askPreview() {
+  const texts = textsOf(/^(algorithm$|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
+  if (texts === previewOf) return;
+  previewOf = texts;
+  place("preview-place").classList.add("is-stale");
+  preview.ask();
+}
+
+function showVerdict(failure = "") {
+  const all = problems.all();
+  const isUntried = knobs.algorithm === "grpo" && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
+  let [state, mark, word, sentence] = ["ready", "check", gettext("ready"), fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed })];
+  if (failure) [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked"), failure];
+  else if (all.length) {
+    word = fill(ngettext("%(n)s problem", "%(n)s problems", all.length), { n: all.length });
+    [state, mark, sentence] = ["failed", "x", all[0].message];
+  } else if (previewState === "unanswered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not previewed"), previewFailure];
+  else if (previewState !== "answered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked yet"), gettext("Data and model are being read.")];
+  else if (isUntried) [state, mark, word, sentence] = ["warning", "alert-triangle", gettext("reward not tried"), gettext("It is tried before the run is queued; try it here to see what it gives.")];
+  else if (place("preview-place").querySelector("[data-check=unknown]")) {
+    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), gettext("Some checks cannot be made from here; see below.")];
+  }
+  place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
+  if (previewState === "asked" && !all.length && !failure && numPassed) return; // the old verdict stays until the new one is here
+  const badge = place("verdict").querySelector(".state");
+  badge.dataset.state = state;
+  badge.replaceChildren(icon(mark), Object.assign(document.createElement("span"), { textContent: word }));
+  const said = document.getElementById("verdict-title");
+  said.textContent = sentence;
+  said.title = sentence;
+}
+
+// ---- Changes of the form ----------------------------------------------------------------------------------------------
+
+/** Something changed: paint at once, then ask. `isDone` says that it is one step for Undo. */
+function changed(names, { isDone = true } = {}) {
+  for (const name of names) problems.touch(name);
+  if (knobs.algorithm !== algorithm) {
+    knobs.changeAlgorithm(algorithm, knobs.algorithm);
+    algorithm = knobs.algorithm;
+  }
+  const now = snapshot(form);
+  if (isDone) history.commit(now);
+  place("undo").disabled = history.size === 0;
+  if (difference(pristine, now).length) draft.write(now);
+  else draft.drop();
+  place("reward-card").hidden = algorithm !== "grpo";
+  if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
+  numberLines();
+  problems.show();
+  check.ask();
+}
+
+function put(values, { isDone = true } = {}) {
+  algorithm = values.algorithm ?? algorithm;
+  apply(form, values);
+  changed(Object.keys(values), { isDone });
+}
+
+function undo() {
+  const before = history.back();
+  if (!before) return;
+  const names = difference(snapshot(form), before);
+  put(before, { isDone: false });
+  const field = names.length === 1 ? form.elements[names[0]]?.closest?.(".field") : null;
+  if (field) knobs.reveal(field)?.focus();
+}
+
+form.addEventListener("input", (event) => {
+  if (event.target.name && event.target.tagName !== "SELECT") changed([event.target.name], { isDone: false });
+});
+form.addEventListener("change", (event) => { if (event.target.name) changed([event.target.name]); });
+place("undo").addEventListener("click", undo);
+place("save").addEventListener("click", () => {
+  const blocked = problems.of("form");
+  if (blocked.length || !fullSpec) { problems.focusFirst(); return; }
+  download(fullSpec, `${(form.elements.name.value || "run").replace(/[^\w.-]+/g, "-")}.json`);
+});
+for (const button of form.querySelectorAll("[data-try-reward]")) button.addEventListener("click", () => reward.ask({ now: true }));
+
+const numberLines = wireEditor(form, {
+  commit(text, fileName) {
+    put({ "reward.source": text, "reward.file_name": fileName });
+    form.elements["reward.source"].focus();
+  },
+});
+wireHelp(form, facts);
+wireImport(form, {
+  onValues(values) {
+    put(values);
+    toast(gettext("The form now holds the imported spec."), { undo });
+  },
+});
+wireUpload(form, {
+  onUploaded(id) { put({ "data.id.upload": id }); },
+  onProblem: (sentence) => problems.set("upload", sentence ? [{ field: "data.id", message: sentence }] : []),
+});
+
+// ---- The bar at the bottom --------------------------------------------------------------------------------------------
+
+function showCommand() {
+  place("command-text").textContent = commands[command];
+  place("copy-command").dataset.copy = commands[command];
+}
+
+const tabs = [...form.querySelectorAll("[data-command]")];
+walkTabs(tabs, (tab) => {
+  command = tab.dataset.command;
+  for (const other of tabs) {
+    other.setAttribute("aria-selected", String(other === tab));
+    other.setAttribute("aria-pressed", String(other === tab));
+    other.tabIndex = other === tab ? 0 : -1;
+  }
+  showCommand();
+});
+
+async function launch() {
+  if (isLaunching) return; // a second click is the same wish; the server has the same key for both besides
+  isLaunching = true;
+  const button = place("launch");
+  const label = place("launch-label");
+  const text = label.textContent;
+  button.setAttribute("aria-disabled", "true");
+  label.textContent = gettext("Checking and queueing");
+  try {
+    const { status, answer } = await post(form.action, form);
+    if (status === 201) {
+      draft.drop();
+      location.assign(answer.url);
+      return; // the button stays as it is until the run's page is here
+    }
+    problems.set("launch", answer.problems);
+    problems.focusFirst();
+    showVerdict();
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error;
+    problems.set("launch", [{ field: "", message: error.message }]);
+    problems.focusFirst();
+  }
+  isLaunching = false;
+  button.removeAttribute("aria-disabled");
+  label.textContent = text;
+}
+
+form.addEventListener("submit", (event) => { event.preventDefault(); launch(); });
+document.addEventListener("keydown", (event) => {
+  const isControl = event.ctrlKey || event.metaKey;
+  if (document.querySelector("dialog[open]") || !isControl) return;
+  if (event.key === "Enter") { event.preventDefault(); launch(); }
+  const isInText = event.target.matches("input, textarea");
+  if (event.key.toLowerCase() === "z" && !event.shiftKey && !isInText) { event.preventDefault(); undo(); }
+});
+// Enter in a one-line input would launch by accident; it confirms the value, no more.
+form.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.target.tagName !== "INPUT") return;
+  event.preventDefault();
+  event.target.dispatchEvent(new Event("change", { bubbles: true }));
+});
+window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // its key has launched already
+
+// ---- Begin ------------------------------------------------------------------------------------------------------------
+
+const kept = draft.read();
+if (facts.problems.length) {
+  problems.set("launch", facts.problems);
+  problems.focusFirst();
+} else if (kept && difference(pristine, kept).length) {
+  apply(form, kept);
+  algorithm = knobs.algorithm;
+  history = new History(snapshot(form));
+  place("draft").hidden = false;
+  place("draft-drop").addEventListener("click", () => { put(pristine); place("draft").hidden = true; draft.drop(); });
+}
+changed([], { isDone: false });
+check.ask({ now: true });

@@ -1,0 +1,70 @@
+// Ask the server about the form as it stands: one question of a kind at a time, a newer one cancels the older.
+
+import { csrfHeaders, gettext } from "../format.js";
+
+export class Unanswered extends Error {}
+
+/** POST the form and return {status, answer}. Throws Unanswered with a sentence if no JSON comes back. */
+export async function post(url, form, { signal = undefined, body = null } = {}) {
+  let response;
+  try {
+    response = await fetch(url, {
+      method: "POST",
+      body: body ?? new URLSearchParams(new FormData(form)),
+      headers: { ...csrfHeaders(), Accept: "application/json" },
+      signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unanswered(gettext("The console does not answer. Nothing is lost: try again in a moment."));
+  }
+  if (response.redirected && new URL(response.url).pathname.startsWith("/signin")) {
+    throw new Unanswered(gettext("You are signed out. Sign in in another tab, then try again here: nothing is lost."));
+  }
+  if (!response.headers.get("Content-Type")?.startsWith("application/json")) {
+    if (response.status === 403) throw new Unanswered(gettext("The console refused this. Your role may have changed, or you signed in anew: reload the page, your draft is kept."));
+    throw new Unanswered(gettext("The console failed to answer this. Its log says why; nothing is lost here."));
+  }
+  return { status: response.status, answer: await response.json() };
+}
+
+export class Question {
+  #url;
+  #form;
+  #wait;
+  #timer = 0;
+  #abort = null;
+  #on;
+
+  constructor(url, form, { waitMs, onStart = () => {}, onAnswer, onFailure }) {
+    this.#url = url;
+    this.#form = form;
+    this.#wait = waitMs;
+    this.#on = { onStart, onAnswer, onFailure };
+  }
+
+  ask({ now = false } = {}) {
+    this.cancel();
+    this.#timer = setTimeout(() => this.#send(), now ? 0 : this.#wait);
+  }
+
+  cancel() {
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+    this.#abort = null;
+  }
+
+  async #send() {
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.#on.onStart();
+    try {
+      const { answer } = await post(this.#url, this.#form, { signal: abort.signal });
+      if (this.#abort === abort) this.#on.onAnswer(answer);
+    } catch (error) {
+      if (this.#abort !== abort || error.name === "AbortError") return;
+      if (!(error instanceof Unanswered)) throw error;
+      this.#on.onFailure(error.message);
+    }
+  }
+}

@@ -1,0 +1,43 @@
+// What stands behind "?": meaning, range, unit, effects and source of a field, in one panel beside its button.
+
+import { el, gettext } from "../format.js";
+
+export function wireHelp(form, facts) {
+  const panel = document.getElementById("knob-help");
+  let opener = null;
+  let closedAt = 0;
+  panel.addEventListener("toggle", (event) => { if (event.newState === "closed") closedAt = Date.now(); });
+
+  function show(button) {
+    const known = facts.fields[button.dataset.help];
+    panel.querySelector("h2").textContent = known.label;
+    panel.querySelector("[data-help-text]").textContent = known.help;
+    const algorithm = form.elements.algorithm.value;
+    const start = known.start[algorithm]?.value;
+    const rows = [
+      [gettext("Allowed"), known.allowed],
+      [gettext("Unit"), known.unit],
+      [gettext("Starts at"), start],
+      ...known.effects,
+      [gettext("Flag"), known.flag],
+      [gettext("Source"), known.source],
+    ];
+    panel.querySelector("dl").replaceChildren(...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
+    panel.showPopover();
+    const at = button.getBoundingClientRect();
+    const { width, height } = panel.getBoundingClientRect();
+    panel.style.left = `${Math.max(8, Math.min(at.left - 12, innerWidth - width - 8))}px`;
+    panel.style.top = `${at.bottom + 6 + height < innerHeight ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
+  }
+
+  form.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-help]");
+    if (!button) return;
+    const isOpen = panel.matches(":popover-open") || Date.now() - closedAt < 250; // pressing the mouse has just closed it
+    const isSame = opener === button && isOpen;
+    if (panel.matches(":popover-open")) panel.hidePopover();
+    opener = button;
+    if (!isSame) show(button);
+  });
+  form.querySelector(".new-run-form").addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); });
+}

@@ -1,0 +1,48 @@
+// Specs in and out as JSON: a file to keep, a paste or a file to fill the form with.
+
+import { el } from "../format.js";
+import { Unanswered, post } from "./ask.js";
+
+/** Offer `text` as a file. */
+export function download(text, name) {
+  const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Wire the import dialog; `onValues` gets the texts of the inputs once the server has accepted the spec. */
+export function wireImport(form, { onValues }) {
+  const dialog = document.getElementById("import-dialog");
+  const area = dialog.querySelector("textarea");
+  const errors = dialog.querySelector(".import-errors");
+  const say = (problems) => errors.replaceChildren(...problems.map((p) => el("li", {}, p.field ? el("code", {}, p.field) : null, ` ${p.message}`)));
+
+  async function fillForm() {
+    const body = new URLSearchParams({ text: area.value });
+    try {
+      const { answer } = await post(form.dataset.import, form, { body });
+      if (answer.problems) {
+        say(answer.problems);
+        area.focus();
+        return;
+      }
+      say([]);
+      dialog.close();
+      onValues(answer.values);
+    } catch (error) {
+      if (!(error instanceof Unanswered)) throw error;
+      say([{ field: "", message: error.message }]);
+    }
+  }
+
+  dialog.querySelector("[data-import-now]").addEventListener("click", fillForm);
+  dialog.querySelector("[data-import-file]").addEventListener("change", async (event) => {
+    const file = event.target.files[0];
+    if (file) area.value = await file.text();
+    event.target.value = "";
+    area.focus();
+  });
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); fillForm(); }
+  });
+}
