@@ -6,5 +6,6 @@ from console.api.api import urls as api_urls
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include((api_urls(), "api"))),
+    path("ingest/", include("console.api.ingest")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run
 ]
