@@ -6,7 +6,8 @@
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { align, finite, spread, stack } from "./align.js";
 import { color, faded, onTheme } from "./colors.js";
-import * as format from "./format.js";
+import { grouped } from "../format.js";
+import * as numbers from "./numbers.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { visible } from "./series.js";
 
@@ -218,7 +219,7 @@ export class Chart {
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
         { ...axis, size: 20, gap: 2, space: 64 },
-        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => splits.map((value) => format.tick(value, plot.unit)) },
+        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => splits.map((value) => numbers.tick(value, plot.unit)) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
@@ -285,7 +286,7 @@ export class Chart {
     if (!this.parts.points) return;
     const n = shown.lines.reduce((sum, line) => sum + line.column.n, 0);
     const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
-    this.parts.points.textContent = of > n ? this.parts.points.dataset.text.replace("%n", format.count(n)).replace("%of", format.count(of)) : "";
+    this.parts.points.textContent = of > n ? this.parts.points.dataset.text.replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
   }
 
   /** Show the value at the crosshair, or the latest one. */
@@ -297,7 +298,7 @@ export class Chart {
     const isUnder = index !== null && index !== undefined && lines.length > 0;
     const texts = lines.map((line) => this.#valueOf(line, isUnder ? shown.data[0][index] : null)).filter((text) => text !== "");
     let text = texts.slice(0, 3).join(" · ") || "—";
-    if (this.plot.stacked && lines.length) text = format.metric(this.#total(index, isUnder), this.plot.unit);
+    if (this.plot.stacked && lines.length) text = numbers.metric(this.#total(index, isUnder), this.plot.unit);
     if (isUnder && !(this.plot.isTime || this.view.axis === "time")) text = `${shown.data[0][index]}: ${text}`;
     if (value.textContent !== text) value.textContent = text;
     value.classList.toggle("is-under-cursor", isUnder);
@@ -305,9 +306,9 @@ export class Chart {
 
   #valueOf(line, x) {
     const { x: xs, y } = line.column;
-    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : format.metric(y[y.length - 1], this.plot.unit);
+    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : numbers.metric(y[y.length - 1], this.plot.unit);
     const at = xs.indexOf(x);
-    return at < 0 ? "" : format.metric(y[at], this.plot.unit);
+    return at < 0 ? "" : numbers.metric(y[at], this.plot.unit);
   }
 
   #total(index, isUnder) {

@@ -4,7 +4,7 @@
  */
 
 import { color, hatch } from "./colors.js";
-import * as format from "./format.js";
+import * as numbers from "./numbers.js";
 
 const LABEL_FONT = '500 11px Inter, system-ui, sans-serif';
 const AXIS_FONT = '10.5px Inter, system-ui, sans-serif';
@@ -221,8 +221,8 @@ export function niceStep(least) {
 }
 
 function axisText(at, step) {
-  if (step >= 60) return at === 0 ? "0" : format.duration(at);
+  if (step >= 60) return at === 0 ? "0" : numbers.duration(at);
   if (step >= 1) return `${Math.round(at)} s`;
   if (step >= 1e-3) return `${at.toFixed(Math.min(3, Math.ceil(-Math.log10(step))))} s`;
-  return format.duration(at);
+  return numbers.duration(at);
 }

@@ -1,4 +1,6 @@
-/** Numbers, times and sizes as people read them. A value that was not measured is "—", never 0. */
+/** Numbers of charts and timelines, finer than ../format.js writes them. A value that was not measured is "—", never 0. */
+
+import { bytes } from "../format.js";
 
 const lang = document.documentElement.lang || "en";
 const minus = (text) => text.replace("-", "−");
@@ -25,27 +27,12 @@ export function number(value) {
   return minus(value.toExponential(2));
 }
 
-/** Return a whole number with thousands apart: 12,480. */
-export const count = (value) => (Number.isFinite(value) ? grouped(value, 0) : "—");
-
 /** Return tokens, points: 38.9k, 1.2M. */
 export function short(value) {
   if (!Number.isFinite(value)) return "—";
   if (Math.abs(value) >= 1e6) return `${grouped(value / 1e6, 1)}M`;
   if (Math.abs(value) >= 1e4) return `${grouped(value / 1e3, 1)}k`;
   return Math.abs(value) >= 100 ? grouped(value, 0) : number(value);
-}
-
-/** Return bytes in binary units: 118.2 GiB. */
-export function bytes(value) {
-  if (!Number.isFinite(value)) return "—";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let power = 0;
-  while (Math.abs(value) >= 1024 && power < units.length - 1) {
-    value /= 1024;
-    power += 1;
-  }
-  return `${grouped(value, power === 0 ? 0 : 1)} ${units[power]}`;
 }
 
 /** Return seconds as one readable stretch: 240 µs, 15.6 s, 22 min, 4 h 40 min. */
@@ -59,16 +46,6 @@ export function duration(seconds) {
   if (seconds < 3600) return `${grouped(Math.round(seconds / 60), 0)} min`;
   const minutes = Math.round(seconds / 60);
   return `${grouped(Math.floor(minutes / 60), 0)} h ${minutes % 60} min`;
-}
-
-/** Return an interval of seconds: 22–25 min, 40–52 s. */
-export function durationRange(low, high) {
-  if (!Number.isFinite(low) || !Number.isFinite(high)) return "—";
-  const from = duration(Math.round(low));
-  const to = duration(Math.round(high));
-  if (from === to) return from;
-  const [fromUnit, toUnit] = [from, to].map((text) => text.replace(/[\d.,\s]/g, ""));
-  return fromUnit === toUnit && low < 3600 ? `${Math.round(low < 100 ? low : low / 60)}–${to}` : `${from} – ${to}`;
 }
 
 /** Return a metric's value with its unit, as the dictionary of metrics names it. */

@@ -1,0 +1,169 @@
+"""The page of one run: its tabs, and the files that it left."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path, register_converter, reverse
+from django.urls.converters import StringConverter
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.forms.new_run_commands import commands
+from console.views.run_charts import overview_charts, overview_chips
+from console.views.run_config import config_rows, num_changed
+from console.views.run_files import run_file, run_log, visible_run
+from jobs.access import allows
+from jobs.catalog.metric import metrics
+from jobs.catalog.runspec import RunSpec, parse_spec, to_text
+from jobs.models import Run
+from jobs.queries import run_header
+from profiling.phases import PHASES
+
+TABS = ("overview", "charts", "timeline", "samples", "logs", "config", "files")
+
+
+class _TabConverter(StringConverter):
+    """The tabs that have an address of their own; the overview is the run's own address."""
+
+    regex = "|".join(tab for tab in TABS if tab != "overview")
+
+
+class _RunIdConverter(StringConverter):
+    """Run ids as jobs.models makes them, so that `runs/new` is no run."""
+
+    regex = r"r-[0-9a-z]+"
+
+
+register_converter(_TabConverter, "tab")
+register_converter(_RunIdConverter, "run_id")
+
+
+@require_GET
+def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpResponse:
+    """Show a run; every tab is the same page, opened at another place."""
+    found, role = visible_run(request, run_id)
+    spec = parse_spec(found.spec)
+    can_edit = allows(role, "editor")
+    context = {
+        "run": found,
+        "project": found.project,
+        "header": run_header(found),
+        "spec": spec,
+        "spec_text": to_text(spec),
+        "facts": facts(found, spec),
+        "tab": tab,
+        "tabs": _tabs(found, spec),
+        "cause": {**found.cause, "where": cause_place(found.cause)},
+        "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
+        "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{found.pk}/a{found.latest_attempt}/tb",
+        "charts": overview_charts(spec),
+        "chips": overview_chips(spec),
+        "phases": PHASES,
+        "rows": config_rows(spec),
+        "num_changed": num_changed(spec),
+        "can_edit": can_edit,
+        "page": page_data(found, spec, tab, can_edit),
+        "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
+    }
+    return render(request, "run/run.html", context)
+
+
+@require_GET
+def run_spec(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Give the run's spec as a JSON file: what launches the same run again."""
+    found, _role = visible_run(request, run_id)
+    answer = HttpResponse(to_text(parse_spec(found.spec)), content_type="application/json")
+    answer["Content-Disposition"] = f'attachment; filename="{found.pk}.json"'
+    return answer
+
+
+def cause_place(cause: Mapping[str, Any]) -> str:
+    """Return where a run failed: side, role and rank, step."""
+    if not cause:
+        return ""
+    sides = {"trainer": _("Trainer"), "cluster": _("Cluster"), "pitwall": _("Pitwall"), "user": _("User")}
+    parts = [sides.get(cause.get("side", ""), _("Unknown side"))]
+    if role := cause.get("role"):
+        parts.append(role if role == "driver" else f"{role} {cause.get('rank') or 0}")
+    if isinstance(step := cause.get("step"), int) and step >= 0:
+        parts.append(_("step %(n)s") % {"n": step})
+    return ", ".join(parts) + ":"
+
+
+def facts(run: Run, spec: RunSpec) -> list[str]:
+    """Return what the run is, in a few words each: algorithm, trainer, model, data, resources, attempt, author."""
+    short = spec.model.id.rstrip("/").rpartition("/")[2]
+    data = spec.data.id.rstrip("/").rpartition("/")[2] if spec.data.kind != "upload" else _("uploaded data")
+    words = [spec.algorithm.upper(), spec.trainer.name, short, data, resources(spec)]
+    words.append(_("attempt %(n)s") % {"n": run.latest_attempt})
+    if run.created_by is not None:
+        words.append(_("by %(name)s") % {"name": run.created_by.get_username()})
+    return words
+
+
+def resources(spec: RunSpec) -> str:
+    """Return what the run holds on the cluster."""
+    kind = {"cuda": "GPU", "cpu": "CPU", "auto": _("workers")}[spec.hardware.device]
+    return f"{spec.num_workers} × {kind}" if spec.hardware.device != "auto" else f"{spec.num_workers} {kind}"
+
+
+def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, Any]:
+    """Return what the page's modules need, JSON-able."""
+    return {
+        "id": run.pk,
+        "tab": tab,
+        "url": reverse("run", args=[run.pk]),
+        "api": f"/api/runs/{run.pk}",
+        "canEdit": can_edit,
+        "algorithm": spec.algorithm,
+        "numSteps": spec.num_steps,
+        "color": run.color,
+        "checkpointEvery": spec.int_knob("checkpoint.every_steps"),
+        "header": json.loads(json.dumps(dataclasses.asdict(run_header(run)), default=str)),
+        "phases": [{"key": phase.key, "label": phase.label, "token": phase.token} for phase in PHASES],
+        "metrics": {name: dataclasses.asdict(info) for name, info in metrics().items()},
+        "charts": [dataclasses.asdict(plan) for plan in overview_charts(spec)],
+        "chips": [dataclasses.asdict(chip) for chip in overview_chips(spec)],
+    }
+
+
+def _tabs(run: Run, spec: RunSpec) -> list[dict[str, Any]]:
+    words = {
+        "overview": _("Overview"),
+        "charts": _("Charts"),
+        "timeline": _("Timeline"),
+        "samples": _("Samples"),
+        "logs": _("Logs"),
+        "config": _("Config"),
+        "files": _("Files"),
+    }
+    counts = {
+        "charts": run.metrics.exclude(kind="span").values("name").distinct().count() or "",
+        "samples": run.sample_set.count() or "",
+        "config": _("%(n)s changed") % {"n": num_changed(spec)} if num_changed(spec) else "",
+        "files": run.artifacts.count() or "",
+    }
+    own = reverse("run", args=[run.pk])
+    return [
+        {
+            "name": name,
+            "label": words[name],
+            "url": own if name == "overview" else reverse("run", args=[run.pk, name]),
+            "count": counts.get(name, ""),
+        }
+        for name in TABS
+    ]
+
+
+urlpatterns: list[URLPattern] = [
+    path("runs/<run_id:run_id>", run, name="run"),
+    path("runs/<run_id:run_id>/<tab:tab>", run, name="run"),
+    path("runs/<run_id:run_id>/spec.json", run_spec, name="run-spec"),
+    path("runs/<run_id:run_id>/files/<int:artifact_id>", run_file, name="run-file"),
+    path("runs/<run_id:run_id>/log.txt", run_log, name="run-log"),
+]

@@ -1,0 +1,150 @@
+/** The page of one run: one store, one feed, seven tabs. */
+
+import { fill, gettext } from "./format.js";
+import { Actions } from "./run/actions.js";
+import { get } from "./run/api.js";
+import { ChartTab } from "./run/chart-tab.js";
+import { ChartView } from "./run/chart.js";
+import { ConfigTab } from "./run/config.js";
+import { Feed } from "./run/feed.js";
+import { FileTab, fileUrl } from "./run/files.js";
+import { Header, write } from "./run/header.js";
+import { LogTab } from "./run/logs.js";
+import { Overview } from "./run/overview.js";
+import { Query } from "./run/query.js";
+import { SampleTab } from "./run/samples.js";
+import { RunStore } from "./run/store.js";
+import { Tabs } from "./run/tabs.js";
+import { TimelineTab } from "./run/timeline-tab.js";
+import { TryIt } from "./run/tryit.js";
+
+const DEFAULT_SMOOTHING = 0.6;
+const RETRY_MS = 3000;
+
+const page = JSON.parse(document.getElementById("run-page").textContent);
+const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
+const query = new Query();
+const store = new RunStore();
+const view = new ChartView(viewFromAddress());
+const feed = new Feed(store, page, view);
+const header = new Header(page, phases);
+const actions = new Actions(page, header);
+const context = { page, phases, query, store, view, feed };
+const files = new FileTab(context);
+const tabs = {
+  overview: new Overview(context),
+  charts: new ChartTab(context),
+  timeline: new TimelineTab(context),
+  samples: new SampleTab(context),
+  logs: new LogTab(context),
+  config: new ConfigTab(context),
+  files,
+};
+const tryIt = new TryIt(context);
+
+function viewFromAddress() {
+  const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
+  const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
+  const axis = query.get("x") === "time" ? "time" : "step";
+  return {
+    smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
+    axis,
+    isLog: query.get("log") === "1",
+    zoom: max > min ? { min, max, isTime: axis === "time" } : null,
+    end: page.numSteps,
+  };
+}
+
+function showHeader(next) {
+  header.show(next);
+  actions.show(next);
+  for (const tab of Object.values(tabs)) tab.update?.(next);
+}
+
+function tools() {
+  let slow = 0;
+  const smoothing = () => {
+    for (const slider of document.querySelectorAll("[data-smooth]")) slider.value = view.smoothing;
+    for (const text of document.querySelectorAll("[data-smooth-value]")) write(text, view.smoothing.toFixed(2));
+  };
+  for (const slider of document.querySelectorAll("[data-smooth]")) {
+    slider.addEventListener("input", () => {
+      view.smoothing = Number(slider.value);
+      query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));
+      smoothing();
+      view.redraw();
+      clearTimeout(slow);
+      slow = setTimeout(() => feed.resmooth(), 250);
+    });
+  }
+  smoothing();
+  for (const select of document.querySelectorAll("[data-axis]")) {
+    select.value = view.axis;
+    select.addEventListener("change", () => {
+      view.axis = select.value;
+      for (const other of document.querySelectorAll("[data-axis]")) other.value = view.axis;
+      query.set("x", view.axis === "time" ? "time" : "");
+      view.setZoom(null);
+      view.redraw(true);
+    });
+  }
+  const log = document.querySelector("[data-log-y]");
+  log.checked = view.isLog;
+  log.addEventListener("change", () => {
+    view.isLog = log.checked;
+    query.set("log", view.isLog ? "1" : "");
+    view.redraw(true);
+  });
+  for (const button of document.querySelectorAll("[data-zoom-reset]")) button.addEventListener("click", () => view.setZoom(null));
+  const zoomed = () => { for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom; };
+  view.onZoom = (zoom) => {
+    zoomed();
+    query.set("zoom", zoom ? `${zoom.min.toPrecision(12)}_${zoom.max.toPrecision(12)}` : "");
+    const names = [...view.charts].filter((chart) => chart.isSeen).flatMap((chart) => chart.plot.lines.map((line) => line.name));
+    feed.zoom(zoom, [...new Set(names)]);
+  };
+  zoomed();
+}
+
+function listen() {
+  store.on("series", (names) => {
+    for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
+  });
+  store.on("frame", () => { header.heard(); header.showLive(); });
+  feed.onRun = showHeader;
+  feed.onReset = () => { for (const tab of Object.values(tabs)) tab.reset?.(); };
+  feed.onOpen = () => get(page.api).then(showHeader, () => {}); // whatever was missed while it was away
+  feed.onProblem = (error) => {
+    const place = document.querySelector('[data-field="charts-error"]');
+    write(place, error ? fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }) : "");
+  };
+  files.onChange(() => {
+    const { model } = files;
+    const link = document.querySelector('[data-action="download-model"]');
+    link.hidden = !model;
+    if (model) link.href = fileUrl(page, model);
+    tryIt.offer(model);
+  });
+}
+
+async function start() {
+  const names = router.current === "overview" ? tabs.overview.names : page.chips.map((chip) => chip.name);
+  try {
+    await feed.start(names);
+  } catch (error) {
+    feed.onProblem(error);
+    setTimeout(start, RETRY_MS);
+  }
+}
+
+tools();
+listen();
+showHeader(page.header);
+const router = new Tabs(query, (name, details) => {
+  if (details.query) tabs.charts.filter(details.query);
+  tabs[name].show();
+});
+router.open(page.tab);
+files.load();
+start();
+window.pitwallRun = { store, feed, view, tabs }; // for the console of curious people, and for tests

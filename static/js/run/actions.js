@@ -1,0 +1,107 @@
+/** What people do to a run: rename, stop, cancel, checkpoint. The console answers; nothing here guesses the outcome. */
+
+import { fill, gettext } from "../format.js";
+import { toast } from "../toast.js";
+import { send } from "./api.js";
+import { write } from "./header.js";
+
+const find = (selector) => document.querySelector(selector);
+
+export class Actions {
+  constructor(page, header) {
+    Object.assign(this, { page, header });
+    find('[data-action="rename"]')?.addEventListener("click", () => this.#openRename());
+    find('[data-form="rename"]')?.addEventListener("submit", (event) => this.#rename(event));
+    find('[data-form="rename"]')?.addEventListener("keydown", (event) => { if (event.key === "Escape") this.#closeRename(); });
+    find('[data-action="checkpoint"]')?.addEventListener("click", (event) => this.#checkpoint(event.currentTarget));
+    find('[data-action="stop"]')?.addEventListener("click", () => this.#openStop());
+    find('[data-action="stop-now"]')?.addEventListener("click", (event) => this.#stop(event.currentTarget));
+  }
+
+  /** Offer what the state allows. */
+  show({ state }) {
+    const stop = find('[data-action="stop"]');
+    if (!stop) return;
+    stop.hidden = !["queued", "starting", "running"].includes(state);
+    write(find('[data-field="stop-label"]'), state === "queued" ? gettext("Cancel") : gettext("Stop"));
+    find('[data-action="checkpoint"]').hidden = state !== "running";
+  }
+
+  #openRename() {
+    const form = find('[data-form="rename"]');
+    form.hidden = false;
+    find('[data-field="name"]').hidden = true;
+    find('[data-action="rename"]').hidden = true;
+    form.elements.name.value = this.header.header.name;
+    form.elements.name.select();
+  }
+
+  #closeRename() {
+    find('[data-form="rename"]').hidden = true;
+    find('[data-field="name"]').hidden = false;
+    find('[data-action="rename"]').hidden = false;
+    find('[data-action="rename"]').focus();
+  }
+
+  async #rename(event) {
+    event.preventDefault();
+    const name = event.currentTarget.elements.name.value.trim();
+    if (!name) return;
+    const before = this.header.header.name;
+    try {
+      await send("PATCH", this.page.api, { name });
+      this.#named(name);
+      this.#closeRename();
+      toast(gettext("Renamed"), { undo: () => send("PATCH", this.page.api, { name: before }).then(() => this.#named(before)) });
+    } catch (error) {
+      toast(error.message, { isError: true });
+    }
+  }
+
+  #named(name) {
+    this.header.show({ ...this.header.header, name });
+    find('[data-field="name"]').title = name;
+  }
+
+  async #checkpoint(button) {
+    button.disabled = true;
+    try {
+      await send("POST", `${this.page.api}/checkpoint`);
+      toast(gettext("A checkpoint is saved after this step"));
+    } catch (error) {
+      toast(error.message, { isError: true });
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  #openStop() {
+    const { header } = this.header;
+    const isQueued = header.state === "queued";
+    const name = header.name;
+    write(find('[data-field="stop-title"]'), fill(isQueued ? gettext("Cancel %(name)s?") : gettext("Stop %(name)s?"), { name }));
+    write(find('[data-field="stop-text"]'), isQueued ? gettext("It leaves the queue and does not start. Nothing of it has run yet.") : this.#consequence(header));
+    write(find('[data-field="stop-keep"]'), isQueued ? gettext("Keep it queued") : gettext("Keep it running"));
+    write(find('[data-action="stop-now"]'), isQueued ? gettext("Cancel run") : gettext("Stop run"));
+    write(find('[data-field="stop-error"]'), "");
+    find('[data-dialog="stop"]').showModal();
+  }
+
+  #consequence({ state, step, num_steps: steps }) {
+    if (state === "starting") return gettext("It has not begun to train; what it loaded so far is lost.");
+    return fill(gettext("It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. A stopped run is not continued; clone it to go on."), { step: Math.min(step + 1, steps), steps });
+  }
+
+  async #stop(button) {
+    button.disabled = true;
+    try {
+      await send("POST", `${this.page.api}/stop`);
+      find('[data-dialog="stop"]').close();
+      toast(this.header.header.state === "queued" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"));
+    } catch (error) {
+      write(find('[data-field="stop-error"]'), error.message);
+    } finally {
+      button.disabled = false;
+    }
+  }
+}

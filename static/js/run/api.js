@@ -1,0 +1,26 @@
+/** Requests to the console's API; a refusal becomes an Error that says it in a sentence. */
+
+import { csrfHeaders, gettext } from "../format.js";
+
+/** Return the JSON of a GET. Raises Error with the API's own sentence. */
+export const get = (url) => request("GET", url);
+
+/** Send JSON and return the JSON of the answer. Raises Error with the API's own sentence. */
+export const send = (method, url, body) => request(method, url, body ?? {});
+
+async function request(method, url, body) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) Object.assign(headers, csrfHeaders(), { "Content-Type": "application/json" });
+  let answer;
+  try {
+    answer = await fetch(url, { method, headers, credentials: "same-origin", body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new Error(gettext("The console does not answer. Try again when it is back."));
+  }
+  const data = await answer.json().catch(() => ({}));
+  if (answer.ok) return data;
+  const said = (data.problems ?? []).map((problem) => problem.message).join(" ");
+  const error = new Error(said || gettext("The console refused this. Reload the page and try again."));
+  error.status = answer.status;
+  throw error;
+}

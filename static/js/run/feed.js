@@ -1,0 +1,154 @@
+/** Fills the store: series and spans by HTTP when a tab wants them, then frames over the websocket, each counted once. */
+
+import { openFeed } from "../socket.js";
+import { get } from "./api.js";
+
+const POINTS = 1000;
+const NAMES_PER_REQUEST = 40;
+const MAX_SPANS = 60000;
+
+export class Feed {
+  constructor(store, page, view) {
+    Object.assign(this, { store, page, view });
+    this.wanted = new Set();
+    this.wantsSpans = false;
+    this.inFlight = new Set();
+    this.socket = null;
+    this.ready = null; // while nothing follows yet
+    this.onProblem = () => {};
+    this.onRun = () => {};
+    this.onOpen = () => {};
+    this.onReset = () => {};
+    store.on("names", () => this.#loadMissing());
+    store.on("frame", () => this.#refresh());
+  }
+
+  /** Learn which metrics exist, have `names` of them, and follow from there. */
+  async start(names) {
+    const { through_seq: newest, metrics } = await get(`${this.page.api}/metrics`);
+    for (const known of metrics) this.store.know(known);
+    const through = await this.want(names);
+    this.#follow(Math.min(newest, through));
+  }
+
+  #follow(seq) {
+    this.store.startAt(seq);
+    this.socket = openFeed({
+      path: `/ws/runs/${this.page.id}`,
+      after: seq,
+      onMessage: (message) => this.#receive(message),
+      onReset: () => this.#reload(),
+      onOpen: () => this.onOpen(),
+    });
+  }
+
+  /** Have these metrics in the store; those that are there already cost nothing. */
+  want(names) {
+    for (const name of names) this.wanted.add(name);
+    return this.#loadMissing();
+  }
+
+  /** Have the spans of the timeline in the store. */
+  async wantSpans() {
+    this.wantsSpans = true;
+    if (this.store.lanesThrough === null) await this.#loadSpans();
+  }
+
+  /** Read the wanted series again with another smoothing, where the server had to leave points out. */
+  async resmooth() {
+    const weight = this.view.smoothing;
+    const stale = new Set();
+    for (const series of this.store.series.values()) {
+      if (series.isThinned && (series.served?.weight ?? -1) !== weight) stale.add(series.name);
+    }
+    await this.#load([...stale]);
+  }
+
+  /** Read finer points of [min, max] for thinned series. */
+  async zoom(zoom, names) {
+    if (!zoom) return;
+    const thinned = names.filter((name) => this.store.of(name).some((series) => series.isThinned && (series.kind === "system") === zoom.isTime));
+    for (const part of batches(thinned)) {
+      const scale = zoom.isTime ? 1e9 : 1;
+      const window = { from: Math.floor(zoom.min * scale), to: Math.ceil(zoom.max * scale) };
+      try {
+        const answer = await get(`${this.#seriesUrl(part)}&from=${BigInt(window.from)}&to=${BigInt(window.to)}`);
+        this.store.takeDetail(answer, { from: window.from / scale, to: window.to / scale });
+      } catch (error) {
+        this.onProblem(error);
+      }
+    }
+  }
+
+  #receive(message) {
+    if (message.type === "frame") this.store.apply(message);
+    else if (message.type === "run") this.onRun(message.run ?? message);
+  }
+
+  /** Read everything again: the frames in between are folded away. Raises Error if the console does not answer. */
+  async #reload() {
+    const { through_seq: newest } = await get(`${this.page.api}/metrics`);
+    this.store.reset();
+    this.inFlight.clear();
+    const through = Math.min(newest, await this.#load([...this.wanted], { isStrict: true }));
+    this.store.startAt(through);
+    if (this.wantsSpans) await this.#loadSpans();
+    this.onReset();
+    return through;
+  }
+
+  #loadMissing() {
+    return this.#load([...this.wanted].filter((name) => !this.store.loaded.has(name) && !this.inFlight.has(name)));
+  }
+
+  /** Read again what grew too long to be drawn whole. */
+  #refresh() {
+    const long = new Set([...this.store.series.values()].filter((series) => series.isStale).map((series) => series.name));
+    const names = [...long].filter((name) => !this.inFlight.has(name));
+    if (names.length) this.#load(names);
+  }
+
+  /** Read series; returns the lowest frame through which they are complete, Infinity if none was read. */
+  async #load(names, { isStrict = false } = {}) {
+    let lowest = Infinity;
+    for (const part of batches(names)) {
+      for (const name of part) this.inFlight.add(name);
+      try {
+        for (let tries = 0; tries < 5; tries += 1) {
+          const weight = this.view.smoothing;
+          const answer = await get(this.#seriesUrl(part));
+          lowest = Math.min(lowest, answer.through_seq);
+          if (this.store.takeSeries(part, answer, weight)) break;
+        }
+        this.onProblem(null);
+      } catch (error) {
+        this.onProblem(error);
+        if (isStrict) throw error;
+      } finally {
+        for (const name of part) this.inFlight.delete(name);
+      }
+    }
+    return lowest;
+  }
+
+  #seriesUrl(names) {
+    const query = new URLSearchParams({ metrics: names.join(","), points: POINTS, smooth: this.view.smoothing });
+    return `${this.page.api}/series?${query}`;
+  }
+
+  async #loadSpans() {
+    try {
+      for (let tries = 0; tries < 5; tries += 1) {
+        if (this.store.takeSpans(await get(`${this.page.api}/spans?limit=${MAX_SPANS}`))) break;
+      }
+    } catch (error) {
+      this.onProblem(error);
+    }
+  }
+}
+
+function batches(names) {
+  const parts = [];
+  for (let i = 0; i < names.length; i += NAMES_PER_REQUEST) parts.push(names.slice(i, i + NAMES_PER_REQUEST));
+  return parts;
+}

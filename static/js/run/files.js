@@ -1,0 +1,101 @@
+/** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
+
+import { bytes, el, fill, gettext, grouped, icon } from "../format.js";
+import { get } from "./api.js";
+import { write } from "./header.js";
+
+const field = (name) => document.querySelector(`[data-field="${name}"]`);
+const SLOW_MS = 2000;
+
+export class FileTab {
+  constructor({ page, store }) {
+    Object.assign(this, { page, store });
+    this.artifacts = [];
+    this.listeners = [];
+    store.on("artifacts", () => this.soon());
+  }
+
+  show() {
+    this.load();
+  }
+
+  /** Call `listener` with the artifacts whenever they changed. */
+  onChange(listener) {
+    this.listeners.push(listener);
+  }
+
+  /** Return the model to offer: the final one, else the newest that is ready. */
+  get model() {
+    const ready = this.artifacts.filter((one) => one.type === "model" && one.is_ready);
+    return ready.find((one) => one.name.includes("final")) ?? ready.sort((a, b) => b.step - a.step)[0] ?? null;
+  }
+
+  soon() {
+    this.waiting ||= setTimeout(() => { this.waiting = 0; this.load(); }, 300);
+  }
+
+  async load() {
+    try {
+      const answer = await get(`${this.page.api}/artifacts`);
+      this.artifacts = answer.artifacts ?? answer;
+      this.#draw();
+      for (const listener of this.listeners) listener(this.artifacts);
+      clearTimeout(this.again);
+      if (this.artifacts.some((one) => !one.is_ready && one.size > 0) && !this.isEnded) this.again = setTimeout(() => this.load(), SLOW_MS);
+    } catch (error) {
+      this.#problem(error);
+    }
+  }
+
+  update(header) {
+    const isEnded = ["finished", "failed", "stopped"].includes(header.state);
+    if (isEnded && this.isEnded === false) this.load();
+    this.isEnded = isEnded;
+    this.state = header.state;
+  }
+
+  #draw() {
+    const body = document.querySelector("[data-files]");
+    body.replaceChildren(...this.artifacts.map((one) => this.#row(one)));
+    const empty = field("files-empty");
+    empty.hidden = this.artifacts.length > 0;
+    const texts = {
+      queued: gettext("It is queued. Models and checkpoints appear here once it trains."),
+      failed: gettext("It failed before it saved a file."),
+      stopped: gettext("It was stopped before it saved a file."),
+    };
+    write(empty.firstElementChild, texts[this.state] ?? gettext("No file yet. The first checkpoint appears here."));
+    write(document.querySelector('[data-count="files"]'), this.artifacts.length ? String(this.artifacts.length) : "");
+  }
+
+  #problem(error) {
+    if (this.artifacts.length) return;
+    const empty = field("files-empty");
+    empty.hidden = false;
+    empty.replaceChildren(el("p", {}, error.message), el("button", { class: "btn", type: "button", onclick: () => { empty.replaceChildren(el("p")); this.load(); } }, gettext("Try again")));
+  }
+
+  #row(one) {
+    return el("tr", {},
+      el("td", { class: "cut", title: one.path }, el("span", { class: "mono" }, one.name)),
+      el("td", {}, one.type),
+      el("td", { class: "num" }, one.step >= 0 ? grouped(one.step) : "—"),
+      el("td", { class: "num" }, one.size ? bytes(one.size) : "—"),
+      el("td", { class: "mono faint" }, one.sha256 ? el("span", { title: one.sha256 }, one.sha256.slice(0, 12)) : "—",
+        one.sha256 ? el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "data-copy": one.sha256, "aria-label": gettext("Copy the checksum") }, icon("copy")) : null),
+      el("td", {}, this.#state(one)),
+      el("td", { class: "num" }, one.is_ready ? el("a", { class: "btn btn-sm", href: fileUrl(this.page, one), download: true }, icon("download"), gettext("Download")) : ""));
+  }
+
+  #state(one) {
+    if (one.is_ready) return el("span", { class: "state", "data-state": "ready" }, icon("check"), gettext("ready"));
+    if (one.received > 0 && one.size > 0) {
+      const text = fill(gettext("copying %(share)s %"), { share: Math.floor((100 * one.received) / one.size) });
+      return el("span", { class: "state num", "data-state": "importing", title: `${bytes(one.received)} / ${bytes(one.size)}` }, icon("circle-half-2"), text);
+    }
+    return el("span", { class: "state", "data-state": "missing" }, icon("clock"), this.isEnded ? gettext("only on the cluster") : gettext("waiting to be copied"));
+  }
+}
+
+/** Return the address of an artifact's download. */
+export const fileUrl = (page, artifact) => `${page.url}/files/${artifact.id}`;

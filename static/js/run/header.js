@@ -1,0 +1,134 @@
+/** The head of the page: state, phase, progress, time left, speed, why it waits or failed, and how fresh all this is. */
+
+import { ago, fill, gettext, grouped, interval, shownState, stateBadge } from "../format.js";
+import * as numbers from "./numbers.js";
+
+const ENDED = ["finished", "failed", "stopped"];
+const field = (name) => document.querySelector(`[data-field="${name}"]`);
+
+/** Write text only where it changed, so that nothing is laid out again for nothing. */
+export function write(node, text) {
+  if (node && node.textContent !== text) node.textContent = text;
+}
+
+export class Header {
+  constructor(page, phases) {
+    this.page = page;
+    this.phases = phases;
+    this.heardAt = Date.now(); // when anything came from the console
+    this.isConnected = true;
+    document.addEventListener("pitwall:connection", ({ detail }) => {
+      this.isConnected = detail.isConnected;
+      if (detail.isConnected) this.heardAt = Date.now();
+      this.showLive();
+    });
+    setInterval(() => { if (!document.hidden) this.showLive(); }, 1000);
+    document.addEventListener("visibilitychange", () => this.showLive());
+  }
+
+  /** Show a header as GET /api/runs/<id> and the websocket give it. */
+  show(header) {
+    this.header = header;
+    this.heardAt = Date.now();
+    const { state } = header;
+    const shown = shownState(state, header.is_lost_contact);
+    const badge = field("state");
+    if (badge.firstElementChild?.dataset.state !== shown) badge.replaceChildren(stateBadge(state, header.is_lost_contact));
+    write(field("name"), header.name);
+    document.title = `${header.name} · ${badge.textContent.trim()} · Pitwall`;
+    write(field("activity"), this.#activity(header));
+    this.#progress(header);
+    this.#speed(header);
+    this.#notices(header);
+    this.showLive();
+  }
+
+  #activity(header) {
+    if (!["running", "stopping", "starting"].includes(header.state)) return "";
+    const phase = this.phases.get(header.phase)?.label;
+    if (header.state === "stopping") return header.activity || gettext("Saving a checkpoint, then it ends");
+    if (phase && header.step > 0) return fill(gettext("%(phase)s, step %(step)s"), { phase, step: Math.min(header.step + 1, header.num_steps || header.step + 1) });
+    return header.activity || phase || (header.state === "starting" ? gettext("Waiting for the runner") : "");
+  }
+
+  #progress(header) {
+    const meter = field("meter");
+    meter.max = Math.max(header.num_steps, 1);
+    meter.value = header.step;
+    meter.dataset.state = header.state;
+    write(field("step"), grouped(header.step));
+    write(field("num-steps"), grouped(header.num_steps));
+    write(field("eta"), this.#eta(header));
+  }
+
+  #eta(header) {
+    if (ENDED.includes(header.state)) {
+      if (!header.started_at || !header.ended_at) return "";
+      const seconds = (new Date(header.ended_at) - new Date(header.started_at)) / 1000;
+      return fill(gettext("took %(time)s"), { time: numbers.duration(seconds) });
+    }
+    if (header.state === "queued") return "";
+    const left = header.eta_seconds;
+    if (!left) return gettext("ETA — (needs 3 steps)");
+    const end = new Date(Date.now() + ((left[0] + left[1]) / 2) * 1000);
+    return fill(gettext("ETA %(clock)s (%(left)s left)"), { clock: numbers.minute(end), left: interval(left) });
+  }
+
+  #speed(header) {
+    const values = header.latest_values ?? {};
+    const seconds = values["time/step_seconds"];
+    write(field("step-time"), Number.isFinite(seconds) ? fill(gettext("%(time)s/step"), { time: numbers.duration(seconds) }) : "");
+    const tokens = values["throughput/rollout_tokens_per_second"] ?? values["throughput/update_tokens_per_second"];
+    write(field("speed"), Number.isFinite(tokens) ? `${numbers.short(tokens)} tok/s` : "");
+  }
+
+  #notices(header) {
+    const cause = header.cause ?? {};
+    field("cause").hidden = header.state !== "failed";
+    if (header.state === "failed") {
+      write(field("cause-where"), causePlace(cause));
+      write(field("cause-text"), cause.text || gettext("No cause was reported. The log may know more."));
+      write(field("cause-log"), cause.log_line || "");
+    }
+    field("wait").hidden = header.state !== "queued";
+    if (header.state === "queued") {
+      const place = header.queue_position;
+      write(field("wait-place"), place ? fill(gettext("Queued, place %(place)s."), { place }) : gettext("Queued."));
+      write(field("wait-reason"), header.wait_reason || gettext("It is about to be put on the cluster."));
+    }
+    field("lost").hidden = !header.is_lost_contact || ENDED.includes(header.state);
+    if (header.is_lost_contact && header.last_contact_at) {
+      write(field("lost-since"), fill(gettext("Last contact at %(time)s."), { time: numbers.clock(new Date(header.last_contact_at)) }));
+    }
+  }
+
+  /** Something came from the console just now. */
+  heard() {
+    this.heardAt = Date.now();
+  }
+
+  /** Say how fresh the page is. */
+  showLive() {
+    const live = field("live");
+    live.dataset.live = this.isConnected ? "on" : "off";
+    if (!this.isConnected) {
+      write(live, fill(gettext("Offline, last update %(ago)s"), { ago: ago(Date.now() - this.heardAt) }));
+    } else if (this.header && ENDED.includes(this.header.state)) {
+      const ended = this.header.ended_at ? new Date(this.header.ended_at) : null;
+      write(live, ended ? fill(gettext("Ended at %(time)s"), { time: numbers.clock(ended) }) : gettext("Ended"));
+      live.title = ended ? numbers.moment(ended) : "";
+    } else {
+      write(live, fill(gettext("Live, updated %(ago)s"), { ago: ago(Date.now() - this.heardAt) }));
+    }
+  }
+}
+
+/** Return where it failed: "Trainer, policy 1, step 143:". */
+export function causePlace(cause) {
+  const sides = { trainer: gettext("Trainer"), cluster: gettext("Cluster"), pitwall: gettext("Pitwall"), user: gettext("User") };
+  const parts = [sides[cause.side] ?? gettext("Unknown side")];
+  if (cause.role) parts.push(cause.role === "driver" ? cause.role : `${cause.role} ${cause.rank ?? 0}`);
+  if (Number.isInteger(cause.step) && cause.step >= 0) parts.push(fill(gettext("step %(step)s"), { step: cause.step }));
+  return `${parts.join(", ")}:`;
+}
+

@@ -1,0 +1,4 @@
+export class LogTab {
+  constructor() {}
+  show() {}
+}

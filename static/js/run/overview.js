@@ -1,0 +1,169 @@
+/** The overview: chips, eight charts, the last steps by rank, what happened, and samples of the latest step. */
+
+import { el, fill, gettext, grouped, icon } from "../format.js";
+import { get } from "./api.js";
+import { Chart } from "./chart.js";
+import { write } from "./header.js";
+import * as numbers from "./numbers.js";
+import { phaseLegend } from "./legend.js";
+import { mark, oneLine } from "./sample.js";
+import { Timeline } from "./timeline.js";
+
+const MAX_LANES = 4;
+const STEPS = 3;
+const EVENTS = 6;
+const ROWS = 8;
+const field = (name) => document.querySelector(`[data-field="${name}"]`);
+
+export class Overview {
+  constructor({ page, store, feed, view, phases }) {
+    Object.assign(this, { page, store, feed, view, phases });
+    this.isShown = false;
+    this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
+    this.#charts();
+    this.timeline = new Timeline(document.querySelector('[data-canvas="steps"]'), {
+      lanes: store.lanes, phases, isInteractive: false, look: { laneHeight: 20, gap: 4, labelWidth: 76 }, pick: (lanes) => this.#pick(lanes),
+    });
+    store.on("spans", () => this.#steps());
+    store.on("notes", () => this.#events());
+    store.on("samples", () => this.#samplesSoon());
+    store.on("artifacts", () => this.#events());
+  }
+
+  /** Show the tab; the first time its parts are read. */
+  show() {
+    if (!this.isShown) {
+      this.isShown = true;
+      this.feed.want(this.names);
+      this.feed.wantSpans().then(() => this.#steps());
+      this.#events();
+      this.#samples();
+    }
+    this.timeline.draw();
+  }
+
+  /** Take a new header: chips, and whether the lanes still grow. */
+  update(header) {
+    this.timeline.isLive = ["running", "stopping"].includes(header.state);
+    for (const chip of this.page.chips) this.#chip(chip, header.latest_values?.[chip.name]);
+    const isState = this.state !== header.state;
+    this.state = header.state;
+    if (isState && this.isShown) this.#events();
+    const reason = header.state === "queued" ? gettext("It is queued; the phases of its steps appear here.") : gettext("No phase measured yet.");
+    write(field("steps-empty"), reason);
+    write(field("latest-empty"), header.state === "queued" ? gettext("It is queued; its samples appear here.") : gettext("No sample yet."));
+  }
+
+  #charts() {
+    for (const plan of this.page.charts) {
+      const body = document.querySelector(`[data-plan="${plan.key}"]`);
+      const head = body.previousElementSibling;
+      const lines = plan.lines.map((line) => ({ ...line, dash: line.is_dashed, isPoints: line.is_points, fixed: true }));
+      if (lines[0] && !plan.is_stacked) lines[0].color = `--run-${this.page.color % 10}`;
+      const parts = { body, value: head.querySelector('[data-part="value"]'), points: head.querySelector('[data-part="points"]') };
+      new Chart(parts, { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits }, this.store, this.view);
+    }
+  }
+
+  #chip(chip, raw) {
+    const node = document.querySelector(`[data-chip="${chip.name}"]`);
+    const value = typeof raw === "string" ? Number(raw) : raw;
+    const isMissing = value === null || value === undefined;
+    const isOdd = !isMissing && !Number.isFinite(value);
+    const fires = isOdd || (!isMissing && chip.limit !== null && (chip.side === "above" ? value > chip.limit : value < chip.limit));
+    const level = isMissing ? "missing" : fires ? "fires" : chip.limit === null ? "neutral" : "clear";
+    if (node.dataset.level !== level || !node.dataset.drawn) {
+      node.dataset.level = level;
+      node.dataset.drawn = "1";
+      const names = { missing: "help-circle", fires: "alert-triangle", clear: "check" };
+      node.querySelector('[data-part="icon"]').replaceChildren(...(names[level] ? [icon(names[level])] : []));
+    }
+    write(node.querySelector('[data-part="value"]'), isMissing ? "—" : numbers.metric(value, chip.unit));
+    const sign = fires ? (chip.side === "above" ? ">" : "<") : chip.side === "above" ? "≤" : "≥";
+    let note = chip.limit === null ? "" : `${sign} ${numbers.number(chip.limit)}`;
+    if (isMissing) note = gettext("no data yet");
+    else if (isOdd) note = gettext("not a finite number");
+    write(node.querySelector('[data-part="note"]'), note);
+  }
+
+  #pick(lanes) {
+    const workers = lanes.filter(({ role, rows }) => !["driver", "runner"].includes(role) && rows[0].length);
+    return (workers.length ? workers : lanes.filter(({ rows }) => rows[0].length)).slice(0, MAX_LANES);
+  }
+
+  #steps() {
+    const window = this.store.lanes.latestSteps(STEPS);
+    field("steps-empty").hidden = window !== null;
+    if (!window) return;
+    const lanes = this.#pick(this.store.lanes.sorted);
+    const [from, to] = window;
+    this.timeline.zero = from;
+    this.timeline.window = { from, to: to + (to - from) * (this.timeline.isLive ? 0.08 : 0) };
+    this.timeline.draw();
+    const hidden = this.store.lanes.sorted.filter(({ role, rows }) => !["driver", "runner"].includes(role) && rows[0].length).length - lanes.length;
+    const count = Math.min(STEPS, this.store.lanes.steps.size);
+    const title = count === 1 ? gettext("Last step") : fill(gettext("Last %(count)s steps"), { count });
+    write(field("steps-title"), hidden > 0 ? fill(gettext("%(title)s, %(shown)s of %(all)s lanes"), { title, shown: lanes.length, all: lanes.length + hidden }) : title);
+    phaseLegend(document.querySelector("[data-legend]"), this.phases, new Set(this.store.lanes.totals(from, to, lanes).keys()));
+  }
+
+  async #events() {
+    if (!this.isShown || document.hidden) return;
+    try {
+      const { events } = await get(`${this.page.api}/events`);
+      const newest = [...events].sort((a, b) => new Date(b.at) - new Date(a.at)).slice(0, EVENTS);
+      document.querySelector("[data-events]").replaceChildren(...newest.map((event) => this.#event(event)));
+      this.view.marks = events.filter((event) => event.verb === "checkpoint" && event.step > 0).map((event) => ({ x: event.step, type: "checkpoint" }));
+      this.view.redraw();
+    } catch {
+      // The list stays as it was; the offline notice says why.
+    }
+  }
+
+  #event(event) {
+    const at = new Date(event.at);
+    const icons = { queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square", finished: "check", failed: "x", checkpoint: "bookmark", note: "note", rename: "pencil" };
+    return el("li", {},
+      el("time", { class: "num faint", datetime: event.at, title: numbers.moment(at) }, numbers.clock(at)),
+      icon(icons[event.verb] ?? "info-circle"),
+      el("span", { class: "cut", title: event.text }, event.text, event.actor ? el("span", { class: "faint" }, ` · ${event.actor}`) : null),
+      el("span", { class: "faint num" }, Number.isInteger(event.step) && event.step >= 0 ? fill(gettext("step %(step)s"), { step: event.step }) : ""));
+  }
+
+  #samplesSoon() {
+    if (!this.isShown || this.waiting) return;
+    this.waiting = setTimeout(() => { this.waiting = 0; this.#samples(); }, 1000);
+  }
+
+  async #samples() {
+    if (document.hidden) return;
+    try {
+      const answer = await get(`${this.page.api}/samples?is_eval=false&page=1`);
+      const rows = answer.samples;
+      field("latest-empty").hidden = rows.length > 0;
+      if (!rows.length) return;
+      const step = Math.max(...rows.map((row) => row.step));
+      const latest = rows.filter((row) => row.step === step);
+      write(field("latest-title"), fill(gettext("Samples of step %(step)s"), { step }));
+      const scored = latest.filter((row) => row.reward !== null);
+      const right = scored.filter((row) => row.reward >= 1).length;
+      write(field("latest-note"), fill(gettext("%(count)s kept, %(right)s with full reward"), { count: grouped(latest.length), right: grouped(right) }));
+      const groups = new Map();
+      for (const row of latest) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
+      document.querySelector("[data-latest]").replaceChildren(...latest.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
+    } catch {
+      // What is there stays; the offline notice says why.
+    }
+  }
+
+  #sample(row, group) {
+    const full = group.filter((one) => one.reward >= 1).length;
+    return el("tr", {},
+      el("td", { class: "num" }, mark(row.reward), numbers.number(row.reward)),
+      el("td", { class: "cut", title: row.prompt }, oneLine(row.prompt)),
+      el("td", { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion }, oneLine(row.completion).slice(-24)),
+      el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
+      el("td", { class: "num" }, grouped(row.tokens)),
+      el("td", { class: "num" }, `${full}/${group.length}`));
+  }
+}

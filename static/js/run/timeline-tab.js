@@ -1,0 +1,187 @@
+/** The timeline of phases: lanes by role and rank, the strip above them, a summary at the right, and the same as a table. */
+
+import { el, fill, gettext, grouped } from "../format.js";
+import { write } from "./header.js";
+import { phaseLegend } from "./legend.js";
+import * as numbers from "./numbers.js";
+import { laneName } from "./painter.js";
+import { Strip, Timeline } from "./timeline.js";
+
+const TABLE_ROWS = 200;
+const field = (name) => document.querySelector(`[data-field="${name}"]`);
+const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
+
+export class TimelineTab {
+  constructor({ store, feed, phases, query }) {
+    Object.assign(this, { store, feed, phases, query });
+    const look = { laneHeight: 22, detailHeight: 14, gap: 5, labelWidth: 92 };
+    this.canvas = document.querySelector('[data-canvas="lanes"]');
+    const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
+    this.timeline = new Timeline(this.canvas, { lanes: store.lanes, phases, look, pick });
+    this.strip = new Strip(document.querySelector('[data-canvas="strip"]'), this.timeline, phases, { labelWidth: look.labelWidth });
+    this.pick = pick;
+    this.timeline.addEventListener("window", () => this.#moved());
+    this.timeline.addEventListener("selection", () => this.#summary());
+    this.timeline.addEventListener("hover", (event) => this.#tip(event.detail));
+    store.on("spans", () => this.#grown());
+    button("in").addEventListener("click", () => this.timeline.zoom(0.6));
+    button("out").addEventListener("click", () => this.timeline.zoom(1.6));
+    button("reset").addEventListener("click", () => this.timeline.setWindow(null));
+    button("selection").addEventListener("click", () => this.timeline.zoomToSelection());
+    button("follow").addEventListener("click", () => this.#follow(button("follow").getAttribute("aria-pressed") !== "true"));
+    document.querySelector("[data-selection-lane]").addEventListener("change", () => this.#summary());
+    document.querySelector(".run-span-table").addEventListener("toggle", () => this.#table());
+    this.isFollowing = true;
+  }
+
+  show() {
+    this.feed.wantSpans().then(() => {
+      this.#restore();
+      this.#grown();
+    });
+    this.timeline.draw();
+  }
+
+  update(header) {
+    this.timeline.isLive = ["running", "stopping"].includes(header.state);
+    const waits = header.state === "queued" || header.state === "starting";
+    write(field("timeline-empty").firstElementChild, waits ? gettext("It has not begun. The phases of its first step appear here while it works.") : gettext("The trainer reported no phase."));
+  }
+
+  #isActive() {
+    return !document.querySelector('[data-panel="timeline"]').hidden;
+  }
+
+  #restore() {
+    if (this.isRestored || !this.store.lanes.numSpans) return;
+    this.isRestored = true;
+    const [from, to] = (this.query.get("window") ?? "").split("-").map(Number);
+    if (Number.isFinite(from) && to > from) this.timeline.setWindow({ from, to });
+  }
+
+  /** New spans came: grow the canvas, keep the window where people put it, and follow only if they did not. */
+  #grown() {
+    if (!this.#isActive()) return;
+    const lanes = this.pick(this.store.lanes.sorted);
+    const isEmpty = lanes.length === 0;
+    field("timeline-empty").hidden = !isEmpty;
+    document.querySelector(".run-timeline-body").hidden = isEmpty;
+    if (isEmpty) return;
+    const height = this.timeline.painter.needed(lanes);
+    if (this.height !== height) {
+      this.height = height;
+      this.canvas.style.height = `${height}px`;
+      this.strip.canvas.style.height = `${this.strip.painter.needed(lanes)}px`;
+    }
+    if (this.isFollowing && this.timeline.window) {
+      const { from, to } = this.timeline.window;
+      const end = this.timeline.extent.to + (to - from) * 0.05;
+      if (end > to) this.timeline.window = { from: from + end - to, to: end };
+    }
+    this.timeline.draw();
+    this.strip.draw();
+    this.#lanes(lanes);
+    this.#soon();
+    write(field("timeline-note"), fill(gettext("%(spans)s spans, %(steps)s steps, %(time)s"), {
+      spans: grouped(this.store.lanes.numSpans), steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
+      time: numbers.duration(this.timeline.extent.to - this.timeline.extent.from),
+    }));
+  }
+
+  #follow(isFollowing) {
+    this.isFollowing = isFollowing;
+    button("follow").setAttribute("aria-pressed", String(isFollowing));
+    if (isFollowing) this.#grown();
+  }
+
+  #moved() {
+    const { window, extent } = this.timeline;
+    if (window) this.#follow(window.to >= extent.to);
+    this.query.set("window", window ? `${window.from.toFixed(4)}-${window.to.toFixed(4)}` : "");
+    this.#soon();
+  }
+
+  #soon() {
+    this.summing ||= setTimeout(() => {
+      this.summing = 0;
+      this.#summary();
+      this.#table();
+      const { from, to } = this.timeline.view;
+      phaseLegend(document.querySelector("[data-timeline-legend]"), this.phases, new Set(this.store.lanes.totals(from, to).keys()));
+    }, 120);
+  }
+
+  #lanes(lanes) {
+    const select = document.querySelector("[data-selection-lane]");
+    const names = lanes.map(laneName);
+    const signature = names.join();
+    if (select.dataset.shown === signature) return;
+    select.dataset.shown = signature;
+    const chosen = select.value;
+    select.replaceChildren(el("option", { value: "" }, gettext("All lanes")), ...names.map((name) => el("option", { value: name }, name)));
+    select.value = names.includes(chosen) ? chosen : "";
+  }
+
+  #summary() {
+    const { selection, view, extent } = this.timeline;
+    button("selection").disabled = !selection;
+    const from = Math.max((selection ?? view).from, extent.from);
+    const to = Math.min((selection ?? view).to, extent.to);
+    write(field("selection-title"), selection ? gettext("Selection") : gettext("On the screen"));
+    const zero = this.store.lanes.start;
+    write(field("selection-note"), `${numbers.duration(Math.max(from - zero, 0))} – ${numbers.duration(Math.max(to - zero, 0))}`);
+    const chosen = document.querySelector("[data-selection-lane]").value;
+    const lanes = this.pick(this.store.lanes.sorted).filter((lane) => !chosen || laneName(lane) === chosen);
+    const all = Math.max(to - from, 0) * lanes.length;
+    const totals = this.store.lanes.totals(from, to, lanes);
+    const worked = [...totals.values()].reduce((sum, seconds) => sum + seconds, 0);
+    const row = (attributes, label, seconds) => el("tr", {},
+      el("td", {}, el("span", { class: "legend" }, attributes ? el("i", attributes) : null, label)),
+      el("td", { class: "num" }, numbers.duration(seconds)),
+      el("td", { class: "num" }, all > 0 ? `${((100 * seconds) / all).toFixed(1)} %` : "—"));
+    const rows = [...this.phases.values()].filter((phase) => totals.has(phase.key)).map((phase) => row({ class: "swatch", "data-phase": phase.key }, phase.label, totals.get(phase.key)));
+    rows.push(row({ class: "swatch is-waiting" }, gettext("Waiting"), Math.max(all - worked, 0)));
+    rows.push(row(null, lanes.length > 1 ? fill(gettext("Wall time of %(count)s lanes"), { count: lanes.length }) : gettext("Wall time"), all));
+    document.querySelector("[data-selection-rows]").replaceChildren(...rows);
+  }
+
+  #tip(found) {
+    const tip = field("tip");
+    tip.hidden = !found;
+    if (!found) return;
+    const { lane, row, index, time } = found;
+    const parts = [el("b", {}, row ? this.timeline.painter.text(row, index) : gettext("Waiting"))];
+    if (row) {
+      const phase = this.phases.get(row.phase[index])?.label ?? row.phase[index];
+      if (row.name[index]) parts.push(el("span", { class: "faint" }, phase));
+      if (row.step[index] >= 0) parts.push(el("span", { class: "num" }, fill(gettext("step %(step)s"), { step: row.step[index] })));
+      parts.push(el("span", { class: "num" }, numbers.duration(row.end[index] - row.start[index])));
+      parts.push(el("span", { class: "num faint" }, fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(row.start[index])) })));
+    } else {
+      parts.push(el("span", { class: "num faint" }, fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(time)) })));
+    }
+    tip.replaceChildren(el("span", { class: "faint" }, laneName(lane)), ...parts);
+    const box = tip.parentElement.getBoundingClientRect();
+    const canvas = this.canvas.getBoundingClientRect();
+    tip.style.left = `${Math.min(found.x + canvas.left - box.left + 12, box.width - tip.offsetWidth - 4)}px`;
+    tip.style.top = `${found.y + canvas.top - box.top + 16}px`;
+  }
+
+  #table() {
+    if (!document.querySelector(".run-span-table").open) return;
+    const { from, to } = this.timeline.view;
+    const rows = [];
+    for (const lane of this.pick(this.store.lanes.sorted)) {
+      for (const row of lane.rows) {
+        if (!row) continue;
+        for (let i = row.firstAfter(from); i < row.length && row.start[i] < to && rows.length < TABLE_ROWS; i += 1) {
+          rows.push(el("tr", {}, el("td", {}, laneName(lane)), el("td", {}, this.timeline.painter.text(row, i)),
+            el("td", { class: "num" }, row.step[i] >= 0 ? grouped(row.step[i]) : "—"),
+            el("td", { class: "num" }, numbers.clock(this.store.lanes.date(row.start[i]))),
+            el("td", { class: "num" }, numbers.duration(row.end[i] - row.start[i]))));
+        }
+      }
+    }
+    document.querySelector("[data-span-rows]").replaceChildren(...rows);
+  }
+}

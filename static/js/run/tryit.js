@@ -1,0 +1,98 @@
+/** Ask the trained model: a prompt becomes a short job on the cluster; the answer comes when there is room for it. */
+
+import { el, fill, gettext } from "../format.js";
+import { get, send } from "./api.js";
+import { write } from "./header.js";
+import * as numbers from "./numbers.js";
+
+const POLL_MS = 1000;
+
+export class TryIt {
+  constructor({ page }) {
+    this.page = page;
+    this.model = null;
+    this.forms = [...document.querySelectorAll("[data-tryit]")];
+    for (const form of this.forms) form.addEventListener("submit", (event) => this.#ask(event));
+  }
+
+  /** Offer `model`, an artifact that is ready, or nothing. */
+  offer(model) {
+    this.model = model;
+    for (const form of this.forms) {
+      form.hidden = !model || !this.page.canEdit;
+      if (model) write(part(form, "model"), model.name);
+    }
+    document.querySelector("[data-tryit-card]").hidden = !model || !this.page.canEdit;
+    document.body.classList.toggle("has-model", Boolean(model) && this.page.canEdit);
+    if (model && !this.isLoaded) {
+      this.isLoaded = true;
+      this.#history();
+    }
+  }
+
+  async #ask(event) {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const prompt = form.elements.prompt.value.trim();
+    if (!prompt || form.dataset.busy) return;
+    form.dataset.busy = "1";
+    form.querySelector("button").disabled = true;
+    write(part(form, "state"), gettext("Asking…"));
+    write(part(form, "answer"), "");
+    part(form, "answer").classList.remove("bad");
+    try {
+      const asked = await send("POST", `${this.page.api}/answers`, { prompt, artifact: this.model.id });
+      await this.#wait(form, asked);
+      this.#history();
+    } catch (error) {
+      write(part(form, "state"), "");
+      this.#problem(form, error.message);
+    } finally {
+      delete form.dataset.busy;
+      form.querySelector("button").disabled = false;
+    }
+  }
+
+  async #wait(form, answer) {
+    const since = Date.now();
+    while (["queued", "starting"].includes(answer.state)) {
+      const waited = numbers.duration(Math.round((Date.now() - since) / 1000));
+      const text = answer.state === "queued" ? answer.wait_reason || gettext("waiting for 1 free CPU") : gettext("loading the model");
+      write(part(form, "state"), `${text}, ${waited}`);
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      answer = await get(`${this.page.api}/answers/${answer.id}`);
+    }
+    if (answer.state === "failed") {
+      write(part(form, "state"), "");
+      this.#problem(form, answer.problem || gettext("The model could not answer. Ask again."));
+      return;
+    }
+    write(part(form, "answer"), answer.text || gettext("The model ended its answer at once."));
+    write(part(form, "state"), fill(gettext("answered in %(time)s"), { time: took(answer) }));
+  }
+
+  #problem(form, text) {
+    part(form, "answer").classList.add("bad");
+    write(part(form, "answer"), text);
+  }
+
+  async #history() {
+    const place = document.querySelector("[data-answers]");
+    try {
+      const found = await get(`${this.page.api}/answers`);
+      const answers = found.answers ?? found;
+      place.replaceChildren(...answers.slice(0, 8).map((answer) => el("article", { class: "run-answer-old" },
+        el("p", { class: "quiet" }, answer.prompt),
+        el("p", { class: answer.state === "failed" ? "bad" : "" }, answer.state === "failed" ? answer.problem : answer.text || "…"),
+        el("p", { class: "faint small num" }, answer.state === "finished" ? took(answer) : answer.state))));
+    } catch {
+      place.replaceChildren();
+    }
+  }
+}
+
+const part = (form, name) => form.querySelector(`[data-part="${name}"]`);
+
+function took({ created_at: from, ended_at: to }) {
+  return from && to ? numbers.duration((new Date(to) - new Date(from)) / 1000) : "—";
+}
