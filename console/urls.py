@@ -8,4 +8,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include((api_urls(), "api"))),
     path("ingest/", include("console.api.ingest")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run
+    path("", include("console.views.run")),
 ]
