@@ -22,10 +22,11 @@ _WAITING = ("queued", "starting")
 
 
 class PromptRefused(ValueError):
-    """This cannot be asked; `field` says what is wrong."""
+    """This cannot be asked; `field` says what is wrong, `is_busy` that it may be asked later."""
 
-    def __init__(self, field: str, message: str) -> None:
+    def __init__(self, field: str, message: str, *, is_busy: bool = False) -> None:
         self.field = field
+        self.is_busy = is_busy
         super().__init__(message)
 
 
@@ -48,7 +49,8 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=artifact.run_id)
         if Answer.objects.filter(run_id=artifact.run_id, state__in=_WAITING).exists():
-            raise PromptRefused("prompt", _("An earlier prompt of this run is still being answered. Wait for it."))
+            text = _("An earlier prompt of this run is still being answered. Wait for it.")
+            raise PromptRefused("prompt", text, is_busy=True)
         return Answer.objects.create(
             run_id=artifact.run_id,
             artifact=artifact,

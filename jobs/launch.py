@@ -52,6 +52,12 @@ def create_run(
         return earlier, False
 
 
+def launched_before(*, project: Project, idempotency_key: str | None) -> bool:
+    """Return True if the key has made a run here already, so that nothing need be checked again."""
+    key = (idempotency_key or "")[:MAX_KEY_LENGTH]
+    return bool(key) and Run.objects.filter(project=project, idempotency_key=key).exists()
+
+
 def submit(*, run_id: str, now: datetime) -> None:
     """Let the queue move, then hand the run to Ray if it was admitted and Ray does not have it yet.
 

@@ -86,6 +86,31 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     return _change(run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"})
 
 
+def request_checkpoint(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+    """Ask a running run to save a checkpoint after its step; False if it is not running.
+
+    Asking again before the runner has taken the first request is the same request.
+    """
+    with transaction.atomic():
+        latest = Attempt.objects.filter(run_id=run_id, run__latest_attempt=F("number"), state="running")
+        attempt = latest.select_for_update(of=("self",)).first()
+        if attempt is None:
+            return False
+        if not attempt.commands.filter(verb="checkpoint", delivered_at=None).exists():
+            actor_id = user.pk if user else None
+            attempt.commands.create(verb="checkpoint", created_by_id=actor_id)
+            RunEvent.objects.create(
+                run_id=run_id,
+                attempt=attempt.number,
+                at=now,
+                verb="checkpoint",
+                text="Checkpoint asked for",
+                actor_id=actor_id,
+            )
+            transaction.on_commit(partial(run_changed, run_id))
+    return True
+
+
 def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, Any], now: datetime) -> bool:
     """Keep the proof of clean-up that came after the attempt ended; the first proof holds."""
     with transaction.atomic():

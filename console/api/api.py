@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from console.api import account, answers, catalog, cluster, docs, projects, runs, specs, tokens, uploads
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import Refused
 from jobs.access import NotAllowed
@@ -21,8 +22,20 @@ api = NinjaAPI(
     auth=[TokenAuth(), SessionAuth()],
     urls_namespace="api",
     docs_url=None,  # our own page: no external asset, no inline script
-    openapi_url="/openapi.json",
+    openapi_url=None,  # served by console.api.docs, to people who are signed in
 )
+for prefix, router in (
+    ("/runs", runs.router),
+    ("/runs", answers.router),
+    ("/specs", specs.router),
+    ("/catalog", catalog.router),
+    ("/uploads", uploads.router),
+    ("/tokens", tokens.router),
+    ("/cluster", cluster.router),
+    ("/projects", projects.router),
+    ("/account", account.router),
+):
+    api.add_router(prefix, router)
 
 
 def _refuse(request: HttpRequest, status: int, *problems: dict[str, str]) -> HttpResponse:
@@ -90,8 +103,8 @@ def _dotted(location: Any) -> str:
 
 def urls() -> list[URLPattern | URLResolver]:
     """Return the API's addresses; its own sign-in answers 401 where the pages' middleware would redirect."""
-    patterns: list[URLPattern | URLResolver] = list(api.urls[0])
+    patterns: list[URLPattern | URLResolver] = [*docs.urlpatterns(api), *api.urls[0]]
     for pattern in patterns:
-        if isinstance(pattern, URLPattern):
+        if isinstance(pattern, URLPattern) and pattern.name != "docs":  # that one is a page
             pattern.callback = login_not_required(pattern.callback)
     return patterns

@@ -1,0 +1,86 @@
+"""What is known: knobs and metrics."""
+
+import math
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Schema
+
+from console.api.problem import REFUSALS, Refused
+from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.metric import MetricInfo, metrics
+
+router = Router(tags=["catalog"])
+
+
+class KnobOut(Schema):
+    """A knob: what it takes, what it means, and where it applies. A missing bound is null."""
+
+    id: str
+    label: str
+    type: str
+    default: Any
+    defaults: dict[str, Any]
+    low: float | None
+    high: float | None
+    choices: list[str]
+    unit: str
+    help: str
+    effects: dict[str, str]
+    source: str
+    algorithms: list[str]
+    trainers: list[str]
+    is_essential: bool
+
+
+class KnobsOut(Schema):
+    """Knobs in the order of the form."""
+
+    knobs: list[KnobOut]
+
+
+class MetricsOut(Schema):
+    """The dictionary of metrics."""
+
+    metrics: list[MetricInfo]
+
+
+@router.get("/knobs", response={200: KnobsOut, **REFUSALS}, summary="Knobs")
+def list_knobs(request: HttpRequest, algorithm: str | None = None, trainer: str | None = None) -> KnobsOut:  # noqa: ARG001
+    """Return the knobs, all or those that apply to an algorithm and a trainer."""
+    found = list(knobs().values())
+    _check("algorithm", algorithm, {a for k in found for a in k.algorithms})
+    _check("trainer", trainer, {t for k in found for t in k.flags})
+    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.flags)]
+    return KnobsOut(knobs=[_knob(k) for k in here])
+
+
+@router.get("/metrics", response={200: MetricsOut, **REFUSALS}, summary="Metrics")
+def list_metrics(request: HttpRequest) -> MetricsOut:  # noqa: ARG001
+    """Return label, unit, definition and better direction of every known metric."""
+    return MetricsOut(metrics=list(metrics().values()))
+
+
+def _check(field: str, given: str | None, known: set[str]) -> None:
+    if given is not None and given not in known:
+        raise Refused(422, f"There is no {field} {given!r}. Use one of {', '.join(sorted(known))}.", field=field)
+
+
+def _knob(knob: Knob) -> KnobOut:
+    return KnobOut(
+        id=knob.id,
+        label=knob.label,
+        type=knob.type,
+        default=knob.default,
+        defaults=dict(knob.defaults),
+        low=knob.low if math.isfinite(knob.low) else None,
+        high=knob.high if math.isfinite(knob.high) else None,
+        choices=list(knob.choices),
+        unit=knob.unit,
+        help=knob.help,
+        effects=dict(knob.effects),
+        source=knob.source,
+        algorithms=list(knob.algorithms),
+        trainers=list(knob.flags),
+        is_essential=knob.is_essential,
+    )

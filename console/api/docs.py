@@ -1,0 +1,128 @@
+"""The API's schema and its page: rendered by us, so that it needs no script, no style and no asset of anybody else."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_GET
+from ninja import NinjaAPI
+
+from console.api.auth import TokenAuth
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
+    """Return the addresses of the schema and the page."""
+    return [
+        path("openapi.json", partial(_schema, api=api), name="openapi-json"),
+        path("docs", partial(_page, api=api), name="docs"),
+    ]
+
+
+@require_GET
+def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
+    """Give the OpenAPI document to whoever is signed in, by session or token."""
+    if not request.user.is_authenticated and not TokenAuth()(request):
+        message = "Sign in, or send a valid API token as Authorization: Bearer <token>."
+        return JsonResponse({"problems": [{"field": "", "message": message}]}, status=401)
+    return JsonResponse(api.get_openapi_schema())
+
+
+@require_GET
+def _page(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
+    """Show every operation with its parameters, body and answers, by resource."""
+    schema = api.get_openapi_schema()
+    return render(request, "api/docs.html", {"info": schema["info"], "groups": groups(schema)})
+
+
+def groups(schema: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the operations of a schema by tag, ready for a template."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for address, methods in schema["paths"].items():
+        for method in _METHODS:
+            if method in methods:
+                operation = methods[method]
+                found.setdefault((operation.get("tags") or ["other"])[0], []).append(
+                    _entry(address, method, operation, schema)
+                )
+    return found
+
+
+def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    body = operation.get("requestBody", {}).get("content", {})
+    return {
+        "id": operation["operationId"],
+        "method": method.upper(),
+        "path": address,
+        "summary": operation.get("summary", ""),
+        "description": operation.get("description", ""),
+        "parameters": [
+            {
+                "name": p["name"],
+                "place": p["in"],
+                "is_required": p.get("required", False),
+                "type": _type(p.get("schema", {})),
+                "description": p.get("description") or p.get("schema", {}).get("description", ""),
+            }
+            for p in operation.get("parameters", [])
+        ],
+        "bodies": [
+            {"type": kind, "shape": _shape(content.get("schema", {}), schema)} for kind, content in body.items()
+        ],
+        "answers": [
+            {"status": status, "name": answer.get("description", ""), "shape": _answer_shape(answer, schema)}
+            for status, answer in operation.get("responses", {}).items()
+        ],
+    }
+
+
+def _answer_shape(answer: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    for content in answer.get("content", {}).values():
+        return _shape(content.get("schema", {}), schema)
+    return ""
+
+
+def _shape(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    return json.dumps(_sketch(node, schema, 0), indent=2, ensure_ascii=False)
+
+
+def _sketch(node: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> Any:
+    """Return what a value looks like: field -> type, to a depth that people can read."""
+    if "$ref" in node:
+        node = schema["components"]["schemas"][node["$ref"].rpartition("/")[2]]
+    if node.get("type") == "object" and node.get("properties") and depth < 4:
+        return {name: _sketch(child, schema, depth + 1) for name, child in node["properties"].items()}
+    if node.get("type") == "array" and depth < 4:
+        return [_sketch(node.get("items", {}), schema, depth + 1)]
+    choices = node.get("anyOf") or node.get("allOf")
+    if choices and depth < 4:
+        sketches = [_sketch(child, schema, depth) for child in choices]
+        telling = [s for s in sketches if not isinstance(s, str)]
+        return (
+            telling[0] if telling and all(isinstance(s, dict) and "origin" not in s for s in telling) else _type(node)
+        )
+    return _type(node)
+
+
+def _type(node: Mapping[str, Any]) -> str:
+    if "enum" in node:
+        return " | ".join(str(value) for value in node["enum"])
+    if "const" in node:
+        return str(node["const"])
+    if "anyOf" in node:
+        return (
+            " | ".join(dict.fromkeys(_type(child) for child in node["anyOf"] if child.get("type") != "object"))
+            or "object"
+        )
+    if "$ref" in node:
+        return str(node["$ref"]).rpartition("/")[2]
+    if node.get("type") == "array":
+        return f"{_type(node.get('items', {}))}[]"
+    kind = str(node.get("format") or node.get("type") or "any")
+    bounds = [f"{sign} {node[key]}" for key, sign in (("minimum", "≥"), ("maximum", "≤")) if key in node]
+    return " ".join([kind, *bounds])

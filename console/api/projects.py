@@ -1,0 +1,88 @@
+"""Projects and who belongs to them."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Schema, Status
+
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, project_for
+from jobs.members import MemberRefused, remove_member, set_member
+from jobs.models import Membership
+
+router = Router(tags=["projects"])
+
+
+class ProjectOut(Schema):
+    """A project and the caller's role in it."""
+
+    slug: str
+    name: str
+    role: str
+
+
+class ProjectsOut(Schema):
+    """The caller's projects."""
+
+    projects: list[ProjectOut]
+
+
+class MemberOut(Schema):
+    """A person and what they may do in the project."""
+
+    username: str
+    role: str
+
+
+class MembersOut(Schema):
+    """Who belongs to the project."""
+
+    members: list[MemberOut]
+
+
+class RoleIn(Schema):
+    """viewer reads, editor launches and stops, admin also manages members and deletes runs."""
+
+    model_config = {"extra": "forbid"}
+
+    role: str
+
+
+@router.get("", response={200: ProjectsOut, **REFUSALS}, summary="Your projects")
+def list_projects(request: HttpRequest) -> ProjectsOut:
+    """Return the projects you are a member of, oldest first."""
+    mine = (
+        Membership.objects.filter(user_id=caller(request).pk).select_related("project").order_by("project__created_at")
+    )
+    return ProjectsOut(projects=[ProjectOut(slug=m.project.slug, name=m.project.name, role=m.role) for m in mine])
+
+
+@router.get("/{slug:project}/members", response={200: MembersOut, **REFUSALS}, summary="Members")
+def list_members(request: HttpRequest, project: str) -> MembersOut:
+    """Return who belongs to the project, by name."""
+    home = project_for(request, project)
+    rows = Membership.objects.filter(project=home).select_related("user").order_by("user__username")
+    return MembersOut(members=[MemberOut(username=m.user.get_username(), role=m.role) for m in rows])
+
+
+@router.put("/{slug:project}/members/{username}", response={200: MemberOut, **REFUSALS}, summary="Set a member's role")
+def put_member(request: HttpRequest, project: str, username: str, asked: RoleIn) -> MemberOut:
+    """Add a person to the project or change their role; admins only."""
+    home = project_for(request, project, "admin")
+    try:
+        member = set_member(project=home, username=username, role=asked.role, actor=caller(request))
+    except MemberRefused as error:
+        field = "username" if error.is_unknown else "role"
+        raise Refused(404 if error.is_unknown else 422, str(error), field=field) from error
+    return MemberOut(username=username, role=member.role)
+
+
+@router.delete("/{slug:project}/members/{username}", response={204: None, **REFUSALS}, summary="Remove a member")
+def delete_member(request: HttpRequest, project: str, username: str) -> Any:
+    """Take a person out of the project; admins only."""
+    home = project_for(request, project, "admin")
+    try:
+        remove_member(project=home, username=username, actor=caller(request))
+    except MemberRefused as error:
+        raise Refused(404 if error.is_unknown else 409, str(error), field="username") from error
+    return Status(204, None)

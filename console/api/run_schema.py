@@ -1,0 +1,96 @@
+"""Shapes of runs on the API; the header itself is the dataclass that pages and the websocket use."""
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Field, Schema
+
+from jobs.queries import RunHeader
+
+
+class RunRowOut(Schema):
+    """A line of a list of runs, with the knobs asked for."""
+
+    run: RunHeader
+    knobs: dict[str, Any]
+
+
+class RunsOut(Schema):
+    """One page of runs; `states` and `tags` count over the project."""
+
+    runs: list[RunRowOut]
+    total: int
+    page: int
+    num_pages: int
+    page_size: int
+    states: dict[str, int]
+    tags: dict[str, int]
+
+
+class LaunchedOut(Schema):
+    """The run a POST made, or made before with the same Idempotency-Key."""
+
+    run: RunHeader
+    url: str = Field(description="The run's page")
+
+
+class RunPatchIn(Schema):
+    """What may be changed of a run; leave out what stays."""
+
+    model_config = {"extra": "forbid"}
+
+    name: str | None = Field(None, description="1 to 120 characters on one line")
+    tags: list[str] | None = Field(None, description="Up to 20, without spaces or commas")
+    note: str | None = None
+    is_archived: bool | None = None
+
+
+class DoneOut(Schema):
+    """What a request to stop or to save changed; False where it was so before."""
+
+    is_changed: bool
+    run: RunHeader
+
+
+class EventOut(Schema):
+    """A line of the run's history."""
+
+    id: int
+    at: datetime
+    attempt: int
+    verb: str
+    text: str
+    step: int | None
+    actor: str
+    data: dict[str, Any]
+
+
+class EventsOut(Schema):
+    """One page of history, newest first."""
+
+    events: list[EventOut]
+    total: int
+    page: int
+
+
+class ArtifactOut(Schema):
+    """A file that the run left; `download_url` is there once all bytes are."""
+
+    id: int
+    name: str
+    type: str
+    attempt: int
+    step: int
+    size: int
+    received: int
+    sha256: str
+    is_ready: bool
+    meta: dict[str, Any]
+    created_at: datetime
+    download_url: str | None
+
+
+class ArtifactsOut(Schema):
+    """What the run left."""
+
+    artifacts: list[ArtifactOut]

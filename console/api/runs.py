@@ -1,0 +1,231 @@
+"""Runs: launch, find, read, change, stop, delete."""
+
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import HttpRequest, StreamingHttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from ninja import Body, Header, Query, Router, Status
+
+from console.api.problem import REFUSALS, Refused
+from console.api.run_schema import (
+    ArtifactOut,
+    ArtifactsOut,
+    DoneOut,
+    EventOut,
+    EventsOut,
+    LaunchedOut,
+    RunPatchIn,
+    RunRowOut,
+    RunsOut,
+)
+from console.api.spec_schema import SpecIn
+from console.api.visible import caller, page_of, project_for, run_for
+from jobs import lifecycle, tasks
+from jobs.annotate import ChangeRefused, annotate_run, delete_run
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.checks import check_launchable
+from jobs.launch import MAX_KEY_LENGTH, create_run, launched_before
+from jobs.models import Artifact, Run
+from jobs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, run_header, runs_csv, runs_list
+from jobs.run_filter import FilterInvalid, RunFilter, check_sort, parse_filter
+
+router = Router(tags=["runs"])
+
+Page = Annotated[int, Query(1, ge=1, le=1_000_000)]
+_EVENTS_PER_PAGE = 100
+
+
+@router.post("", response={200: LaunchedOut, 201: LaunchedOut, **REFUSALS}, summary="Launch a run")
+def launch_run(
+    request: HttpRequest,
+    spec: Annotated[SpecIn, Body()],
+    project: str | None = None,
+    idempotency_key: Annotated[str | None, Header(None, alias="Idempotency-Key", max_length=MAX_KEY_LENGTH)] = None,
+) -> Status[Any]:
+    """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200."""
+    home = project_for(request, project, "editor")
+    checked = parse_spec(spec)
+    if not launched_before(project=home, idempotency_key=idempotency_key):
+        problems = check_launchable(checked, home)
+        if problems:
+            raise SpecInvalid(problems)
+    run, is_new = create_run(
+        project=home, spec=checked, user=caller(request), idempotency_key=idempotency_key, now=timezone.now()
+    )
+    if is_new:
+        tasks.enqueue(tasks.submit, run_id=run.pk)
+    run.refresh_from_db()
+    answer = {"run": run_header(run), "url": f"{settings.PUBLIC_URL}/runs/{run.pk}"}
+    return Status(201 if is_new else 200, answer)
+
+
+@router.get("", response={200: RunsOut, **REFUSALS}, summary="List runs")
+def list_runs(
+    request: HttpRequest,
+    project: str | None = None,
+    q: Annotated[str, Query("", description="Words, and comparisons like optimizer.learning_rate>1e-4")] = "",
+    state: Annotated[list[str] | None, Query(None)] = None,
+    algorithm: Annotated[list[str] | None, Query(None)] = None,
+    tag: Annotated[list[str] | None, Query(None)] = None,
+    archived: bool = False,
+    sort: Annotated[
+        str, Query("-created", description="A column, knob or metric; - first for descending")
+    ] = "-created",
+    column: Annotated[list[str] | None, Query(None, description="Knobs to return with each run")] = None,
+    page: Page = 1,
+    page_size: Annotated[int, Query(PAGE_SIZE, ge=1, le=MAX_PAGE_SIZE)] = PAGE_SIZE,
+) -> RunsOut:
+    """Return a page of a project's runs, newest first unless `sort` says otherwise."""
+    home = project_for(request, project)
+    filters = _filter(q, state, algorithm, tag, archived)
+    try:
+        found = runs_list(home, filters, sort, page, page_size=page_size, columns=column or ())
+    except FilterInvalid as error:
+        raise Refused(422, str(error), field=error.field) from error
+    return RunsOut(
+        runs=[RunRowOut(run=row.header, knobs=dict(row.knobs)) for row in found.rows],
+        total=found.total,
+        page=found.page,
+        num_pages=found.num_pages,
+        page_size=found.page_size,
+        states=dict(found.states),
+        tags=dict(found.tags),
+    )
+
+
+@router.get(
+    "/export.csv",
+    response={200: None, **REFUSALS},
+    summary="Runs as CSV",
+    openapi_extra={"responses": {200: {"description": "CSV", "content": {"text/csv": {"schema": {"type": "string"}}}}}},
+)
+def list_runs_csv(
+    request: HttpRequest,
+    project: str | None = None,
+    q: str = "",
+    state: Annotated[list[str] | None, Query(None)] = None,
+    algorithm: Annotated[list[str] | None, Query(None)] = None,
+    tag: Annotated[list[str] | None, Query(None)] = None,
+    archived: bool = False,
+    sort: str = "-created",
+) -> StreamingHttpResponse:
+    """Return all runs that pass the filter with every knob and last metric."""
+    home = project_for(request, project)
+    lines = runs_csv(home, _filter(q, state, algorithm, tag, archived), _sort(sort))
+    answer = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{home.slug}-runs.csv"'
+    return answer
+
+
+@router.get("/{run_id}", response={200: RunHeader, **REFUSALS}, summary="Read a run")
+def read_run(request: HttpRequest, run_id: str) -> RunHeader:
+    """Return the run's header."""
+    return run_header(run_for(request, run_id))
+
+
+@router.patch("/{run_id}", response={200: RunHeader, **REFUSALS}, summary="Rename, tag, note, archive")
+def change_run(request: HttpRequest, run_id: str, changes: RunPatchIn) -> RunHeader:
+    """Change what people may change of a run; all of it or, with a problem, none."""
+    run = run_for(request, run_id, "editor")
+    given = {k: v for k, v in changes.model_dump(exclude_unset=True).items() if v is not None}
+    try:
+        return run_header(annotate_run(run_id=run.pk, changes=given, user=caller(request), now=timezone.now()))
+    except ChangeRefused as error:
+        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+
+
+@router.delete("/{run_id}", response={204: None, **REFUSALS}, summary="Delete an ended run for good")
+def remove_run(request: HttpRequest, run_id: str, confirm: Annotated[str, Query(description="The run's name")]) -> Any:
+    """Delete the run and all it left here; admins only."""
+    run = run_for(request, run_id, "admin")
+    try:
+        delete_run(run_id=run.pk, confirmed_name=confirm, user=caller(request))
+    except ChangeRefused as error:
+        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+    return Status(204, None)
+
+
+@router.post("/{run_id}/stop", response={200: DoneOut, **REFUSALS}, summary="Stop or cancel a run")
+def stop_run(request: HttpRequest, run_id: str) -> DoneOut:
+    """Cancel a queued run at once; let a running one save a checkpoint and end. Asking twice changes nothing more."""
+    run = run_for(request, run_id, "editor")
+    is_changed = lifecycle.request_stop(run_id=run.pk, user=caller(request), now=timezone.now())
+    run.refresh_from_db()
+    return DoneOut(is_changed=is_changed, run=run_header(run))
+
+
+@router.post("/{run_id}/checkpoint", response={200: DoneOut, **REFUSALS}, summary="Save a checkpoint")
+def checkpoint_run(request: HttpRequest, run_id: str) -> DoneOut:
+    """Ask a running run to save a checkpoint after its step."""
+    run = run_for(request, run_id, "editor")
+    if not lifecycle.request_checkpoint(run_id=run.pk, user=caller(request), now=timezone.now()):
+        raise Refused(409, f"{run.name} is {run.state}. Only a running run can save a checkpoint.", field="state")
+    return DoneOut(is_changed=True, run=run_header(run))
+
+
+@router.get("/{run_id}/spec", response={200: dict[str, Any], **REFUSALS}, summary="The run's spec")
+def read_spec(request: HttpRequest, run_id: str) -> Any:
+    """Return the complete spec; launching it again makes the same run."""
+    return run_for(request, run_id).spec
+
+
+@router.get("/{run_id}/events", response={200: EventsOut, **REFUSALS}, summary="The run's history")
+def list_events(request: HttpRequest, run_id: str, page: Page = 1) -> EventsOut:
+    """Return changes of state, commands, notes and checkpoints, newest first."""
+    run = run_for(request, run_id)
+    rows, total = page_of(run.events.select_related("actor").order_by("-at", "-pk"), page=page, size=_EVENTS_PER_PAGE)
+    events = [
+        EventOut(
+            id=e.pk,
+            at=e.at,
+            attempt=e.attempt,
+            verb=e.verb,
+            text=e.text,
+            step=e.step,
+            actor=e.actor.get_username() if e.actor else "",
+            data=e.data,
+        )
+        for e in rows
+    ]
+    return EventsOut(events=events, total=total, page=page)
+
+
+@router.get("/{run_id}/artifacts", response={200: ArtifactsOut, **REFUSALS}, summary="Files the run left")
+def list_artifacts(request: HttpRequest, run_id: str) -> ArtifactsOut:
+    """Return models, checkpoints, traces and TensorBoard folders, oldest first."""
+    run = run_for(request, run_id)
+    return ArtifactsOut(artifacts=[_artifact(run, row) for row in run.artifacts.order_by("pk")])
+
+
+def _artifact(run: Run, row: Artifact) -> ArtifactOut:
+    return ArtifactOut(
+        id=row.pk,
+        name=row.name,
+        type=row.type,
+        attempt=row.attempt,
+        step=row.step,
+        size=row.size,
+        received=row.received,
+        sha256=row.sha256,
+        is_ready=row.is_ready,
+        meta=row.meta,
+        created_at=row.created_at,
+        download_url=reverse("run-file", args=[run.pk, row.pk]) if row.is_ready else None,
+    )
+
+
+def _filter(q: str, state: Any, algorithm: Any, tag: Any, archived: bool) -> RunFilter:
+    try:
+        return parse_filter(q=q, states=state or (), algorithms=algorithm or (), tags=tag or (), is_archived=archived)
+    except FilterInvalid as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+def _sort(sort: str) -> str:
+    try:
+        check_sort(sort)
+    except FilterInvalid as error:
+        raise Refused(422, str(error), field=error.field) from error
+    return sort

@@ -1,0 +1,85 @@
+"""The JSON schema of a RunSpec, made from its dataclasses and the catalogue of knobs.
+
+It documents; the one validator stays `parse_spec`, so that form, API and command line refuse with the same sentences.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.runspec import RunSpec
+
+_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "choice": "string", "text": "string"}
+
+
+class SpecIn:
+    """Any JSON value as the request body, documented as a RunSpec."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Accept anything: parse_spec judges it."""
+        return core_schema.any_schema()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe a RunSpec."""
+        return spec_schema()
+
+
+@cache
+def spec_schema() -> dict[str, Any]:
+    """Return the schema of a launchable spec without references: fields that are missing take their defaults."""
+    raw = TypeAdapter(RunSpec).json_schema()
+    definitions = raw.pop("$defs", {})
+    schema: dict[str, Any] = _inlined(raw, definitions)
+    schema["title"] = "RunSpec"
+    schema["properties"]["version"] = {"const": 1, "default": 1}
+    schema["properties"]["knobs"] = _knobs_schema()
+    for section in ("trainer", "model", "data", "reward", "hardware", "policy"):
+        schema["properties"][section]["additionalProperties"] = False
+    schema["additionalProperties"] = False
+    return schema
+
+
+def _knobs_schema() -> dict[str, Any]:
+    values = {knob_id: _knob_schema(knob) for knob_id, knob in knobs().items()}
+    text = "Knob id to value, or to {value, origin}. What is left out takes its default."
+    return {"type": "object", "description": text, "properties": values, "additionalProperties": False}
+
+
+def _knob_schema(knob: Knob) -> dict[str, Any]:
+    value: dict[str, Any] = {"type": _TYPES[knob.type]}
+    if knob.type == "choice":
+        value["enum"] = list(knob.choices)
+    if knob.type in ("int", "float"):
+        bounds = {"minimum": knob.low, "maximum": knob.high}
+        value |= {k: _tidy(v) for k, v in bounds.items() if math.isfinite(v)}
+    origin = {"type": "string", "enum": ["default", "recipe", "you", "tuner"]}
+    chosen = {
+        "type": "object",
+        "properties": {"value": value, "origin": origin},
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+    said = f"{knob.label}. {knob.help}"
+    return {"anyOf": [value, chosen], "default": knob.default, "description": said}
+
+
+def _tidy(number: float) -> float | int:
+    return int(number) if float(number).is_integer() else number
+
+
+def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        rest = {k: v for k, v in node.items() if k != "$ref"}
+        return {**_inlined(definitions[name], definitions), **rest}
+    return {key: _inlined(value, definitions) for key, value in node.items()}

@@ -1,0 +1,93 @@
+"""Specs before they run: check, preview of the data, trial of the reward."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Body, Router, Schema
+
+from console.api.problem import REFUSALS, ProblemOut, Refused
+from console.api.spec_schema import SpecIn, spec_schema
+from console.api.visible import project_for
+from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
+from jobs.checks import run_checks
+from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
+from jobs.trial import TrialFailed, TrialUnavailable
+
+router = Router(tags=["specs"])
+
+
+class CheckOut(Schema):
+    """One thing that was checked: passed, failed, or unknown where the console cannot see it."""
+
+    state: str
+    text: str
+    field: str
+
+
+class SpecCheckOut(Schema):
+    """Whether the spec can be launched; if it parses, the complete spec with every default filled in."""
+
+    is_launchable: bool
+    problems: list[ProblemOut]
+    checks: list[CheckOut]
+    spec: dict[str, Any] | None
+
+
+class RewardTrialOut(Schema):
+    """What the reward gave to a few completions."""
+
+    results: list[RewardResult]
+
+
+@router.get("/schema", response={200: dict[str, Any], **REFUSALS}, summary="JSON schema of a spec")
+def read_schema(request: HttpRequest) -> Any:  # noqa: ARG001
+    """Return the schema of a RunSpec with every knob's range and help."""
+    return spec_schema()
+
+
+@router.post("/check", response={200: SpecCheckOut, **REFUSALS}, summary="Check a spec without launching it")
+def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None) -> SpecCheckOut:
+    """Say everything that stands against launching this spec, field by field; nothing is queued."""
+    home = project_for(request, project, "editor")
+    try:
+        checked = parse_spec(spec)
+    except SpecInvalid as error:
+        problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
+        return SpecCheckOut(is_launchable=False, problems=problems, checks=[], spec=None)
+    checks = run_checks(checked, project=home)
+    failed = [ProblemOut(field=c.field, message=c.text) for c in checks if c.state == "failed"]
+    return SpecCheckOut(
+        is_launchable=not failed,
+        problems=failed,
+        checks=[CheckOut(**asdict(c)) for c in checks],
+        spec=to_json(checked),
+    )
+
+
+@router.post("/preview", response={200: DataPreview, **REFUSALS}, summary="Preview the data of a spec")
+def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None) -> DataPreview:
+    """Return five samples as the trainer will see them, lengths, and how many rows are too long."""
+    home = project_for(request, project, "editor")
+    checked = parse_spec(spec)
+    try:
+        return preview_data(checked, project=home)
+    except TrialFailed as failed:
+        raise _refusal(failed) from failed
+
+
+@router.post("/reward-trial", response={200: RewardTrialOut, **REFUSALS}, summary="Try the reward of a spec")
+def try_spec_reward(
+    request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None
+) -> RewardTrialOut:
+    """Return what the spec's reward gives to a few completions, bounded in time."""
+    home = project_for(request, project, "editor")
+    checked = parse_spec(spec)
+    try:
+        return RewardTrialOut(results=list(try_reward(checked, project=home)))
+    except TrialFailed as failed:
+        raise _refusal(failed) from failed
+
+
+def _refusal(failed: TrialFailed) -> Refused:
+    return Refused(409 if isinstance(failed, TrialUnavailable) else 422, failed.message, field=failed.field)

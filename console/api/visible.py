@@ -1,0 +1,49 @@
+"""Find what a request names, or answer 404 as if it did not exist."""
+
+from typing import Any, cast
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import Http404, HttpRequest
+
+from console.api.problem import Refused
+from jobs.access import Role, projects_of, require
+from jobs.models import Project, Run
+
+
+def caller(request: HttpRequest) -> AbstractBaseUser:
+    """Return who is calling; the API's sign-in has let nobody else through."""
+    assert request.user.is_authenticated
+    return cast(AbstractBaseUser, request.user)
+
+
+def run_for(request: HttpRequest, run_id: str, needed: Role = "viewer") -> Run:
+    """Return the run if the caller has the role in its project. Raises: Http404, NotAllowed."""
+    run = Run.objects.select_related("project", "created_by").filter(pk=run_id).first()
+    if run is None:
+        raise Http404
+    require(request.user, run.project, needed)
+    return run
+
+
+def project_for(request: HttpRequest, slug: str | None, needed: Role = "viewer") -> Project:
+    """Return the project named, or the caller's first one. Raises: Http404, NotAllowed, Refused without any project."""
+    mine = projects_of(request.user)
+    if slug is None:
+        first = mine.first()
+        if first is None:
+            raise Refused(404, "You are not a member of any project yet. Ask an admin to add you.", field="project")
+        project = first
+    else:
+        named = mine.filter(slug=slug).first()
+        if named is None:
+            text = f"There is no project {slug!r}, or it is not yours to see."
+            raise Refused(404, text, field="project")
+        project = named
+    require(request.user, project, needed)
+    return project
+
+
+def page_of(items: Any, *, page: int, size: int) -> tuple[list[Any], int]:
+    """Return the rows of one page (from 1) and how many there are in all."""
+    total = items.count()
+    return list(items[(page - 1) * size : page * size]), total
