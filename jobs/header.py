@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from jobs import eta
-from jobs.models import Attempt, Run
+from jobs.models import LIVE, Attempt, Run
 
 LOST_AFTER = timedelta(seconds=15)
 
@@ -82,7 +82,7 @@ def _header(
     run: Run, attempt: Attempt | None, places: Mapping[str, int], times: list[float], now: datetime
 ) -> RunHeader:
     contact = attempt.last_contact_at if attempt else None
-    is_live = run.state in ("running", "stopping")
+    is_live = run.state in LIVE
     return RunHeader(
         id=run.pk,
         name=run.name,

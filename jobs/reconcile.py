@@ -88,6 +88,8 @@ def _judge(attempt: Attempt, job: JobInfo | None, now: datetime, memory: Memory)
 
 def _say_slow(attempt: Attempt, job: JobInfo, now: datetime) -> None:
     """Say what a start that takes long is waiting for, where people look for the run's activity."""
+    if attempt.last_contact_at is not None:
+        return  # its runner says itself what it does
     if attempt.submitted_at is None or now - attempt.submitted_at < SLOW_START:
         return
     if job.status == "PENDING":

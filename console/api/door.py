@@ -38,10 +38,16 @@ def refusal(status: int, *sentences: str) -> JsonResponse:
     return JsonResponse({"problems": list(sentences)}, status=status)
 
 
-def fenced(attempt: Attempt) -> JsonResponse | None:
-    """Return the 409 of an attempt that may no longer report, None for one that may."""
-    if attempt.number == attempt.run.latest_attempt and attempt.run.state not in ENDED:
-        return None
+def fenced(request: HttpRequest, attempt: Attempt) -> JsonResponse | None:
+    """Return the 409 of an attempt that may no longer report, None for one that may.
+
+    The clean-up job of a runner that was killed says `?cleanup=1`: it may still report after the run has ended, until the
+    proof that nothing is left is in.
+    """
+    if attempt.number == attempt.run.latest_attempt:
+        is_unproved = request.GET.get("cleanup") == "1" and not attempt.cleanup
+        if attempt.run.state not in ENDED or is_unproved:
+            return None
     return JsonResponse({"error": "fenced", "durable_through": attempt.durable_batch}, status=409)
 
 

@@ -35,9 +35,9 @@ def _redis() -> redis.asyncio.Redis:
 
 
 @runner_view("GET")
-async def launch(_request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
+async def launch(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
     """Return what the runner is to run, and which uploaded files it needs."""
-    if (answer := fenced(attempt)) is not None:
+    if (answer := fenced(request, attempt)) is not None:
         return answer
     return JsonResponse(
         {
@@ -60,7 +60,7 @@ def _inputs(attempt: Attempt) -> list[dict[str, Any]]:
 @runner_view("POST")
 async def events(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
     """Take a batch or a heartbeat; answer what is durable, what is expected next, and the commands."""
-    if (answer := fenced(attempt)) is not None:
+    if (answer := fenced(request, attempt)) is not None:
         return answer
     if int(request.headers.get("Content-Length") or 0) > MAX_BODY_BYTES:
         return refusal(413, f"A batch may have {MAX_BODY_BYTES} bytes. Cut smaller ones.")

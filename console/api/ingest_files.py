@@ -47,7 +47,7 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
     if request.method == "GET":
         have = await sync_to_async(files.progress)(run_id=attempt.run_id, attempt=attempt.number, name=name)
         return JsonResponse({"received": have.received, "is_ready": have.is_ready})
-    if (answer := fenced(attempt)) is not None:
+    if (answer := fenced(request, attempt)) is not None:
         return answer
     if int(request.headers.get("Content-Length") or 0) > files.MAX_PIECE_BYTES:
         raise RequestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
