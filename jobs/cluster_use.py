@@ -2,14 +2,21 @@
 
 import dataclasses
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
 
 from jobs.access import User, projects_of
 from jobs.admission import holders
 from jobs.cluster import ClusterState, cluster_state
 from jobs.header import RunHeader, run_headers
-from jobs.models import LIVE, Run
+from jobs.models import ENDED, LIVE, Attempt, Run
 
 ELSEWHERE = ""
+_LEFTOVERS_FROM = timedelta(days=7)
+_PROOF_TIME = timedelta(minutes=1)  # what a runner or the clean-up job takes to prove that nothing is left
+_MOST_LEFTOVERS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,17 @@ class ClusterPage:
     state: ClusterState
     holders: tuple[Place, ...]
     queue: tuple[Place, ...]
+    leftovers: tuple["Leftover", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """An ended run of which something is still there, or of which nobody has proved yet that nothing is."""
+
+    header: RunHeader
+    num_processes: int
+    device_bytes: int
+    is_proved: bool
 
 
 def cluster_in_use() -> ClusterState:
@@ -44,7 +62,32 @@ def cluster_page(user: User) -> ClusterPage:
     runs = Run.objects.select_related("project", "created_by")
     live = list(runs.filter(state__in=LIVE).order_by("created_at"))
     queued = list(runs.filter(state="queued", attempts__state="queued").order_by("attempts__pk"))
-    return ClusterPage(state=cluster_in_use(), holders=_places(live, mine), queue=_places(queued, mine))
+    return ClusterPage(
+        state=cluster_in_use(),
+        holders=_places(live, mine),
+        queue=_places(queued, mine),
+        leftovers=_leftovers(mine, now=timezone.now()),
+    )
+
+
+def _leftovers(mine: set[int], *, now: datetime) -> tuple[Leftover, ...]:
+    """Return what ended runs left: counted by their runner or by the clean-up job, or not counted for over a minute."""
+    ended = Attempt.objects.filter(
+        state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _LEFTOVERS_FROM, run__project__in=mine
+    )
+    unproved = Q(cleanup={}, ended_at__lt=now - _PROOF_TIME)
+    found = ended.filter(unproved | Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0))
+    attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_LEFTOVERS])
+    headers = run_headers([attempt.run for attempt in attempts])
+    return tuple(
+        Leftover(
+            header=header,
+            num_processes=int(attempt.cleanup.get("processes_left") or 0),
+            device_bytes=int(attempt.cleanup.get("device_bytes_left") or 0),
+            is_proved=bool(attempt.cleanup),
+        )
+        for attempt, header in zip(attempts, headers, strict=True)
+    )
 
 
 def _places(runs: list[Run], mine: set[int]) -> tuple[Place, ...]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, JSONField, QuerySet
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import Count, F, JSONField, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 from django.utils import timezone
 
@@ -24,10 +25,12 @@ __all__ = [
     "RunsPage",
     "home",
     "queue_summary",
+    "rows_by_id",
     "run_header",
     "run_headers",
     "runs_csv",
     "runs_list",
+    "view_counts",
 ]
 
 PAGE_SIZE = 50
@@ -123,6 +126,24 @@ def runs_list(
     )
 
 
+def rows_by_id(project: Project, ids: Sequence[str], *, columns: Sequence[str] = ()) -> list[RunRow]:
+    """Return the lines of these runs, without those that are not the project's."""
+    mine = set(Run.objects.filter(project=project, pk__in=ids).values_list("pk", flat=True))
+    return _rows([pk for pk in ids if pk in mine], columns)
+
+
+def view_counts(project: Project, user: AbstractBaseUser | AnonymousUser) -> dict[str, int]:
+    """Return how many runs each saved filter of the list holds: all, running, failed, mine, archived."""
+    shown = Q(archived_at=None)
+    return Run.objects.filter(project=project).aggregate(
+        all=Count("pk", filter=shown),
+        running=Count("pk", filter=shown & Q(state__in=LIVE)),
+        failed=Count("pk", filter=shown & Q(state="failed")),
+        mine=Count("pk", filter=shown & Q(created_by_id=user.pk)),
+        archived=Count("pk", filter=~shown),
+    )
+
+
 def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-created") -> Iterator[str]:
     """Yield CSV lines of all runs that pass: what the header says, every knob, and every last metric.
 
@@ -172,7 +193,7 @@ def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
     """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
     key = check_sort(sort)
     names = sorted({c.name for c in filters.comparisons} | _values_behind(key))
-    rows = mine.filter(archived_at__isnull=not filters.is_archived)
+    rows = mine.filter(pk__in=filters.ids) if filters.ids else mine.filter(archived_at__isnull=not filters.is_archived)
     if filters.states:
         rows = rows.filter(state__in=filters.states)
     if filters.algorithms:

@@ -79,6 +79,7 @@ class RunFilter:
     tags: tuple[str, ...] = ()
     without_tags: tuple[str, ...] = ()
     authors: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()  # these alone, archived or not
     is_archived: bool = False
 
 
