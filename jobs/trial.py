@@ -49,7 +49,7 @@ def run_trial(
     op: Mapping[str, Any],
     *,
     timeout_seconds: float,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of the trial process to `op` (see docs/launch.md for the three operations).
@@ -62,7 +62,7 @@ def run_trial(
         raise TrialFailed(field, f"The console was busy with other previews for {timeout_seconds:g} s. Try again.")
     try:
         with tempfile.TemporaryDirectory(prefix="pitwall-trial-") as folder:
-            return _run(op, field, timeout_seconds, command, dict(env or {}), Path(folder))
+            return _run(op, field, timeout_seconds, command or COMMAND, dict(env or {}), Path(folder))
     finally:
         _slots.release()
 
@@ -83,13 +83,21 @@ def _run(
             env=_scrubbed_env(folder, with_hub_token=field != "reward.source") | env,
             start_new_session=True,
         )
+        left: list[int] = []
         try:
             code = child.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
+            left = _descendants(child.pid)  # also those in sessions of their own, which a signal to the group would miss
             raise TrialFailed(field, _hang_sentence(child, err, field, timeout_seconds)) from None
         finally:
-            with contextlib.suppress(ProcessLookupError):  # also what the child started and left
+            left = _descendants(
+                child.pid
+            )  # also those in sessions of their own, which a signal to the group would miss
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             child.wait()
         return _answer(_read(out), _read(err), code, field)
 
@@ -123,6 +131,19 @@ def _scrubbed_env(folder: Path, *, with_hub_token: bool) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "OMP_NUM_THREADS": "1",
     }
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes below `pid`, from Linux's /proc; elsewhere none are known."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found = list(children.get(pid, []))
+    for below in found:  # grows while it is walked
+        found.extend(children.get(below, []))
+    return found
 
 
 def _read(file: IO[bytes]) -> str:

@@ -20,12 +20,12 @@ from console.forms.new_run import base_of, changes, default_spec, form_to_raw, s
 from console.forms.new_run_commands import commands
 from console.forms.new_run_fields import facts_for_script, groups
 from console.views.frame import current_project
-from console.views.new_run_panel import launch_label, preview_panel, reward_panel, summary_panel
+from console.views.new_run_panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
 from jobs.access import NotAllowed, require
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
-from jobs.launch import KeyReused, create_run
+from jobs.launch import KeyReused, create_run, launched_before
 from jobs.models import Project, Run
 from jobs.tasks import enqueue, submit
 
@@ -61,6 +61,7 @@ def check(request: HttpRequest) -> JsonResponse:
                 "new_run/summary.html", {"panel": summary_panel(spec, cluster_state())}, request
             ),
             "launch": launch_label(spec, cluster_state()),
+            "hardware": hardware_caption(cluster_state()),
             "changed": [name for name, _was in changes(spec, base)],
             "commands": {"cli": written.cli, "curl": written.curl, "spec": written.spec},
             "full": to_text(spec),
@@ -133,8 +134,8 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     spec, problems = _parsed(request, base)
     key = request.POST.get("idempotency_key", "")
     if spec is not None:
-        earlier = Run.objects.filter(project=project, idempotency_key=key).first() if key else None
-        problems = [] if earlier else check_launchable(spec, project)
+        is_repeated = launched_before(project=project, idempotency_key=key)
+        problems = [] if is_repeated else check_launchable(spec, project)
     if spec is None or problems:
         return _refused(request, project, base, problems)
     try:

@@ -117,6 +117,16 @@ def launch_label(spec: RunSpec, state: ClusterState) -> str:
     return _("Launch on %(asks)s") % {"asks": _asks(spec, state)}
 
 
+def hardware_caption(state: ClusterState) -> str:
+    """Return what the cluster has, or that it does not say."""
+    if not state.is_reachable:
+        return _("the cluster does not answer now")
+    values = {"cpus": f"{state.cpus_total:g}", "gpus": f"{state.gpus_total:g}"}
+    if state.gpus_total:
+        return _("the cluster has %(gpus)s GPUs, %(cpus)s CPUs") % values
+    return _("the cluster has %(cpus)s CPUs, no GPU") % values
+
+
 def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> PreviewPanel:
     """Try data and model and return what came of it; what cannot be tried is among the checks."""
     data, data_checks = check_data(spec, project=project)

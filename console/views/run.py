@@ -99,17 +99,19 @@ def facts(run: Run, spec: RunSpec) -> list[str]:
     """Return what the run is, in a few words each: algorithm, trainer, model, data, resources, attempt, author."""
     short = spec.model.id.rstrip("/").rpartition("/")[2]
     data = spec.data.id.rstrip("/").rpartition("/")[2] if spec.data.kind != "upload" else _("uploaded data")
-    words = [spec.algorithm.upper(), spec.trainer.name, short, data, resources(spec)]
+    words = [spec.algorithm.upper(), spec.trainer.name, short, data, resources(run, spec)]
     words.append(_("attempt %(n)s") % {"n": run.latest_attempt})
     if run.created_by is not None:
         words.append(_("by %(name)s") % {"name": run.created_by.get_username()})
     return words
 
 
-def resources(spec: RunSpec) -> str:
-    """Return what the run holds on the cluster."""
-    kind = {"cuda": "GPU", "cpu": "CPU", "auto": _("workers")}[spec.hardware.device]
-    return f"{spec.num_workers} × {kind}" if spec.hardware.device != "auto" else f"{spec.num_workers} {kind}"
+def resources(run: Run, spec: RunSpec) -> str:
+    """Return what the run takes of the cluster."""
+    attempt = run.attempts.filter(number=run.latest_attempt).first()
+    if attempt is not None and attempt.num_gpus:
+        return f"{attempt.num_gpus:g} × GPU"
+    return f"{attempt.num_cpus:g} × CPU" if attempt is not None else _("%(n)s workers") % {"n": spec.num_workers}
 
 
 def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, Any]:

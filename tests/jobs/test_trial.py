@@ -62,10 +62,12 @@ def test_a_hanging_download_names_the_model() -> None:
     assert failed.message.startswith("Reading the model's configuration did not end within 0.5 s.")
 
 
-def test_nothing_of_a_hanging_child_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own_session", [False, True])
+def test_nothing_of_a_hanging_child_is_left(tmp_path: Path, own_session: bool) -> None:
     code = (
         "import pathlib, subprocess, sys, time; "
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], "
+        f"start_new_session={own_session}); "
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); time.sleep(60)"
     )
 
