@@ -29,7 +29,7 @@ def wanted_stamp(chosen: str) -> dict[str, str]:
     if chosen in ("engine", "dev", "gpu"):
         names.append("source.lock")
     if chosen in ("engine", "dev"):
-        names += ["torch.lock", "cuda.lock"]
+        names += ["torch.lock", "torch-cpu.lock", "cuda.lock"]
     return {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in names}
 
 
@@ -64,15 +64,41 @@ def install_locked(venv: Path, lock: str, *more: str) -> None:
 
 
 def install_torch(venv: Path) -> None:
-    """Install torch by hash; where the index carries a build of the same version that nobody hashed here, take that."""
-    say(f"Installing {TORCH}")
-    lock = str(FOLDER / "torch.lock")
-    if not pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", lock, is_allowed_to_fail=True):
-        say(f"The index offers a build of {TORCH} that torch.lock has no hash of; installing it unchecked.")
-        pip(venv, "--only-binary", ":all:", TORCH)
+    """Install torch by hash: its CPU build where the index has one, else the standard one.
+
+    A CPU build that nobody hashed here is installed unchecked, and that is said.
+    """
+    if not offers_cpu_torch(venv):
+        install_locked(venv, "torch.lock")
+    else:
+        say("Installing torch-cpu.lock")
+        lock = str(FOLDER / "torch-cpu.lock")
+        if not pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", lock, is_allowed_to_fail=True):
+            say(f"The index has a CPU build of {TORCH} that torch-cpu.lock has no hash of; installing it unchecked.")
+            pip(venv, "--only-binary", ":all:", TORCH)
     if has_cuda_torch(venv):
         say("This is torch's CUDA build, so its CUDA packages are needed even without a GPU.")
         install_locked(venv, "cuda.lock")
+
+
+def offers_cpu_torch(venv: Path) -> bool:
+    """Return whether pip, left to itself, would take a CPU build: its version carries a local label."""
+    command = [
+        str(venv / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "-qq",
+        "--dry-run",
+        "--no-deps",
+        "--ignore-installed",
+    ]
+    command += ["--only-binary", ":all:", "--report", "-", TORCH]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"The package index has no {TORCH} for this Python: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    return any("+cpu" in item["metadata"]["version"] for item in report["install"])
 
 
 def has_cuda_torch(venv: Path) -> bool:

@@ -54,30 +54,17 @@ def is_special(package: str) -> bool:
     return package == TORCH or package in SOURCE_ONLY or CUDA.match(package) is not None
 
 
-def local_torch_hashes() -> list[str]:
-    """Return the hash of the torch wheel that pip would take here: often a CPU build that is published elsewhere."""
-    with tempfile.TemporaryDirectory() as folder:
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "--dest",
-            folder,
-        ]
-        subprocess.run([*pip, "torch==2.13.0"], check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-        return [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in Path(folder).glob("*.whl")]
+def cpu_torch_hashes(folder: Path) -> list[str]:
+    """Return the hash of the CPU build of torch that pip would take here; none if it would take the standard one."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder]
+    subprocess.run([*pip, "torch==2.13.0"], check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    return [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in folder.glob("*+cpu*.whl")]
 
 
-def with_hashes(block: str, hashes: list[str]) -> str:
-    """Return a requirement that accepts these hashes too."""
-    requirement, *known = block.replace("\\\n", "").split()
-    every = sorted({*known, *(f"--hash=sha256:{each}" for each in hashes)})
-    return " \\\n    ".join([requirement, *every])
+def with_hashes(lines: str, more: list[str]) -> str:
+    """Return the requirement, accepting these hashes too."""
+    requirement, *known = lines.replace("\\\n", "").split()
+    return " \\\n    ".join([requirement, *sorted({*known, *(f"--hash=sha256:{each}" for each in more)})])
 
 
 def main() -> None:
@@ -86,6 +73,7 @@ def main() -> None:
     if "--upgrade" not in sys.argv:
         for name in ("dev", "torch", "cuda", "source"):
             earlier |= read(FOLDER / f"{name}.lock")
+    earlier_cpu = read(FOLDER / "torch-cpu.lock")  # hashes gather here: CPU builds are published in several places
     dev = resolve("dev.in", earlier)
     for name in ("console", "engine", "dev"):
         chosen = resolve(f"{name}.in", dev)
@@ -93,7 +81,10 @@ def main() -> None:
         if changed:
             raise SystemExit(f"{name}.lock and dev.lock would disagree on {', '.join(changed)}")
         write(f"{name}.lock", {package: block for package, block in chosen.items() if not is_special(package)})
-    write("torch.lock", {TORCH: with_hashes(dev[TORCH], local_torch_hashes())})
+    write("torch.lock", {TORCH: dev[TORCH]})
+    with tempfile.TemporaryDirectory() as folder:
+        cpu = with_hashes(earlier_cpu.get(TORCH, "torch==2.13.0"), cpu_torch_hashes(Path(folder)))
+    write("torch-cpu.lock", {TORCH: cpu})
     write("cuda.lock", {package: block for package, block in dev.items() if CUDA.match(package)})
     write("source.lock", {package: block for package, block in dev.items() if package in SOURCE_ONLY})
     gpu = resolve("gpu.in", dev)

@@ -1,0 +1,89 @@
+"""What all tests share: which Chromium is driven, and what may be skipped."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
+# A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
+REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys", re.IGNORECASE)
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",  # tests may run as root in a container
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DOWNLOAD_SECONDS = 180
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn the skip of something that CI has installed into a failure."""
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if REQUIRED.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"REQUIRE_ALL=1 does not allow this skip: {reason}"
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none."""
+    if Path("/proc/driver/nvidia/version").exists():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has no NVIDIA driver"))
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium or Chrome on PATH."""
+    return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def _download_chromium() -> str:
+    """Let Playwright fetch its own browser; return why that failed, or nothing."""
+    command = [sys.executable, "-m", "playwright", "install", "chromium"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"Playwright's own download took longer than {DOWNLOAD_SECONDS} s"
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return (
+        "" if done.returncode == 0 else f"Playwright could not download its own: {lines[-1] if lines else 'no reason'}"
+    )
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """Return how to start Chromium: the system's, or else Playwright's own."""
+    arguments = {**browser_type_launch_args, "args": CHROMIUM_ARGUMENTS}
+    path = find_chromium()
+    if path is None and (problem := _download_chromium()):
+        pytest.skip(f"no Chromium: install the package chromium; {problem}")
+    return arguments | ({"executable_path": path} if path else {})
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
+    """Return the size of the window and the language that the pages are made for."""
+    return {**browser_context_args, "viewport": {"width": 1440, "height": 900}, "locale": "en-US"}
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Return the root of the checkout."""
+    return Path(__file__).resolve().parents[1]

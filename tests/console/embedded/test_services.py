@@ -1,0 +1,181 @@
+"""What the embedded console refuses before it starts anything, and how its services are told to start."""
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.embedded import redis_server
+from console.embedded.data_dir import (
+    MAX_SOCKET_PATH_BYTES,
+    RAY_SOCKET_SUFFIX,
+    AlreadyRunning,
+    DataDirLock,
+    DiskFull,
+    require_space,
+    short_dir,
+)
+from console.embedded.log_tail import MAX_LOG_BYTES, LogTail
+from console.embedded.ports import PortTaken, free_block, is_free, require_free
+from console.embedded.services import STOP_ORDER, embedded
+from console.embedded.statics import fingerprint, is_current
+
+SECRETS = {"PITWALL_SECRET_KEY": "s3cret", "DATABASE_URL": "sqlite:////tmp/x.sqlite3", "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_taken_port_is_refused_with_what_to_do(taken_port: int) -> None:
+    with pytest.raises(PortTaken, match=rf"Port {taken_port} on 127.0.0.1 is already in use.*PORT={taken_port + 1}"):
+        require_free(taken_port)
+
+
+def test_a_block_of_ports_is_free_and_the_same_again() -> None:
+    block = free_block(9, seed="some directory")
+    assert len(block) == 9
+    assert all(is_free(port) for port in block)
+    assert free_block(9, seed="some directory") == block
+
+
+def test_a_block_with_a_taken_port_is_passed_over() -> None:
+    block = free_block(9, seed="another directory")
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", block[4]))
+        server.listen()
+        assert not set(free_block(9, seed="another directory")) & set(block)
+
+
+def test_a_second_start_in_the_same_directory_is_refused(tmp_path: Path) -> None:
+    lock = DataDirLock(tmp_path)
+    with pytest.raises(
+        AlreadyRunning, match=rf"already runs in {tmp_path} \(process {os.getpid()}\).*PITWALL_DATA_DIR"
+    ):
+        DataDirLock(tmp_path)
+    lock.release()
+    DataDirLock(tmp_path).release()
+
+
+def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(DiskFull, match=rf"Only 100 MiB are free on the disk of {tmp_path}"):
+        require_space(tmp_path, free_bytes=100 << 20)
+    require_space(tmp_path)
+
+
+def test_a_deep_data_directory_gets_its_sockets_elsewhere(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 90)
+    deep.mkdir()
+
+    short = short_dir(deep, "ray", suffix=RAY_SOCKET_SUFFIX)
+
+    assert len(f"{short}{RAY_SOCKET_SUFFIX}") <= MAX_SOCKET_PATH_BYTES
+    assert stat.S_IMODE(short.stat().st_mode) == 0o700
+    assert short_dir(deep, "ray", suffix=RAY_SOCKET_SUFFIX) == short
+    short.rmdir()
+
+
+def test_every_service_is_started_and_stopped_once(tmp_path: Path) -> None:
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS, demo=())
+    names = [service.name for service in plan.services]
+    assert sorted(names) == sorted(STOP_ORDER)
+    assert plan.stop_order == STOP_ORDER
+    assert plan.stop_order[-1] == "redis"
+
+
+def test_what_the_environment_names_is_not_started(tmp_path: Path) -> None:
+    outside = {"REDIS_URL": "redis://10.0.0.5/0", "RAY_ADDRESS": "http://10.0.0.6:8265", "RAY_AUTH_TOKEN": "t"}
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS | outside)
+    assert {service.name for service in plan.services} == {"web", "ingest", "worker", "reconcile"}
+    assert all(service.env["RAY_ADDRESS"] == "http://10.0.0.6:8265" for service in plan.services)
+    assert not any(service.needs for service in plan.services)
+
+
+def test_ray_listens_on_the_loopback_address_behind_a_token(tmp_path: Path) -> None:
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS)
+    ray = next(service for service in plan.services if service.name == "ray")
+    web = next(service for service in plan.services if service.name == "web")
+    assert ray.env["RAY_AUTH_MODE"] == "token"
+    assert ray.env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert len(ray.env["RAY_AUTH_TOKEN"]) == 64
+    assert ray.env["RAY_AUTH_TOKEN"] == web.env["RAY_AUTH_TOKEN"]
+    assert not [argument for argument in ray.argv if ray.env["RAY_AUTH_TOKEN"] in argument]
+    assert ray.argv[ray.argv.index("--dashboard-host") + 1] == "127.0.0.1"
+
+
+def test_what_runs_on_ray_never_sees_the_consoles_secrets(tmp_path: Path) -> None:
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS)
+    ray = next(service for service in plan.services if service.name == "ray")
+    assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "REDIS_URL"} & set(ray.env)
+
+
+def test_the_servers_program_is_found_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "valkey" in redis_server.find_program()
+
+    def nothing(_name: str) -> object:
+        raise ImportError
+
+    monkeypatch.setattr(redis_server.importlib, "import_module", nothing)
+    fake = tmp_path / "redis-server"
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert redis_server.find_program() == str(fake)
+
+    fake.unlink()
+    with pytest.raises(redis_server.NoRedisServer, match="set REDIS_URL"):
+        redis_server.find_program()
+
+
+def test_logs_are_shown_line_by_line_with_the_services_name(tmp_path: Path) -> None:
+    shown: list[str] = []
+    web, ray = tmp_path / "web.log", tmp_path / "ray.log"
+    web.write_text("from an earlier start\n")
+    tail = LogTail({"web": web, "ray": ray}, shown.append, is_colored=False)
+
+    with web.open("a") as file:
+        file.write("one\nhalf")
+    ray.write_text("two\n")
+    tail.show()
+    with web.open("a") as file:
+        file.write(" and half\n")
+    tail.show()
+
+    assert shown == ["web one\n", "ray two\n", "web half and half\n"]
+
+
+def test_a_long_log_is_set_aside(tmp_path: Path) -> None:
+    log = tmp_path / "web.log"
+    log.touch()
+    tail = LogTail({"web": log}, lambda _: None, is_colored=False)
+    with log.open("a") as writer:
+        while writer.tell() <= MAX_LOG_BYTES:
+            writer.write("x" * 65_535 + "\n")
+            writer.flush()
+        for _ in range(40):
+            tail.show()
+        assert log.stat().st_size == 0
+        writer.write("after\n")
+    assert log.read_text() == "after\n"
+    assert (tmp_path / "web.log.1").stat().st_size > MAX_LOG_BYTES
+
+
+def test_static_files_are_collected_again_only_when_one_changes(tmp_path: Path) -> None:
+    source, root = tmp_path / "static", tmp_path / "collected"
+    source.mkdir()
+    root.mkdir()
+    (source / "a.css").write_text("a {}")
+    digest = fingerprint([source])
+    (root / "collected.sha256").write_text(digest)
+    assert is_current(root, fingerprint([source]))
+
+    (source / "a.css").write_text("a { color: red }")
+
+    assert not is_current(root, fingerprint([source]))

@@ -1,0 +1,97 @@
+"""The real embedded console, started once for all journeys: Valkey, Ray, web, ingest, worker and reconcile."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from console.embedded.ports import free_block
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 90.0
+STOP_SECONDS = 90.0
+OUTSIDE = ("REDIS_URL", "DATABASE_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "DJANGO_SETTINGS_MODULE", "PITWALL_SECRET_KEY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A running console. `env`: what `manage.py` needs to work on it by hand; `output`: what it has printed so far."""
+
+    url: str
+    data_dir: Path
+    env: dict[str, str]
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def manage(self, *arguments: str) -> str:
+        """Run a `manage.py` command in this console's data directory and return what it prints."""
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def signin_link(self) -> str:
+        """Return a fresh one-time link for the first admin."""
+        return self.manage("signin-link").strip()
+
+    def is_ray_ready(self) -> bool:
+        """Return whether the embedded Ray takes jobs."""
+        return "Ray is ready" in self.output.read_text()
+
+
+def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Stack:
+    """Start a console in a fresh data directory on a free port; wait until it has printed its sign-in link."""
+    data_dir = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short, for the unix sockets in it
+    (port,) = free_block(1, seed=f"web of {data_dir}")
+    env = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    env |= {"PITWALL_DATA_DIR": str(data_dir), "PITWALL_PORT": str(port), **(extra_env or {})}
+    output = data_dir / "terminal.log"
+    with output.open("wb") as file:
+        command = [sys.executable, str(ROOT / "manage.py"), "up", "--port", str(port), *arguments]
+        process = subprocess.Popen(command, env=env, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
+    stack = Stack(url=f"http://127.0.0.1:{port}", data_dir=data_dir, env=env, process=process, output=output)
+    wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)
+    return stack
+
+
+def wait_for_line(stack: Stack, pattern: str, *, seconds: float) -> re.Match[str]:
+    """Return the first match in what the console prints; fails with its last lines if none comes in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        text = stack.output.read_text(errors="replace")
+        if found := re.search(pattern, text):
+            return found
+        if stack.process.poll() is not None or time.monotonic() > deadline:
+            tail = "\n".join(text.splitlines()[-60:])
+            pytest.fail(f"the console did not print {pattern!r} within {seconds:.0f} s:\n{tail}")
+        time.sleep(0.1)
+
+
+def stop_stack(stack: Stack) -> int:
+    """Stop the console as Ctrl-C does and remove its data; return its exit code."""
+    if stack.process.poll() is None:
+        stack.process.send_signal(signal.SIGINT)
+    try:
+        return stack.process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        stack.process.kill()
+        pytest.fail(f"the console did not stop within {STOP_SECONDS:.0f} s after Ctrl-C")
+    finally:
+        if kept := os.environ.get("KEEP_STACK_LOGS"):
+            shutil.copytree(stack.data_dir / "log", Path(kept) / stack.data_dir.name, dirs_exist_ok=True)
+        shutil.rmtree(stack.data_dir, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """Run one console for the whole session."""
+    running = start_stack()
+    yield running
+    assert stop_stack(running) == 0, "the console must stop cleanly and leave nothing"

@@ -1,0 +1,95 @@
+"""What `make test` runs: every check, the tests without a browser, then those with one; one line sums it all up.
+
+Browser tests run apart because Playwright's loop and asyncio tests do not share a process.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+REPORTS = ROOT / "test-results"
+CHECKS = {
+    "ruff": [BIN / "ruff", "check", "."],
+    "format": [BIN / "ruff", "format", "--check", "."],
+    "types": [BIN / "mypy"],
+    "imports": [BIN / "lint-imports", "--no-logo"],
+    "django": [sys.executable, "manage.py", "check"],
+    "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
+}
+NO_TESTS_COLLECTED = 5  # pytest's exit code
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many of what."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, report: Path) -> None:
+        """Add the counts of a JUnit report; one that is not there is a failure."""
+        if not report.exists():
+            self.failed += 1
+            return
+        for suite in ElementTree.parse(report).iter("testsuite"):
+            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped = int(suite.get("skipped", 0))
+            self.failed += failed
+            self.skipped += skipped
+            self.passed += int(suite.get("tests", 0)) - failed - skipped
+
+
+def run(title: str, command: list[str | Path]) -> int:
+    """Run a step, say how long it took, return its exit code."""
+    print(f"\n=== {title}", flush=True)
+    begin = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    print(f"=== {title}: {'ok' if code == 0 else f'exit code {code}'} in {time.monotonic() - begin:.0f} s", flush=True)
+    return code
+
+
+def main() -> int:
+    """Run everything, even after a failure; return the exit code."""
+    REPORTS.mkdir(exist_ok=True)
+    tally = Tally()
+    broken = []
+    for title, command in CHECKS.items():
+        if run(title, command):
+            broken.append(title)
+    for title, marker in (("tests", "not browser"), ("browser", "browser")):
+        report = REPORTS / f"{title}.xml"
+        report.unlink(missing_ok=True)
+        pytest = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            marker,
+            f"--junitxml={report}",
+            "--durations=15",
+        ]
+        code = run(title, [*pytest, *sys.argv[1:]])
+        if code == NO_TESTS_COLLECTED:
+            continue
+        before = tally.failed
+        tally.add(report)
+        if code and tally.failed == before:
+            broken.append(title)
+    tally.failed += len(broken)
+    if broken:
+        print(f"\nFailed outside of tests: {', '.join(broken)}")
+    if os.environ.get("REQUIRE_ALL"):
+        print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext or nsys counts as failed.")
+    print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

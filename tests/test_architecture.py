@@ -1,0 +1,124 @@
+"""The house's rules that a machine can check: import contracts, which side lives without what, sizes of files."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_LINES = 500
+GPU_SIDE = ("torch", "ray", "deepspeed", "vllm", "transformers", "tokenizers", "datasets", "nvtx", "pynvml")
+WEB_SIDE = ("django", "celery", "channels", "redis", "ninja", "environ")
+MACHINE_PATHS = re.compile(r"/(work|root|opt)/|/home/\w+/")
+TEXT_SUFFIXES = {
+    ".py",
+    ".toml",
+    ".md",
+    ".html",
+    ".css",
+    ".js",
+    ".in",
+    ".lock",
+    ".txt",
+    ".yml",
+    ".yaml",
+    ".sh",
+    ".json",
+    "",
+}
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Return the files that git tracks and that are there."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [path for name in listed.splitlines() if (path := ROOT / name).is_file()]
+
+
+def own_code(path: Path) -> bool:
+    return "vendor" not in path.parts and "migrations" not in path.parts
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+def poison(names: tuple[str, ...]) -> str:
+    return f"import sys\nfor name in {names!r}: sys.modules[name] = None\n"
+
+
+def test_imports_keep_the_contracts() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-logo"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_web_side_starts_without_any_gpu_library() -> None:
+    done = run_python(
+        poison(GPU_SIDE)
+        + "import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings'\n"
+        + "import django; django.setup()\n"
+        + "import console.urls, console.asgi, console.celery, jobs.tasks, jobs.reconcile, jobs.ingest, jobs.queries\n"
+        + "from django.urls import get_resolver; get_resolver().url_patterns\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", ["profiling", "jobs/catalog", "jobs/adapters", "jobs/runner", "jobs/engine"])
+def test_the_cluster_side_lives_without_the_web_side(package: str) -> None:
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.name not in ("__init__.py", "__main__.py") and not needs_heavy_library(path)
+    ]
+    done = run_python(poison(WEB_SIDE) + f"import importlib\nfor name in {modules!r}: importlib.import_module(name)\n")
+    assert done.returncode == 0, done.stderr
+
+
+def needs_heavy_library(path: Path) -> bool:
+    """Return whether importing the file takes seconds; the import contracts still cover it."""
+    return (
+        re.search(r"^(import|from) (torch|vllm|deepspeed|ray|transformers)\b", path.read_text(), re.MULTILINE)
+        is not None
+    )
+
+
+def test_the_trial_process_starts_without_torch() -> None:
+    done = run_python(poison(("torch", "vllm", "deepspeed", "ray", *WEB_SIDE)) + "import jobs.engine.trial\n")
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_file_has_grown_too_long() -> None:
+    code = [path for path in tracked("*.py", "*.js", "*.html") if own_code(path)]
+    long = {str(path.relative_to(ROOT)): n for path in code if (n := len(path.read_text().splitlines())) > MAX_LINES}
+    assert not long
+
+
+def test_package_files_are_empty() -> None:
+    filled = [
+        str(path.relative_to(ROOT)) for path in tracked("*__init__.py") if own_code(path) and path.read_text().strip()
+    ]
+    assert not filled
+
+
+def test_nothing_tracked_names_a_path_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in tracked()
+        if path.suffix in TEXT_SUFFIXES and own_code(path) and path != Path(__file__)
+        for match in MACHINE_PATHS.finditer(path.read_text(errors="ignore"))
+    ]
+    assert not found
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    empty_names = {"utils.py", "helpers.py", "common.py", "misc.py", "manager.py", "base.py", "core.py"}
+    assert not [str(path.relative_to(ROOT)) for path in tracked("*.py") if path.name in empty_names]

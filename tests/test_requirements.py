@@ -1,0 +1,168 @@
+"""The locks hold what they promise, and the look at the machine names what is missing."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "requirements"
+LOCKS = sorted(FOLDER.glob("*.lock"))
+GIB = 1 << 30
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import one of the scripts, which are no package: they run before anything is installed."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def preflight(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load("preflight", monkeypatch)
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    load("preflight", monkeypatch)
+    return load("install", monkeypatch)
+
+
+def versions(lock: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (FOLDER / lock).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_names_no_host_and_hashes_everything(lock: Path) -> None:
+    text = lock.read_text()
+    assert "://" not in text
+    assert " @ " not in text
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        assert "--hash=sha256:" in block, block.splitlines()[0]
+
+
+def test_no_lock_holds_a_kin_of_torch_that_breaks_it() -> None:
+    for lock in LOCKS:
+        assert not {"torchvision", "torchaudio", "torchcodec"} & set(versions(lock.name)), lock.name
+
+
+def test_the_cpu_locks_agree_on_versions() -> None:
+    dev = versions("dev.lock")
+    for name in ("console.lock", "engine.lock"):
+        smaller = versions(name)
+        assert {package: dev.get(package) for package in smaller} == smaller
+
+
+def test_torch_and_cuda_stand_apart() -> None:
+    assert versions("torch.lock") == versions("torch-cpu.lock") == {"torch": "2.13.0"}
+    for name in ("console.lock", "engine.lock", "dev.lock"):
+        assert not [
+            package for package in versions(name) if package == "torch" or package.startswith(("nvidia-", "cuda-"))
+        ]
+
+
+def test_every_asked_package_is_locked() -> None:
+    asked = {
+        re.split(r"[\[<>=; ]", line)[0].lower()
+        for name in ("console.in", "engine.in", "dev.in")
+        for line in (FOLDER / name).read_text().splitlines()
+        if line and not line.startswith(("#", "-"))
+    }
+    locked = set(versions("dev.lock")) | set(versions("torch.lock")) | set(versions("source.lock"))
+    assert asked <= locked, asked - locked
+
+
+def good(preflight: ModuleType, **changes: object) -> object:
+    facts = {
+        "python": (3, 11),
+        "has_venv": True,
+        "machine": "x86_64",
+        "system": "Linux",
+        "cpu_features": frozenset({"avx2", "fma", "f16c", "avx512f"}),
+        "has_make": True,
+        "memory_bytes": 8 * GIB,
+        "disk_bytes": 40 * GIB,
+        "shared_memory_bytes": GIB,
+        "has_nvidia": True,
+    }
+    return preflight.Facts(**(facts | changes))
+
+
+@pytest.mark.parametrize("chosen", ["console", "engine", "dev", "gpu"])
+def test_a_good_machine_is_welcome(preflight: ModuleType, chosen: str) -> None:
+    facts = good(preflight)
+    assert preflight.problems(facts, chosen=chosen, is_installed=False) == []
+    assert preflight.warnings(facts, is_installed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"python": (3, 9)}, "Python 3.11 or 3.12 is needed; this is 3.9"),
+        ({"python": (3, 13)}, "this is 3.13"),
+        ({"has_venv": False}, "apt-get install python3-venv (python3.11-venv"),
+        ({"has_make": False}, "apt-get install make"),
+        ({"machine": "aarch64"}, "this is Linux on aarch64"),
+        ({"cpu_features": frozenset({"sse4_2"})}, "lacks avx2, fma, f16c"),
+        ({"memory_bytes": 3 * GIB}, "Only 3.0 GiB of memory are available; a run on this machine needs 6.0 GiB"),
+        ({"disk_bytes": 2 * GIB}, "Only 2.0 GiB are free on this disk; installing needs 6.0 GiB"),
+    ],
+)
+def test_what_is_missing_is_named(preflight: ModuleType, change: dict[str, object], sentence: str) -> None:
+    found = preflight.problems(good(preflight, **change), chosen="engine", is_installed=False)
+    assert len(found) == 1
+    assert sentence in found[0]
+
+
+def test_gpu_packages_need_a_driver(preflight: ModuleType) -> None:
+    found = preflight.problems(good(preflight, has_nvidia=False), chosen="gpu", is_installed=False)
+    assert "no NVIDIA driver is loaded" in found[0]
+
+
+def test_an_installed_environment_needs_no_room_for_itself(preflight: ModuleType) -> None:
+    facts = good(preflight, disk_bytes=GIB, has_venv=False)
+    assert preflight.problems(facts, chosen="engine", is_installed=True) == []
+
+
+def test_little_shared_memory_is_worth_a_note(preflight: ModuleType) -> None:
+    (note,) = preflight.warnings(good(preflight, shared_memory_bytes=64 << 20), is_installed=True)
+    assert "/dev/shm has only 64 MiB" in note
+
+
+def test_this_machine_can_hold_pitwall() -> None:
+    done = subprocess.run(
+        [sys.executable, FOLDER / "preflight.py", "--installed"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def installed(install: ModuleType, venv: Path, name: str) -> None:
+    (venv / "bin").mkdir(parents=True, exist_ok=True)
+    (venv / "bin" / "python").touch()
+    (venv / install.STAMP).write_text(json.dumps({"set": name, "locks": install.wanted_stamp(name)}))
+
+
+def test_an_installed_set_is_not_installed_again(install: ModuleType, tmp_path: Path) -> None:
+    assert not install.is_installed(tmp_path, "engine")
+    installed(install, tmp_path, "engine")
+    assert install.is_installed(tmp_path, "engine")
+    assert install.is_installed(tmp_path, "console")
+    assert not install.is_installed(tmp_path, "dev")
+
+
+def test_a_changed_lock_is_installed(install: ModuleType, tmp_path: Path) -> None:
+    installed(install, tmp_path, "dev")
+    stamp = json.loads((tmp_path / install.STAMP).read_text())
+    stamp["locks"]["dev.lock"] = "0" * 64
+    (tmp_path / install.STAMP).write_text(json.dumps(stamp))
+    assert not install.is_installed(tmp_path, "dev")
