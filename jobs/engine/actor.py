@@ -1,0 +1,169 @@
+"""The process around every role: it runs the role's object, and hands spans, readings and log lines over with each result.
+
+Imports nothing heavy, so that the driver can create all actors at once and their imports overlap.
+"""
+
+import importlib
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from jobs.engine.problem import RunProblem
+from profiling import profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a call gives back: its value, and what the process has to report since the last one."""
+
+    value: Any
+    spans: tuple[profile.Span, ...]
+    readings: Mapping[str, float]
+    lines: Mapping[str, list[str]]
+
+
+class RoleError(RuntimeError):
+    """A role's method raised; made of text only, so that it can be unpickled anywhere."""
+
+    def __init__(self, text: str, field: str, trace: str) -> None:
+        self.text, self.field, self.trace = text, field, trace
+        super().__init__(text, field, trace)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class LogQueue:
+    """The one actor through which log lines reach the driver between results: (role, rank, stream, lines)."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, int, str, list[str]]] = []
+
+    def put(self, role: str, rank: int, stream: str, lines: list[str]) -> None:
+        """Append lines."""
+        self._entries.append((role, rank, stream, lines))
+
+    def take(self) -> list[tuple[str, int, str, list[str]]]:
+        """Return all entries, oldest first, and forget them."""
+        taken, self._entries = self._entries, []
+        return taken
+
+
+class Capture:
+    """Send this process's stdout and stderr to `<folder>/<role>-<rank>.<stream>` and read new lines from there.
+
+    A file, not a pipe: what a dying process wrote last is still there.
+    """
+
+    def __init__(self, folder: Path, role: str, rank: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._files = {}
+        for stream, descriptor in (("stdout", 1), ("stderr", 2)):
+            path = folder / f"{role}-{rank}.{stream}"
+            target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(target, descriptor)
+            os.close(target)
+            reader = path.open("rb")
+            reader.seek(0, os.SEEK_END)
+            self._files[stream] = reader
+        sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="replace")
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="replace")
+
+    def new_lines(self) -> dict[str, list[str]]:
+        """Return the complete lines written since the last call, by stream; streams without any are left out."""
+        found = {}
+        with self._lock:
+            for stream, reader in self._files.items():
+                begin = reader.tell()
+                data = reader.read()
+                end = data.rfind(b"\n") + 1
+                reader.seek(begin + end)
+                if end:
+                    found[stream] = data[:end].decode(errors="replace").splitlines()
+        return found
+
+
+class Actor:
+    """Hold one role's object. `start` builds it; every other method of it is reached through `call`."""
+
+    def __init__(self, *, role: str, rank: int, log_dir: str, queue: Any) -> None:
+        warnings.filterwarnings("ignore")
+        os.environ.update({"PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"})
+        _use_interface_of_node()
+        self._role, self._rank, self._queue = role, rank, queue
+        self._capture = Capture(Path(log_dir), role, rank)
+        self._process = psutil.Process()
+        self._target: Any = None
+        threading.Thread(target=self._flush_lines, daemon=True).start()
+
+    def address(self) -> tuple[str, int]:
+        """Return this node's address and a free port on it."""
+        from jobs.engine.address import free_address
+
+        return free_address()
+
+    def start(self, target: str, arguments: Mapping[str, Any]) -> Answer:
+        """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
+        module, _, name = target.partition(":")
+
+        def build() -> None:
+            self._target = getattr(importlib.import_module(module), name)(**arguments)
+
+        return self._run(build, phase="load", step=0)
+
+    def call(self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Answer:
+        """Call a method of the role's object; with a `phase`, inside a mark of it."""
+        return self._run(lambda: getattr(self._target, method)(*arguments, **options), phase=phase, step=step)
+
+    def _run(self, body: Any, *, phase: str, step: int) -> Answer:
+        try:
+            if phase:
+                with profile.mark(phase, step=step):
+                    value = body()
+            else:
+                value = body()
+        except RunProblem as problem:
+            raise RoleError(problem.message, problem.field, "") from None
+        except Exception as error:
+            text = traceback.format_exception_only(error)[-1].strip()
+            print(traceback.format_exc(), file=sys.stderr, flush=True)
+            raise RoleError(text, "", traceback.format_exc()) from None
+        readings = {"memory_bytes": float(self._process.memory_info().rss)}
+        if hasattr(self._target, "readings"):
+            readings |= self._target.readings()
+        spans = tuple(_with_step(span, step) for span in profile.drain())
+        return Answer(value=value, spans=spans, readings=readings, lines=self._capture.new_lines())
+
+    def _flush_lines(self) -> None:
+        """Once a second, for the times when no result is under way."""
+        while True:
+            threading.Event().wait(1.0)
+            for stream, lines in self._capture.new_lines().items():
+                self._queue.put.remote(self._role, self._rank, stream, lines)
+
+
+def _with_step(span: profile.Span, step: int) -> profile.Span:
+    """Give details marked inside a role the step of the call they belong to."""
+    if span.step >= 0:
+        return span
+    return profile.Span(
+        phase=span.phase, step=step, start=span.start, duration=span.duration, depth=span.depth, name=span.name
+    )
+
+
+def _use_interface_of_node() -> None:
+    """Tell gloo which network interface carries this node's Ray address; by itself it looks the host name up, which may fail."""
+    from jobs.engine.address import interface_of, node_address
+
+    name = interface_of(node_address())
+    if name:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)

@@ -1,0 +1,95 @@
+"""The tensors that travel between driver and ranks, and how a step's samples are shared out.
+
+Shapes: B sequences, L positions (prompt and answer, padded on the right), P policy ranks.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """B sequences: token ids, which of them count, and what was found out about them so far."""
+
+    tokens_BL: Tensor
+    mask_BL: Tensor
+    lengths_B: Tensor
+    advantages_B: Tensor | None = None
+    old_logprobs_BL: Tensor | None = None
+    reference_logprobs_BL: Tensor | None = None
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return len(self.tokens_BL)
+
+    @property
+    def num_trained_tokens(self) -> int:
+        """How many tokens count. The first of a sequence cannot: nothing predicts it."""
+        return int(self.mask_BL[:, 1:].sum())
+
+    @property
+    def num_tokens(self) -> int:
+        """All tokens without padding."""
+        return int(self.lengths_B.sum())
+
+    def rows(self, index: Tensor | slice) -> "Batch":
+        """Return the sequences of `index`, cut to the longest of them."""
+        longest = int(self.lengths_B[index].max())
+        cut = {}
+        for name in ("tokens_BL", "mask_BL", "old_logprobs_BL", "reference_logprobs_BL"):
+            value = getattr(self, name)
+            cut[name] = None if value is None else value[index][:, :longest].contiguous()
+        advantages_B = None if self.advantages_B is None else self.advantages_B[index]
+        return replace(self, lengths_B=self.lengths_B[index], advantages_B=advantages_B, **cut)
+
+    def micro_batches(self, size: int) -> list["Batch"]:
+        """Return the sequences in order, `size` at a time."""
+        return [self.rows(slice(i, i + size)) for i in range(0, self.num_sequences, size)]
+
+    def to(self, device: str) -> "Batch":
+        """Return the batch on `device`."""
+        names = ("tokens_BL", "mask_BL", "lengths_B", "advantages_B", "old_logprobs_BL", "reference_logprobs_BL")
+        moved = {name: value.to(device) for name in names if (value := getattr(self, name)) is not None}
+        return replace(self, **moved)
+
+
+def make_batch(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], *, pad_id: int) -> Batch:
+    """Return the batch of (token ids, whether each counts), padded on the right to the longest."""
+    longest = max(len(tokens) for tokens, _ in sequences)
+    tokens_BL = torch.full((len(sequences), longest), pad_id, dtype=torch.long)
+    mask_BL = torch.zeros((len(sequences), longest), dtype=torch.bool)
+    for i, (tokens, counts) in enumerate(sequences):
+        tokens_BL[i, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
+        mask_BL[i, : len(tokens)] = torch.tensor(counts, dtype=torch.bool)
+    mask_BL[:, 0] = False
+    lengths_B = torch.tensor([len(tokens) for tokens, _ in sequences], dtype=torch.long)
+    return Batch(tokens_BL=tokens_BL, mask_BL=mask_BL, lengths_B=lengths_B)
+
+
+def join_padded(parts: Sequence[Tensor], width: int) -> Tensor:
+    """Return the rows of all parts below each other, each part padded with zeros to `width`."""
+    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1])) for part in parts])
+
+
+def share_out(num_sequences: int, *, num_updates: int, num_ranks: int, seed: str) -> list[list[Tensor]]:
+    """Return for each rank, for each update, which sequences are its own: index tensors of equal length.
+
+    Shuffled first (by `seed`, a text), so that a rank's share is not one prompt's group; every sequence is in exactly one share.
+    Raises: ValueError if the sequences cannot be shared out evenly.
+    """
+    if num_sequences % (num_updates * num_ranks):
+        raise ValueError(f"{num_sequences} sequences cannot be shared out evenly over {num_updates} updates and {num_ranks} ranks.")
+    order_B = torch.randperm(num_sequences, generator=torch.Generator().manual_seed(stable_seed(seed)))
+    shares_UPB = order_B.view(num_updates, num_ranks, -1)
+    return [[shares_UPB[u, p] for u in range(num_updates)] for p in range(num_ranks)]
+
+
+def stable_seed(*parts: object) -> int:
+    """Return a seed of 63 bits made of `parts`, the same on every machine and Python."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

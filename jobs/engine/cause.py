@@ -1,0 +1,65 @@
+"""Why a run failed, in a form the console can show: side, role, rank, step, a sentence, and the log line behind it."""
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayError
+
+from jobs.engine.crew import WorkerFailed
+from jobs.engine.problem import RunProblem
+from jobs.engine.reward import RewardFailed
+
+_OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "Cannot allocate memory", "std::bad_alloc", "DefaultCPUAllocator: can't allocate")
+_NO_SPACE = ("No space left on device", "Disk quota exceeded", "file write failed")
+
+
+class SyncGap(RuntimeError):
+    """vLLM's log-probabilities are not the trainer's: the rollout does not have the policy's weights."""
+
+
+class Stopped(Exception):  # noqa: N818  nothing went wrong
+    """The run was asked to stop before its first step."""
+
+
+def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    """Return the cause of a failure: side is `user` (the spec), `trainer` (the work) or `cluster` (what it runs on)."""
+    if isinstance(error, RunProblem):
+        return _cause("user", "driver", 0, step, error.message, "", field=error.field)
+    if isinstance(error, RewardFailed):
+        return _cause("user", "reward", 0, step, str(error), error.log_line, field="reward.source")
+    if isinstance(error, WorkerFailed):
+        return _worker_cause(error, step, log_tail)
+    if isinstance(error, SyncGap):
+        return _cause("trainer", "vllm", 0, step, str(error), "")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _cause("cluster", "driver", 0, step, f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space and launch again.", str(error))
+    if isinstance(error, MemoryError):
+        return _cause("cluster", "driver", 0, step, "The driver ran out of memory. Lower the batch, or use a node with more.", str(error))
+    if isinstance(error, (RayError, ConnectionError)):
+        return _cause("cluster", "driver", 0, step, f"The Ray cluster does not answer: {_first_line(error)}", _first_line(error))
+    return _cause("trainer", "driver", 0, step, f"The trainer's driver raised {type(error).__name__}: {_first_line(error)}", _first_line(error))
+
+
+def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    line = log_tail.get((error.role, error.rank), "")
+    who = f"{error.role} rank {error.rank}"
+    at = step if error.step < 0 else error.step
+    told = f"{error.text} {line}"
+    if any(mark in told for mark in _OUT_OF_MEMORY):
+        knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"
+        text = f"{who} ran out of memory at step {at}. Lower {knob}, or give it a node with more."
+        return _cause("trainer", error.role, error.rank, at, text, line or error.text)
+    if any(mark in told for mark in _NO_SPACE):
+        return _cause("cluster", error.role, error.rank, at, f"The disk is full: {who} could not write at step {at}. Free space and launch again.", line or error.text)
+    if error.is_death:
+        return _cause("cluster", error.role, error.rank, at, f"The process of {who} died at step {at}: {error.text}", line)
+    return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _cause(side: str, role: str, rank: int, step: int, text: str, log_line: str, **more: str) -> dict[str, Any]:
+    return {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line, **more}

@@ -1,0 +1,62 @@
+"""The contract of a device kind, and the door to the folder `devices/`: the only place of the engine that asks which device.
+
+Files of the folder import torch, deepspeed and vLLM inside functions: the driver reads names and resources without them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from jobs.catalog.runspec import RunSpec
+from profiling import plugins
+
+
+class Sender(Protocol):
+    """The trainer's end of the weight transfer group; rank 0 of it."""
+
+    def send(self, weights: Any) -> None:
+        """Broadcast an iterable of (name, tensor) to every rollout worker, in the order of the announced metadata."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Device(Protocol):
+    """What differs between CPU and CUDA.
+
+    `collective_backend` is torch.distributed's, `transfer_backend` vLLM's weight-transfer backend, `gpus_per_worker` what Ray
+    reserves for a worker besides CPUs.
+    """
+
+    name: str
+    collective_backend: str
+    transfer_backend: str
+    gpus_per_worker: float
+
+    def prepare_trainer(self) -> None:
+        """Set what must stand before torch and deepspeed are imported in a policy or reference process."""
+
+    def prepare_rollout(self, spec: RunSpec) -> None:
+        """Set what must stand before vLLM is imported."""
+
+    def torch_device(self) -> str:
+        """Return torch's name of this process's device."""
+
+    def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
+        """Return the arguments of vLLM's LLM that depend on the device."""
+
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+        """Return the worker side's init info of the transfer backend."""
+
+    def open_sender(self, *, host: str, port: int, world_size: int) -> Sender:
+        """Join the transfer group as rank 0; blocks until every rollout worker has joined."""
+
+    def memory_readings(self) -> dict[str, float]:
+        """Return what the device's allocator says of this process (`device_memory_bytes`); empty on CPU."""
+
+    def sleep(self, engine: Any) -> bool:
+        """Let a vLLM engine give up its device memory; False where that does not apply."""
+
+
+def load_device(name: str) -> Device:
+    """Return the device kind of that name. Raises: UnknownPlugin, naming those there are."""
+    return cast(Device, plugins.load("jobs.engine.devices", name))

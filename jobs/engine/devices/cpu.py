@@ -1,0 +1,91 @@
+"""CPU: gloo everywhere, vLLM in process. Why each setting stands is measured in docs/engine.md."""
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.runspec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MIB = 1 << 20
+_JOIN = timedelta(seconds=120)
+
+
+class GlooSender:
+    """Broadcast tensor by tensor over a gloo group of its own, beside the trainer's default group."""
+
+    def __init__(self, host: str, port: int, world_size: int) -> None:
+        from jobs.engine.gloo_group import join_group
+
+        self._group = join_group(host=host, port=port, rank=0, world_size=world_size, timeout=_JOIN)
+
+    def send(self, weights: "Iterable[tuple[str, Tensor]]") -> None:
+        """Send each tensor; gloo copies from the tensor itself, so it must be contiguous."""
+        for _, tensor in weights:
+            self._group.broadcast(tensor.contiguous(), 0).wait()
+
+    def close(self) -> None:
+        """The group ends with the process; gloo has no other end."""
+
+
+class Cpu:
+    """The device kind `cpu`."""
+
+    name = "cpu"
+    collective_backend = "gloo"
+    transfer_backend = "gloo"
+    gpus_per_worker = 0.0
+
+    def prepare_trainer(self) -> None:
+        """One thread per rank; DeepSpeed on its CPU accelerator, which otherwise looks for one on its own."""
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        import torch
+
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    def prepare_rollout(self, spec: RunSpec) -> None:
+        """Everything in one process: it saves two more imports of vLLM, 8 s each. No compilation: 10 s for two tiny functions."""
+        in_process = spec.hardware.tensor_parallel_size == 1
+        os.environ.update(
+            {
+                "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if in_process else "1",
+                "TORCHDYNAMO_DISABLE": "1",
+                "OMP_NUM_THREADS": "1",
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            }
+        )
+
+    def torch_device(self) -> str:
+        """The CPU."""
+        return "cpu"
+
+    def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
+        """A fixed KV cache (else vLLM claims 92 % of the node); the `mp` executor only where there are several workers."""
+        return {
+            "kv_cache_memory_bytes": spec.int_knob("rollout.kv_cache_mib") * _MIB,
+            "distributed_executor_backend": "uni" if spec.hardware.tensor_parallel_size == 1 else "mp",
+            "enforce_eager": True,
+        }
+
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+        """The init info of our gloo backend."""
+        return {"host": host, "port": port, "world_size": world_size, "rank_offset": rank_offset}
+
+    def open_sender(self, *, host: str, port: int, world_size: int) -> GlooSender:
+        """Join as rank 0."""
+        return GlooSender(host, port, world_size)
+
+    def memory_readings(self) -> dict[str, float]:
+        """A CPU process has no memory but its own."""
+        return {}
+
+    def sleep(self, engine: Any) -> bool:  # noqa: ARG002
+        """Sleep mode is not available on CPU."""
+        return False
+
+
+PLUGIN = Cpu()

@@ -1,0 +1,100 @@
+"""CUDA: NCCL everywhere, one GPU per worker. Written after vLLM's and DeepSpeed's sources; docs/engine.md says what was not run."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.runspec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class NcclSender:
+    """Broadcast packed buffers with vLLM's own producer, which its `nccl` backend consumes."""
+
+    def __init__(self, host: str, port: int, world_size: int) -> None:
+        from vllm.distributed.weight_transfer.nccl_common import trainer_init
+
+        self._group = trainer_init({"master_address": host, "master_port": port, "world_size": world_size})
+
+    def send(self, weights: "Iterable[tuple[str, Tensor]]") -> None:
+        """Send all tensors and wait until they have left."""
+        import torch
+        from vllm.distributed.weight_transfer.packed_tensor import (
+            DEFAULT_PACKED_BUFFER_SIZE_BYTES,
+            DEFAULT_PACKED_NUM_BUFFERS,
+            packed_nccl_broadcast_producer,
+        )
+
+        packed_nccl_broadcast_producer(
+            iterator=iter(weights),
+            group=self._group,
+            src=0,
+            post_iter_func=lambda item: item[1],
+            buffer_size_bytes=DEFAULT_PACKED_BUFFER_SIZE_BYTES,
+            num_buffers=DEFAULT_PACKED_NUM_BUFFERS,
+        )
+        torch.cuda.current_stream().synchronize()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._group.destroy()
+
+
+class Cuda:
+    """The device kind `cuda`."""
+
+    name = "cuda"
+    collective_backend = "nccl"
+    transfer_backend = "nccl"
+    gpus_per_worker = 1.0
+
+    def prepare_trainer(self) -> None:
+        """Ray shows a worker its own GPU only, so it is device 0."""
+        os.environ["DS_ACCELERATOR"] = "cuda"
+        import torch
+
+        torch.cuda.set_device(0)
+
+    def prepare_rollout(self, spec: RunSpec) -> None:
+        """One worker can live in the engine's process; several need processes of their own."""
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if spec.hardware.tensor_parallel_size == 1 else "1"
+
+    def torch_device(self) -> str:
+        """The one GPU that Ray gave."""
+        return "cuda:0"
+
+    def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
+        """The share of the GPU that vLLM may fill, and whether it captures CUDA graphs."""
+        return {
+            "gpu_memory_utilization": spec.float_knob("rollout.gpu_memory_fraction"),
+            "enforce_eager": bool(spec.knob("rollout.enforce_eager")),
+            "distributed_executor_backend": "uni" if spec.hardware.tensor_parallel_size == 1 else "mp",
+        }
+
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+        """The init info of vLLM's NCCL backend; both sides pack."""
+        return {"master_address": host, "master_port": port, "world_size": world_size, "rank_offset": rank_offset, "packed": True}
+
+    def open_sender(self, *, host: str, port: int, world_size: int) -> NcclSender:
+        """Join as rank 0."""
+        return NcclSender(host, port, world_size)
+
+    def memory_readings(self) -> dict[str, float]:
+        """What torch holds on the GPU, and the most it held."""
+        import torch
+
+        return {
+            "device_memory_bytes": float(torch.cuda.memory_allocated()),
+            "device_memory_reserved_bytes": float(torch.cuda.memory_reserved()),
+            "device_memory_peak_bytes": float(torch.cuda.max_memory_allocated()),
+        }
+
+    def sleep(self, engine: Any) -> bool:
+        """Give up the KV cache and weights until `wake_up`."""
+        engine.sleep(level=2)
+        return True
+
+
+PLUGIN = Cuda()

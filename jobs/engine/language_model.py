@@ -1,0 +1,82 @@
+"""Load a causal language model for training or for scoring."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jobs.engine.batch import Batch
+from jobs.engine.losses import token_logprobs
+from jobs.engine.problem import RunProblem
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
+    """Return the model of a Hugging Face folder in `precision`, dropout off.
+
+    Dropout would make the ratio of new to old policy noisy even where the weights are the same.
+    Raises: RunProblem naming `model.id`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[precision], attn_implementation="sdpa")
+    except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
+    return model
+
+
+def logits_of(model: Any, batch: Batch) -> Tensor:
+    """Return the logits: [B, L, V].
+
+    No mask: sequences are padded on the right, and a causal model's tokens do not see what comes after them.
+    """
+    return model(input_ids=batch.tokens_BL, use_cache=False).logits  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def score(model: Any, batch: Batch, *, micro_batch_size: int, temperature: float, device: str) -> Tensor:
+    """Return the log-probability of each token of the batch, on the CPU: [B, L]."""
+    width = batch.tokens_BL.shape[1]
+    parts = []
+    for micro in batch.micro_batches(micro_batch_size):
+        here = micro.to(device)
+        logprobs_BL = token_logprobs(logits_of(model, here), here.tokens_BL, temperature=temperature)
+        parts.append(torch.nn.functional.pad(logprobs_BL, (0, width - logprobs_BL.shape[1])).cpu())
+    return torch.cat(parts)
+
+
+def buckets(sizes: list[int], limit_bytes: int) -> Iterator[list[int]]:
+    """Yield runs of positions whose `sizes` sum to at most `limit_bytes` (or one position that alone is larger)."""
+    run: list[int] = []
+    total = 0
+    for position, size in enumerate(sizes):
+        if run and total + size > limit_bytes:
+            yield run
+            run, total = [], 0
+        run.append(position)
+        total += size
+    if run:
+        yield run
+
+
+@contextlib.contextmanager
+def gathered(parameters: list[Any], *, is_sharded: bool) -> Iterator[None]:
+    """Hold the whole values of ZeRO-3 parameters inside the block; a collective, so every rank must enter. Else nothing."""
+    if not is_sharded:
+        yield
+        return
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(parameters):
+        yield

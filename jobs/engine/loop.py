@@ -1,0 +1,348 @@
+"""The training loop: one controller, on the driver. A step reads like the algorithm it is.
+
+What the parts do stands in rollout, algorithms/, policy, weights, evaluation and checkpoint; where they run stands in crew.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jobs.catalog.runspec import RunSpec, to_json
+from jobs.engine import evaluation
+from jobs.engine.advantages import groups_without_signal_share
+from jobs.engine.algorithm import Algorithm, Counts
+from jobs.engine.batch import Batch, join_padded, make_batch, share_out
+from jobs.engine.cause import SyncGap
+from jobs.engine.checkpoint import Checkpoints, LoopState, export_model
+from jobs.engine.commands import Commands
+from jobs.engine.crew import Crew
+from jobs.engine.examples import Example, in_order
+from jobs.engine.report import Report, Sample, folder_bytes
+from jobs.engine.reward import Completion, Reward, Score
+from jobs.engine.rollout import Rollout, largest_gap, roll_out
+from jobs.engine.schedule import learning_rate
+from jobs.engine.text import TextModel
+from jobs.engine.weights import WeightSync
+from profiling import profile
+from profiling.profile import mark
+
+LARGEST_GAP = 1e-3
+_NUM_PROBES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What a run learns from: examples ready to use, and how completions are scored (None in SFT)."""
+
+    text: TextModel
+    train: Sequence[Example]
+    held_out: Sequence[Example]
+    reward: Reward | None
+
+
+class Loop:
+    """One run from its first step to its last."""
+
+    def __init__(
+        self,
+        *,
+        spec: RunSpec,
+        run_dir: Path,
+        algorithm: Algorithm,
+        material: Material,
+        crew: Crew,
+        report: Report,
+        commands: Commands,
+    ) -> None:
+        self.spec, self.run_dir, self.algorithm, self.material = spec, run_dir, algorithm, material
+        self.crew, self.report, self.commands = crew, report, commands
+        self.seed = spec.int_knob("train.seed")
+        self.state = LoopState(step=0, num_consumed=0)
+        self.step = 0
+        self.weights = WeightSync(crew) if algorithm.samples else None
+        self.checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
+        self._order: Iterator[int] = in_order(len(material.train), seed=self.seed)
+        self._bfloat16_gap_noted = False
+
+    def run(self) -> bool:
+        """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
+        if self.weights is not None:
+            with mark("weight_sync", step=0):
+                self.weights.connect()
+                self.weights.sync(step=0)
+        self._evaluate()
+        self.report.state("training", step=0)
+        while self.step < self.spec.num_steps and not self._is_stopping():
+            self.step += 1
+            self._timed(self._reinforce if self.algorithm.samples else self._supervise)
+            self.state = replace(self.state, step=self.step)
+            if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
+                self._evaluate()
+            if (self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")) and self.step < self.spec.num_steps:
+                self._save()
+        is_finished = self.step >= self.spec.num_steps
+        self._finish(is_finished=is_finished)
+        return is_finished
+
+    # -- one step --
+
+    def _reinforce(self, step: int) -> dict[str, float]:
+        """Roll out, score, compare, update, sync."""
+        spec, crew, algorithm = self.spec, self.crew, self.algorithm
+        group_size = spec.int_knob("rollout.samples_per_prompt")
+        examples = self._take(spec.int_knob("rollout.prompts_per_step"))
+
+        with mark("rollout", step=step) as rollout_mark:
+            rollout = roll_out(crew, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
+
+        with mark("reward", step=step):
+            scores = self._score(rollout)
+            rewards_B = torch.tensor([score.total for score in scores], dtype=torch.float32)
+
+        batch = rollout.batch(pad_id=self.material.text.pad_id)
+        num_updates = spec.int_knob("train.updates_per_rollout")
+        shares = share_out(
+            batch.num_sequences, num_updates=num_updates, num_ranks=len(crew.policies), seed=f"{self.seed}/{step}/shares"
+        )
+
+        reference = None
+        if crew.reference is not None:
+            reference = crew.reference.call("logprobs", batch, step=step, phase="reference")
+        with mark("old_logprobs", step=step):
+            old_logprobs_BL = self._old_logprobs(batch, shares, step)
+            self._check_sync(largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
+        with mark("reference", step=step):
+            reference_logprobs_BL = crew.gather([reference])[0] if reference is not None else None
+
+        with mark("advantages", step=step):
+            advantages_B = algorithm.advantages(rewards_B, spec)
+            batch = replace(
+                batch, advantages_B=advantages_B, old_logprobs_BL=old_logprobs_BL, reference_logprobs_BL=reference_logprobs_BL
+            )
+
+        with mark("update", step=step) as update_mark:
+            updated = self._update(batch, shares, step)
+
+        with mark("weight_sync", step=step):
+            assert self.weights is not None
+            self.weights.sync(step=step)
+
+        lengths_B = rollout.lengths_B
+        return updated | {
+            "reward/mean": float(rewards_B.mean()),
+            "reward/std": float(rewards_B.std()),
+            **_mean_parts(scores),
+            "groups/without_signal_share": groups_without_signal_share(rewards_B, group_size=group_size),
+            "response/length_mean": float(lengths_B.mean()),
+            "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
+            "response/truncated_share": rollout.truncated_share,
+            "sync/bytes": float(self.weights.num_bytes),
+            "throughput/rollout_tokens_per_second": rollout.num_new_tokens / rollout_mark.seconds,
+            "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
+        }
+
+    def _supervise(self, step: int) -> dict[str, float]:
+        """Take a batch of given answers and learn them."""
+        examples = self._take(self.spec.int_knob("train.batch_size"))
+        batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
+        shares = share_out(batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares")
+        with mark("update", step=step) as update_mark:
+            updated = self._update(batch, shares, step)
+        return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
+
+    # -- its parts --
+
+    def _take(self, count: int) -> list[Example]:
+        """Return the next examples of the data; remember how many were consumed."""
+        self.state = replace(self.state, num_consumed=self.state.num_consumed + count)
+        return [self.material.train[next(self._order)] for _ in range(count)]
+
+    def _score(self, rollout: Rollout) -> list[Score]:
+        """Score the completions and tell the samples."""
+        assert self.material.reward is not None
+        group_size = self.spec.int_knob("rollout.samples_per_prompt")
+        completions = [
+            Completion(prompt=e.prompt, completion=self.material.text.decode(d.tokens), answer=e.answer)
+            for e, d in zip(rollout.examples, rollout.drawn, strict=True)
+        ]
+        scores = self.material.reward.score(completions)
+        samples = [
+            Sample(
+                group=i // group_size,
+                index=i % group_size,
+                prompt=c.prompt,
+                completion=c.completion,
+                expected=c.answer,
+                reward=s.total,
+                rewards=s.parts,
+                tokens=len(d.tokens),
+            )
+            for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
+        ]
+        self.report.samples(samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step"))
+        return scores
+
+    def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
+        """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
+        mine = [torch.cat(updates) for updates in shares]
+        parts = self.crew.gather(
+            [
+                policy.call("logprobs", batch.rows(index), step=step, phase="old_logprobs")
+                for policy, index in zip(self.crew.policies, mine, strict=True)
+            ]
+        )
+        width = batch.tokens_BL.shape[1]
+        old_logprobs_BL = torch.empty((batch.num_sequences, width))
+        old_logprobs_BL[torch.cat(mine)] = join_padded(parts, width)
+        return old_logprobs_BL
+
+    def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
+        """Take the step's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
+        rate = learning_rate(self.spec, step)
+        num_updates = len(shares[0])
+        wholes = [batch.rows(torch.cat([rank[u] for rank in shares])) for u in range(num_updates)]
+        counts = [Counts(num_tokens=w.num_trained_tokens, num_sequences=w.num_sequences) for w in wholes]
+        per_rank: list[list[dict[str, float]]] = self.crew.gather(
+            [
+                policy.call("update", [batch.rows(index) for index in updates], counts, rate, step=step, phase="update")
+                for policy, updates in zip(self.crew.policies, shares, strict=True)
+            ]
+        )
+        metrics: dict[str, float] = {}
+        for rank, updates in enumerate(per_rank):
+            for update in updates:
+                for name, value in update.items():
+                    is_share = name not in ("policy/grad_norm", "policy/learning_rate")
+                    if is_share or rank == 0:
+                        metrics[name] = metrics.get(name, 0.0) + value / num_updates
+        return metrics
+
+    def _check_sync(self, gap: float, *, synced_at: int) -> None:
+        """Tell how far vLLM's log-probabilities are from the trainer's since the sync of step `synced_at`.
+
+        Raises: SyncGap in float32 if they are further apart than rounding can explain.
+        """
+        self.report.metrics({"sync/max_logprob_diff": gap}, step=synced_at)
+        if gap <= LARGEST_GAP:
+            return
+        if gap != gap:
+            raise SyncGap(f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower optimizer.learning_rate.")
+        if self.spec.knob("memory.precision") == "float32":
+            raise SyncGap(
+                f"vLLM and trainer differ by {gap:.3g} nats on a sampled token after the weight sync of step {synced_at}; "
+                f"float32 allows {LARGEST_GAP:g}. The rollout did not get the policy's weights, so the run was ended."
+            )
+        if not self._bfloat16_gap_noted:
+            self._bfloat16_gap_noted = True
+            self.report.note(f"vLLM and trainer differ by {gap:.3g} nats in bfloat16; ratios are that much off.", step=synced_at)
+
+    def _probe_sync(self) -> None:
+        """Measure the gap of the last sync, after which no rollout comes."""
+        examples = self.material.train[:_NUM_PROBES]
+        rollout = roll_out(self.crew, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval")
+        batch = rollout.batch(pad_id=self.material.text.pad_id)
+        calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.crew.policies]
+        logprobs_BL: Tensor = self.crew.gather(calls)[0]
+        self._check_sync(largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL), synced_at=self.step)
+
+    # -- between steps --
+
+    def _timed(self, body: Callable[[int], dict[str, float]]) -> None:
+        """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost."""
+        begin = time.perf_counter()
+        metrics = body(self.step)
+        spans = profile.drain()
+        self.report.driver_spans(spans)
+        phases: dict[str, float] = {}
+        for span in spans:
+            if span.depth == 0 and span.step == self.step:
+                key = f"time/{span.phase}_seconds"
+                phases[key] = phases.get(key, 0.0) + span.duration / 1e9
+        if self.crew.reference is not None:
+            # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
+            phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
+        self.report.readings(step=self.step)
+        metrics |= phases | {
+            "train/epoch": self.state.num_consumed / len(self.material.train),
+            "time/event_seconds": self.report.take_seconds(),
+            "time/step_seconds": time.perf_counter() - begin,
+        }
+        self.report.metrics(metrics, step=self.step)
+
+    def _is_stopping(self) -> bool:
+        self.commands.poll()
+        return self.commands.is_stopping
+
+    def _is_due(self, knob: str) -> bool:
+        every = self.spec.int_knob(knob)
+        return every > 0 and self.step % every == 0
+
+    def _evaluate(self) -> None:
+        """Judge the policy on held-out data; export it as `model/best` if it is the best so far."""
+        if not self.material.held_out:
+            return
+        self.report.state("evaluating", step=self.step)
+        with mark("eval", step=self.step) as eval_mark:
+            if self.material.reward is not None:
+                found = evaluation.evaluate_answers(
+                    self.crew, self.material.held_out, reward=self.material.reward, text=self.material.text, step=self.step
+                )
+            else:
+                found = evaluation.evaluate_loss(
+                    self.crew, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
+                )
+        self.report.metrics(found.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
+        self.report.samples(found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step"))
+        self.report.driver_spans(profile.drain())
+        best = self.state.best_score
+        if self.step > 0 and (best is None or found.score > best):
+            self.state = replace(self.state, best_score=found.score, best_step=self.step)
+            self._export("best", found.metrics)
+        self.report.state("training", step=self.step)
+
+    def _save(self) -> None:
+        """Write a checkpoint."""
+        self.report.state("saving", f"Checkpoint {self.step}", step=self.step)
+        with mark("checkpoint", step=self.step):
+            folder, seconds = self.checkpoints.save(self.crew, self.state, spec=to_json(self.spec))
+        size = folder_bytes(folder)
+        path = str(folder.relative_to(self.run_dir))
+        self.report.artifact(f"checkpoint-{self.step}", artifact="checkpoint", path=path, step=self.step, size=size)
+        self.report.note(f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {seconds:.2g} s", step=self.step, bytes=size, seconds=seconds)
+        self.report.driver_spans(profile.drain())
+        self.report.state("training", step=self.step)
+
+    def _export(self, name: str, metrics: dict[str, Any]) -> None:
+        """Write the policy as the Hugging Face folder `model/<name>`."""
+        self.report.state("saving", f"Exporting model/{name}", step=self.step)
+        folder = self.run_dir / "model" / name
+        with mark("export", step=self.step) as export_mark:
+            export_model(self.crew, folder, precision=str(self.spec.knob("memory.precision")))
+        size = folder_bytes(folder)
+        self.report.artifact(f"model-{name}", artifact="model", path=f"model/{name}", step=self.step, size=size, **metrics)
+        self.report.note(
+            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in {export_mark.seconds:.2g} s", step=self.step
+        )
+        self.report.driver_spans(profile.drain())
+
+    def _finish(self, *, is_finished: bool) -> None:
+        """Judge the last policy, save it, and hand it over."""
+        if self.step > 0:
+            if self.weights is not None:
+                self._probe_sync()
+            if is_finished:
+                self._evaluate()
+            self._save()
+            self._export("final", {"best_step": self.state.best_step, "best_score": self.state.best_score})
+        self.report.artifact("tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb"))
+
+
+def _mean_parts(scores: Sequence[Score]) -> dict[str, float]:
+    """Return the mean of each part of the reward, as `reward/<part>`."""
+    names = scores[0].parts if len(scores[0].parts) > 1 else ()
+    return {f"reward/{name}": sum(s.parts[name] for s in scores) / len(scores) for name in names}

@@ -1,0 +1,209 @@
+"""One run of the engine around its loop: read the spec, join the cluster, load, train, and tell the end whatever it is."""
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.engine.cause import Stopped, cause_of
+from jobs.engine.commands import Commands
+from jobs.engine.crew import Crew
+from jobs.engine.dataset import load_table
+from jobs.engine.device import load_device
+from jobs.engine.examples import mapping_problem, render, token_limit, usable
+from jobs.engine.problem import RunProblem
+from jobs.engine.report import Report
+from jobs.engine.reward import open_reward
+from jobs.engine.sources import model_folder
+from jobs.engine.text import TextModel
+from profiling import profile
+from profiling.profile import mark
+
+FINISHED, STOPPED, FAILED = 0, 10, 1
+ROLE_CLASSES = {
+    "policy": "jobs.engine.policy:Policy",
+    "vllm": "jobs.engine.generator:Generator",
+    "reference": "jobs.engine.reference:Reference",
+}
+"""Which class each role's actor runs."""
+
+
+def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[str, str] = ROLE_CLASSES) -> int:
+    """Train the spec in `run_dir` and return the exit code. `classes` lets a test put a broken role in a working run."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    report = Report(run_dir, attempt=attempt_of(run_dir))
+    session = Session(run_dir, report, device=device, classes=classes)
+    try:
+        return session.run()
+    except Stopped:
+        report.note("Stopped before the first step; nothing was trained.")
+        report.state("done", "Stopped before the first step")
+        return STOPPED
+    except BaseException as error:
+        report.fetch_lines()
+        if not isinstance(error, (RunProblem, KeyboardInterrupt)):
+            traceback.print_exc()
+        cause = cause_of(error, step=session.step, log_tail=report.log_tail)
+        print(cause["text"], file=sys.stderr, flush=True)
+        report.state("failed", str(cause["text"]), step=session.step, cause=cause)
+        return FAILED
+    finally:
+        session.close()
+        report.close()
+
+
+def attempt_of(run_dir: Path) -> int:
+    """Return the attempt: PITWALL_ATTEMPT, else the number in the directory's name (`a2`), else 1."""
+    given = os.environ.get("PITWALL_ATTEMPT", "")
+    match = re.fullmatch(r"a(\d+)", run_dir.name)
+    return int(given) if given.isdigit() else int(match.group(1)) if match else 1
+
+
+class Session:
+    """The run's surroundings; `close` ends every actor."""
+
+    def __init__(self, run_dir: Path, report: Report, *, device: str | None, classes: Mapping[str, str]) -> None:
+        self._run_dir, self._report, self._device_name, self._classes = run_dir, report, device, classes
+        self._commands = Commands(run_dir / "commands.jsonl")
+        self._crew: Crew | None = None
+        self._loop: Any = None
+        self._reward: Any = None
+
+    @property
+    def step(self) -> int:
+        """The step under way, 0 before the first."""
+        return self._loop.step if self._loop is not None else 0
+
+    def run(self) -> int:
+        """Load, train, and return the exit code."""
+        report = self._report
+        with mark("load", step=0):
+            report.state("loading", "Reading the spec")
+            spec = self._read_spec()
+            report.state("loading", "Joining the cluster")
+            self._join_cluster()
+            device = load_device(self._choose_device(spec))
+            report.state("loading", "Waiting for a place on the cluster")
+            crew = self._crew = Crew(
+                spec, device, log_dir=str(self._run_dir / "log"), on_answer=report.answer, check=self._check_stop
+            )
+            report.follow(crew.log_queue)
+            report.state("loading", f"Starting {len(crew.all())} workers")
+            text = TextModel(model_folder(spec.model, with_weights=False))
+            starting = self._start_roles(spec, crew, device.name, text)
+            report.state("loading", "Reading the data")
+            material = self._read_material(spec, text)
+            self._reward = material.reward
+            report.state("loading", "Loading vLLM and DeepSpeed" if crew.generators else "Loading DeepSpeed")
+            self._gather_roles(crew, starting)
+            loop_of = self._make_loop(spec, crew, material)
+        report.driver_spans(profile.drain())
+        report.state("ready", "All workers have the model")
+        self._loop = loop_of
+        is_finished = self._loop.run()
+        self._leave(crew)
+        report.state("done", "Finished" if is_finished else "Stopped", step=self.step)
+        return FINISHED if is_finished else STOPPED
+
+    def _read_spec(self) -> RunSpec:
+        path = self._run_dir / "spec.json"
+        try:
+            return parse_spec(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise RunProblem("spec", f"There is no spec.json in {self._run_dir.name!r}.") from error
+        except SpecInvalid as error:
+            raise RunProblem(error.problems[0].field, str(error)) from error
+        except ValueError as error:
+            raise RunProblem("spec", f"spec.json is not JSON: {error}.") from error
+
+    def _join_cluster(self) -> None:
+        if not ray.is_initialized():
+            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        self._commands.watch_signals()
+
+    def _choose_device(self, spec: RunSpec) -> str:
+        wanted = self._device_name or spec.hardware.device
+        if wanted != "auto":
+            return wanted
+        return "cuda" if ray.cluster_resources().get("GPU", 0) > 0 else "cpu"
+
+    def _check_stop(self) -> None:
+        self._commands.poll()
+        if self._commands.is_stopping:
+            raise Stopped
+
+    def _start_roles(self, spec: RunSpec, crew: Crew, device: str, text: TextModel) -> list[Any]:
+        """Start all roles at once, the slowest import first: they overlap on the cores there are."""
+        starting = [
+            worker.start(self._classes["vllm"], spec=spec, device=device, eos_ids=text.eos_ids) for worker in crew.generators
+        ]
+        host, port = crew.address_of(crew.policies[0])
+        starting += [
+            worker.start(
+                self._classes["policy"], spec=spec, rank=worker.rank, world_size=len(crew.policies), host=host, port=port, device=device
+            )
+            for worker in crew.policies
+        ]
+        if crew.reference is not None:
+            starting.append(crew.reference.start(self._classes["reference"], spec=spec, device=device))
+        return starting
+
+    def _gather_roles(self, crew: Crew, starting: list[Any]) -> None:
+        crew.gather(starting, interruptible=True)
+
+    def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
+        from jobs.engine.loop import Material
+
+        table = load_table(spec.data, inputs_dir=self._run_dir / "inputs")
+        problem = mapping_problem(spec, table.columns)
+        if problem is not None:
+            raise problem
+        train = usable(spec, render(spec, table.train, text))
+        if not train:
+            raise RunProblem(
+                "knobs.rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "knobs.train.max_sequence_tokens",
+                f"None of the {len(table.train)} training rows is usable within {token_limit(spec)} tokens. Raise the limit.",
+            )
+        held_out_rows = table.held_out[: spec.int_knob("eval.num_prompts")]
+        held_out = usable(spec, render(spec, held_out_rows, text))
+        left_out = len(table.train) - len(train)
+        if left_out:
+            self._report.note(f"{left_out} of {len(table.train)} training rows were left out: longer than {token_limit(spec)} tokens.")
+        reward = None
+        if spec.algorithm != "sft":
+            reward = open_reward(spec.reward)
+        return Material(text=text, train=train, held_out=held_out, reward=reward)
+
+    def _make_loop(self, spec: RunSpec, crew: Crew, material: Any) -> Any:
+        from jobs.engine.algorithm import load_algorithm
+        from jobs.engine.loop import Loop
+
+        return Loop(
+            spec=spec,
+            run_dir=self._run_dir,
+            algorithm=load_algorithm(spec.algorithm),
+            material=material,
+            crew=crew,
+            report=self._report,
+            commands=self._commands,
+        )
+
+    def _leave(self, crew: Crew) -> None:
+        """Let the policy ranks leave their groups in order, then fetch the last lines."""
+        crew.gather([p.call("close") for p in crew.policies])
+        self._report.fetch_lines()
+
+    def close(self) -> None:
+        """End the reward's process and every actor, and leave the cluster."""
+        if self._reward is not None:
+            self._reward.close()
+        if self._crew is not None:
+            self._crew.close()
+        ray.shutdown()
