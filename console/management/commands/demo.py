@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from console.embedded.first_admin import ensure_admin
 from jobs.catalog.runspec import SpecInvalid
+from jobs.demo import demo_spec
 from jobs.launch import create_run
 from jobs.models import Project
 from jobs.tasks import enqueue, submit
@@ -27,7 +28,7 @@ class Command(BaseCommand):
         """Queue it and print where it can be watched."""
         admin = ensure_admin()
         project = Project.objects.order_by("pk")[0]
-        spec = {"name": "Demo: GRPO on word problems", "algorithm": "grpo", "knobs": changed_knobs(options["set"])}
+        spec = demo_spec(changed_knobs(options["set"]))
         try:
             run, _created = create_run(project=project, spec=spec, user=admin, idempotency_key=None, now=timezone.now())
         except SpecInvalid as error:
