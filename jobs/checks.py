@@ -10,7 +10,6 @@ from typing import Literal
 
 from django.utils.translation import gettext as _
 
-from jobs.admission import demand
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.runspec import Problem, RunSpec
 from jobs.cluster import ClusterState, cluster_state, is_local
@@ -52,7 +51,7 @@ def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
     except TrialFailed as failed:
         return None, [_refusal(failed, is_remote=spec.model.kind in ("path", "hub"))]
     size = f"{facts.num_parameters:,}" if facts.num_parameters else "—"
-    text = _("Model loads: %(name)s, %(size)s parameters") % {"name": facts.architecture, "size": size}
+    text = _("%(name)s, %(size)s parameters") % {"name": facts.architecture, "size": size}
     return facts, [Check(state="passed", text=text, field="model.id")]
 
 
@@ -71,7 +70,7 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
             "eval": f"{found.num_eval:,}",
         }
         return found, [Check(state="failed", text=text, field="data.id")]
-    text = _("Data reads: %(train)s rows to train on, %(eval)s held out") % {
+    text = _("Data reads: %(train)s rows, %(eval)s held out") % {
         "train": f"{found.num_train:,}",
         "eval": f"{found.num_eval:,}",
     }
@@ -94,7 +93,7 @@ def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
     if longest > model.context_tokens:
         text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
         return [Check(state="failed", text=text, field=field)]
-    text = _("%(what)s, %(longest)s tokens, fits the context of %(context)s") % values
+    text = _("%(longest)s tokens fit the context of %(context)s") % values
     return [Check(state="passed", text=text, field=field)]
 
 

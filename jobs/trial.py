@@ -87,12 +87,9 @@ def _run(
         try:
             code = child.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            left = _descendants(child.pid)  # also those in sessions of their own, which a signal to the group would miss
+            left = _descendants(child.pid)  # also in sessions of their own, which a signal to the group would miss
             raise TrialFailed(field, _hang_sentence(child, err, field, timeout_seconds)) from None
         finally:
-            left = _descendants(
-                child.pid
-            )  # also those in sessions of their own, which a signal to the group would miss
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             for pid in left:

@@ -60,7 +60,7 @@ class PreviewPanel:
     model: ModelFacts | None
     data_caption: str
     model_caption: str
-    samples: tuple[tuple[int, tuple[Piece, ...]], ...]  # tokens, pieces
+    samples: tuple[tuple[int, tuple[Piece, ...], str], ...]  # tokens, pieces, expected answer
     bars: tuple[Bar, ...]
     limit: int
     limit_x: str
@@ -140,7 +140,7 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
         model=model,
         data_caption=_data_caption(data),
         model_caption=_model_caption(model),
-        samples=tuple((s.num_tokens, pieces(s.segments)) for s in data.samples) if data else (),
+        samples=tuple((s.num_tokens, pieces(s.segments), s.answer) for s in data.samples) if data else (),
         bars=_bars(data, top, limit) if data else (),
         limit=limit,
         limit_x=f"{limit / top * HISTOGRAM_WIDTH:.1f}",
