@@ -86,11 +86,13 @@ class FileState:
 class Console:
     """Talks to one console about one attempt, over connections that are kept open. Usable from several threads."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, is_cleanup: bool = False) -> None:
+        """Open no connection yet. With `is_cleanup` an ended attempt may report until its proof is in."""
         is_near = urlsplit(job.url).hostname in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
             base_url=f"{job.url}/ingest/{quote(job.run)}/{job.attempt}/",
             headers={"Authorization": f"Bearer {job.token}"},
+            params={"cleanup": "1"} if is_cleanup else {},
             timeout=TIMEOUT,
             trust_env=not is_near,  # a proxy of the node is not on the way to the node itself
         )
@@ -144,10 +146,6 @@ class Console:
     def answer(self, answer_id: str, body: Mapping[str, Any]) -> None:
         """Hand over what the model said, or the problem."""
         self._send("POST", f"answers/{quote(answer_id)}", json=dict(body))
-
-    def prove_cleanup(self, proof: Mapping[str, Any]) -> None:
-        """Hand over the proof of clean-up of an attempt that has ended already."""
-        self._send("POST", "cleanup", json=dict(proof))
 
     def close(self) -> None:
         """Close the connections."""

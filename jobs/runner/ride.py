@@ -22,7 +22,6 @@ from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, st
 
 TICK_SECONDS = 0.1
 EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
-RUNNER_KILLED = "the runner was killed, and the trainer with it"
 
 
 class Ride:
@@ -43,22 +42,27 @@ class Ride:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
+        proof = self.end_leftovers() if is_restarted else {}
         report = Report(self.job, self.console)
         try:
             if is_restarted:
-                return self.close_killed(report, {"side": "cluster", "text": RUNNER_KILLED})
+                return self.close_killed(report, proof)
             return self._ride(answer, report)
         finally:
             report.close()
 
-    def close_killed(self, report: Report, cause: Mapping[str, Any]) -> int:
-        """End an attempt whose runner is gone: what is left of it, then ship the rest and the last word."""
-        proof = end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=1.0)
+    def end_leftovers(self) -> dict[str, Any]:
+        """End what a killed runner left behind; return the proof. Before its files are opened: what ends writes no more."""
+        return end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=min(1.0, self.job.leave_seconds))
+
+    def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
+        """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
         report.start()
         if not report.has_last_word:
-            text = f"{cause['text']} in step {self.progress.step + 1}" if self.progress.step else cause["text"]
-            self._finish(report, "failed", {**cause, "text": text, "step": self.progress.step}, proof)
+            step = self.progress.step
+            text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
+            self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
         return self._wait(report)
 
     def _ride(self, answer: Mapping[str, Any], report: Report) -> int:

@@ -16,6 +16,7 @@ from jobs.runner.outbox import Batch, BatchUnknown, Outbox
 
 PERIOD_SECONDS = 0.1
 HEARTBEAT_SECONDS = 1.0
+STALLED_SECONDS = 2.0  # without anything becoming durable: a heartbeat between batches shows the console what it lost
 REFUSED_FOR_SECONDS = 600.0  # then the console does not know this run any more, and never will
 LAST_SOURCE = "last_word"
 
@@ -40,10 +41,11 @@ class Shipper(threading.Thread):
         self._clock = clock
         self._expect = 1
         self._has_asked = False  # a heartbeat comes first: what the console has decides which batch is next
-        self._posted_at = -1e9
+        self._posted_at = self._moved_at = -1e9
+        self._durable = 0
         self._trouble_said_at: float | None = None
         self._refused_since: float | None = None
-        self._last_word: int | None = None  # number of the batch that ends with it
+        self._last_word = outbox.number_of_last_cut_with(LAST_SOURCE)  # number of the batch that ends with it
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.is_done = threading.Event()
@@ -78,7 +80,7 @@ class Shipper(threading.Thread):
         """Send one POST if it is time; return the seconds from its start to the next turn."""
         batch: Batch | None = None
         try:
-            batch = self._next_batch() if self._has_asked else None
+            batch = self._next_batch() if self._has_asked and not self._is_stalled() else None
             if batch is None and self.is_answering.is_set() and not self._is_heartbeat_due():
                 return PERIOD_SECONDS
             self._exchange(batch)
@@ -112,6 +114,14 @@ class Shipper(threading.Thread):
         is_waiting_for_the_end = self._last_word is not None
         return is_waiting_for_the_end or self._clock() - self._posted_at >= HEARTBEAT_SECONDS
 
+    def _is_stalled(self) -> bool:
+        """True if batches are on their way, but none has arrived in the database for a while."""
+        now = self._clock()
+        if self._expect - 1 <= self._durable or now - self._moved_at < STALLED_SECONDS:
+            return False
+        self._moved_at = now  # one heartbeat, then batches again
+        return True
+
     def _exchange(self, batch: Batch | None) -> None:
         answers = self._commands.answers()
         self._posted_at = self._clock()
@@ -123,6 +133,9 @@ class Shipper(threading.Thread):
 
     def _follow(self, answer: Acknowledgement) -> None:
         self._has_asked = True
+        if answer.durable_through != self._durable or self._expect - 1 <= self._durable:
+            self._moved_at = self._clock()
+        self._durable = answer.durable_through
         self._outbox.forget(answer.durable_through)
         self._expect = max(answer.expect, answer.durable_through + 1)
         if self._last_word is not None and answer.durable_through >= self._last_word:

@@ -44,11 +44,12 @@ def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
         if event.get("artifact") not in SHIPPED_TYPES or not _is_inside(folder, run_dir):
             continue
         kind, step, meta = str(event["artifact"]), int(event.get("step", -1)), event.get("meta", {})
-        file_name = "tb.zip" if kind == "tensorboard" else f"{name.removesuffix('.zip')}.zip"
+        file_name = f"{name.removesuffix('.zip')}.zip"
         yield Upload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta)
     if (run_dir / "tb").is_dir() and not any(event.get("artifact") == "tensorboard" for event in artifacts.values()):
-        yield Upload(name="tb.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
-    yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
+        yield Upload(name="tensorboard.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
+    if (run_dir / "log").is_dir():
+        yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
 
 
 def hand_over(

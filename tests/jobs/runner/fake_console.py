@@ -1,4 +1,4 @@
-"""The console's side of the wire, small and with faults on demand: HTTP in, a "Redis" that can be lost, a "database"."""
+"""The console's side of the wire, with faults on demand: HTTP in, a "Redis" that can be lost, a "database"."""
 
 import hashlib
 import json
@@ -42,7 +42,6 @@ class FakeConsole:
     puts: list[tuple[str, int, int]] = field(default_factory=list)
     damage_next_put: bool = False
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    cleanups: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -101,10 +100,10 @@ class FakeConsole:
 
     # what the handler calls, under the lock
 
-    def post_events(self, raw: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def post_events(self, raw: dict[str, Any], *, is_cleanup: bool) -> tuple[int, dict[str, Any]]:
         self.num_posts += 1
         number, events = raw["batch"], raw["events"]
-        if self.is_fenced or self.has_ended:
+        if self.has_ended or (self.is_fenced and not is_cleanup):
             return 409, {"error": "fenced", "durable_through": self.durable}
         wrong = [place for place, event in enumerate(events) if self.refuse(event)]
         if wrong:
@@ -126,7 +125,7 @@ class FakeConsole:
         return 200, {"durable_through": self.durable, "expect": self.expect, "commands": self.commands}
 
     def put_file(self, name: str, about: dict[str, str], data: bytes) -> tuple[int, dict[str, Any]]:
-        if self.is_fenced or self.has_ended:
+        if self.has_ended or (self.is_fenced and "cleanup" not in about):
             return 409, {"error": "fenced", "durable_through": self.durable}
         if len(data) > 8 << 20:
             return 413, {"problems": ["too large"]}
@@ -217,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return (200, console.inputs[sha256]) if sha256 in console.inputs else (404, {"error": "no such file"})
             case ("POST", "events"):
                 assert len(body) <= 1 << 20
-                return console.post_events(json.loads(body))
+                return console.post_events(json.loads(body), is_cleanup="cleanup=1" in url.query)
             case ("GET", "files", name):
                 held = console.files.get(name, b"")
                 return 200, {"received": len(held), "is_ready": name in console.ready}
@@ -227,8 +226,5 @@ class _Handler(BaseHTTPRequestHandler):
                 return console.put_file(name, {k: v[0] for k, v in parse_qs(url.query).items()}, body)
             case ("POST", "answers", answer_id):
                 console.answers[answer_id] = json.loads(body)
-                return 200, {}
-            case ("POST", "cleanup"):
-                console.cleanups.append(json.loads(body))
                 return 200, {}
         return 404, {"error": "no such page"}

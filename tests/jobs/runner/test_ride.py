@@ -222,7 +222,11 @@ def test_a_stubborn_trainer_is_ended_by_sigterm_when_the_cluster_ends_the_job(
     house: House, console: FakeConsole
 ) -> None:
     house.trainer(
-        "signal.signal(signal.SIGTERM, lambda *_: (print('saving', flush=True), sys.exit(10)))\nmetric(1)\ntime.sleep(600)\n"
+        """
+        signal.signal(signal.SIGTERM, lambda *_: (print('saving', flush=True), sys.exit(10)))
+        metric(1)
+        time.sleep(600)
+        """
     )
     runner = house.start(PITWALL_STOP_GRACE_SECONDS="0.2")
     console.wait_for(lambda: steps_of(console) == [1])
@@ -289,7 +293,7 @@ def test_models_and_logs_are_handed_over_before_the_last_word(house: House, cons
 
     house.finish(house.start())
 
-    assert console.ready == {"model-final.zip", "tb.zip", "logs.zip"}
+    assert console.ready == {"model-final.zip", "tensorboard.zip", "logs.zip"}
     about = console.about["model-final.zip"]
     assert (about["type"], about["step"], about["path"], json.loads(about["meta"])) == (
         "model",
@@ -297,7 +301,7 @@ def test_models_and_logs_are_handed_over_before_the_last_word(house: House, cons
         "model/final",
         {"a": 1},
     )
-    assert [size for name, _, size in console.puts if name == "model-final.zip"][0] == 8 << 20
+    assert next(size for name, _, size in console.puts if name == "model-final.zip") == 8 << 20
     with zipfile.ZipFile(io.BytesIO(console.files["model-final.zip"])) as archive:
         assert archive.testzip() is None
         assert sorted(archive.namelist()) == ["config.json", "model.safetensors"]

@@ -1,0 +1,51 @@
+"""`python -m jobs.runner.cleanup`: end an attempt whose runner was killed, on the node where that was.
+
+It ends what is left of the attempt, ships what the runner had not shipped yet, and gives the last word with the proof.
+The console may have ended the attempt meanwhile; it takes this until it has the proof.
+"""
+
+import dataclasses
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from jobs.runner.console import Console
+from jobs.runner.job import EnvironmentIncomplete, Job, read_job
+from jobs.runner.report import Report
+from jobs.runner.ride import EXIT_FAULT, Ride, obey_signals
+
+
+def main() -> int:
+    """Clean up after one attempt; return the exit code."""
+    try:
+        job = read_job(os.environ)
+    except EnvironmentIncomplete as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAULT
+    console = Console(job, is_cleanup=True)
+    try:
+        if job.run_dir.is_dir():
+            return _close(job, console)
+        # The runner sat on another node, or never came so far: there is nothing to ship but the last word.
+        with tempfile.TemporaryDirectory(prefix="pitwall-cleanup-") as folder:
+            elsewhere = dataclasses.replace(job, run_root=Path(folder))
+            elsewhere.run_dir.mkdir(parents=True)
+            return _close(elsewhere, console)
+    finally:
+        console.close()
+
+
+def _close(job: Job, console: Console) -> int:
+    ride = Ride(job, console)
+    obey_signals(ride)
+    proof = ride.end_leftovers()
+    report = Report(job, console)
+    try:
+        return ride.close_killed(report, proof)
+    finally:
+        report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

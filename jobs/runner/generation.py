@@ -1,0 +1,33 @@
+"""Greedy generation with plain transformers, to show what an exported model says. Imported by its own job only."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def generate(*, folder: Path, prompt: str, device: str, max_new_tokens: int) -> tuple[str, list[int]]:
+    """Return what the model in `folder` says to `prompt` as a user, and the ids of the tokens it said.
+
+    On CPU in float32, as vLLM does for the same weights; on CUDA in the number type of the files.
+    """
+    is_cuda = device == "cuda" and torch.cuda.is_available()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    dtype = "auto" if is_cuda else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=dtype)
+    model.to("cuda" if is_cuda else "cpu").eval()
+    text = prompt
+    if tokenizer.chat_template:
+        message = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    inputs = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template).to(model.device)
+    with torch.inference_mode():
+        output = model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
+        )
+    token_ids = output[0, inputs["input_ids"].shape[1] :].tolist()
+    return tokenizer.decode(token_ids, skip_special_tokens=True), token_ids
