@@ -4,7 +4,7 @@ Exactly once: only batch `durable_batch` + 1 is taken, and the number moves in t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -258,10 +258,16 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
     for event in (e for e in events if e["kind"] == "artifact"):
         about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": event.get("meta", {})}
         found, is_new = Artifact.objects.get_or_create(
-            run=run, attempt=attempt, name=event["name"], defaults={**about, "size": event.get("size", 0)}
+            run=run, attempt=attempt, name=_arrives_as(event), defaults={**about, "size": event.get("size", 0)}
         )
         if not is_new and not found.received:
             Artifact.objects.filter(pk=found.pk).update(**about)
+
+
+def _arrives_as(event: Mapping[str, Any]) -> str:
+    """Return the name under which the runner hands it over: folders come as a zip, checkpoints do not come."""
+    name: str = event["name"]
+    return name if event["artifact"] == "checkpoint" or name.endswith(".zip") else f"{name}.zip"
 
 
 def _tell_history(run: Run, attempt: int, events: Events) -> None:
