@@ -44,7 +44,7 @@ class _Follower(AsyncWebsocketConsumer):
             return
         self.sender = asyncio.create_task(self._serve(), name="websocket sender")
 
-    async def disconnect(self, code: int) -> None:
+    async def disconnect(self, _code: int) -> None:
         """Stop sending; the connection is gone."""
         if self.sender is not None:
             self.sender.cancel()

@@ -144,8 +144,9 @@ class Hub:
                 while True:
                     found: Any = await client.xread({LIVE: position}, count=READ_ENTRIES, block=BLOCK_MS)
                     for _, entries in found or ():
-                        for position, fields in entries:
+                        for entry_id, fields in entries:
                             self._deliver(fields)
+                            position = entry_id
             except Exception as error:
                 if not isinstance(error, redis.RedisError):
                     log.exception("The tail of the live stream stumbled; it begins again.")

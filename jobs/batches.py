@@ -130,8 +130,8 @@ def _values(event: dict[str, Any]) -> str:
     if not isinstance(values, dict):
         return "values: must map names to numbers."
     for name, value in values.items():
-        if not 1 <= len(name) <= 120:
-            return f"values: the name {_shown(name)} must have 1 to 120 characters."
+        if not 1 <= len(name) <= 120 or "," in name:
+            return f"values: the name {_shown(name)} must have 1 to 120 characters and no comma."
         if isinstance(value, bool) or not (isinstance(value, int | float) or value in _NUMBER_NAMES):
             return f"values.{name}: {_shown(value)} is not a number; use one, or {', '.join(map(repr, _NUMBER_NAMES))}."
         if isinstance(value, int) and abs(value) > 2**1023:
@@ -157,7 +157,8 @@ def _log(event: dict[str, Any]) -> str:
     lines = event.get("lines")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return "lines: must be a list of texts."
-    event["lines"] = [x if len(x) <= MAX_LINE_CHARS else x[:MAX_LINE_CHARS] + " [line cut here]" for x in lines]
+    whole = [part for line in lines for part in (line.split("\n") if "\n" in line else (line,))]
+    event["lines"] = [x if len(x) <= MAX_LINE_CHARS else x[:MAX_LINE_CHARS] + " [line cut here]" for x in whole]
     return ""
 
 

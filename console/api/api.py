@@ -8,7 +8,7 @@ from django.urls import URLPattern, URLResolver
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from console.api import account, answers, catalog, cluster, docs, projects, runs, specs, tokens, uploads
+from console.api import account, answers, catalog, cluster, docs, projects, runs, series, specs, tokens, uploads
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import Refused
 from jobs.access import NotAllowed
@@ -27,6 +27,7 @@ api = NinjaAPI(
 for prefix, router in (
     ("/runs", runs.router),
     ("/runs", answers.router),
+    ("/runs", series.router),
     ("/specs", specs.router),
     ("/catalog", catalog.router),
     ("/uploads", uploads.router),

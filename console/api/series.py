@@ -1,0 +1,167 @@
+"""What a run reported: series, timeline, samples, logs."""
+
+from typing import Annotated
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from console.api.problem import REFUSALS, Refused
+from console.api.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
+from console.api.visible import run_for
+from jobs.catalog.metric import metric
+from jobs.logs import CursorInvalid, LogPage, read_logs
+from jobs.samples import SamplesPage, read_samples
+from jobs.series import MAX_NAMES, MAX_POINTS, MIN_POINTS, SeriesAnswer, Window, read_series, series_names
+from jobs.spans import MAX_LIMIT, SpansAnswer, read_spans
+from profiling.phases import PHASES
+
+router = Router(tags=["runs"])
+
+MAX_INT64 = 2**63 - 1
+MAX_INT32 = 2**31 - 1
+
+Names = Annotated[str, Query(..., description="names of metrics, divided by commas", max_length=20_000)]
+Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
+Smooth = Annotated[float | None, Query(None, ge=0, lt=1, description="weight of what came before; left out: none")]
+Low = Annotated[int | None, Query(None, alias="from", ge=-MAX_INT64, le=MAX_INT64, description="step, or Unix ns")]
+High = Annotated[int | None, Query(None, alias="to", ge=-MAX_INT64, le=MAX_INT64)]
+FromNs = Annotated[int | None, Query(None, ge=0, le=MAX_INT64)]
+Limit = Annotated[int, Query(20_000, ge=1, le=MAX_LIMIT)]
+Lines = Annotated[int, Query(500, ge=1, le=5000)]
+Page = Annotated[int, Query(1, ge=1, le=1_000_000)]
+Step = Annotated[int | None, Query(None, ge=-MAX_INT32, le=MAX_INT32)]
+Rank = Annotated[int | None, Query(None, ge=0, le=MAX_INT32)]
+Text = Annotated[str, Query("", max_length=500)]
+
+
+@router.get("/{run_id}/metrics", response={200: MetricsOut, **REFUSALS}, summary="Which series there are")
+def list_metrics(request: HttpRequest, run_id: str) -> HttpResponse:
+    """List the run's series with what their metrics mean."""
+    run = run_for(request, run_id)
+    found = []
+    for series in series_names(run_id=run.pk):
+        about = metric(series.name)
+        named = {"kind": series.kind, "name": series.name, "role": series.role, "rank": series.rank}
+        known = {"label": about.label, "unit": about.unit, "better": about.better, "definition": about.definition}
+        found.append({**named, **known})
+    return _json({"through_seq": run.seq, "metrics": found})
+
+
+@router.get("/{run_id}/series", response={200: SeriesListOut, **REFUSALS}, summary="Points of series")
+def get_series(
+    request: HttpRequest,
+    run_id: str,
+    metrics: Names,
+    points: Points = 1000,
+    smooth: Smooth = None,
+    low: Low = None,
+    high: High = None,
+) -> HttpResponse:
+    """Read series for a chart of `points` pixels. Extremes and NaNs stay whatever is left out."""
+    run = run_for(request, run_id)
+    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
+    if not 1 <= len(names) <= MAX_NAMES:
+        raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    answer = read_series(
+        run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=Window(low=low, high=high)
+    )
+    return _json(series_json(answer))
+
+
+def series_json(answer: SeriesAnswer) -> dict[str, object]:
+    """Return the answer as orjson writes it."""
+    return {
+        "through_seq": answer.through_seq,
+        "series": [
+            {
+                "kind": s.kind,
+                "name": s.name,
+                "role": s.role,
+                "rank": s.rank,
+                "attempt": s.attempt,
+                "n": s.n,
+                "of": s.of,
+                "row_points": s.row_points,
+                "x": [str(x) for x in s.x.tolist()] if s.kind == "system" else s.x.tolist(),
+                "y": numbers(s.y),
+                "low": [] if s.n == s.of else numbers(s.low),
+                "high": [] if s.n == s.of else numbers(s.high),
+                "smooth": None if s.smooth is None else numbers(s.smooth),
+            }
+            for s in answer.series
+        ],
+    }
+
+
+@router.get("/{run_id}/spans", response={200: SpansOut, **REFUSALS}, summary="The phase timeline")
+def get_spans(
+    request: HttpRequest, run_id: str, from_ns: FromNs = None, to_ns: FromNs = None, limit: Limit = 20_000
+) -> HttpResponse:
+    """Read the spans of a window of time, per role and rank."""
+    run = run_for(request, run_id)
+    return _json(_spans_json(read_spans(run_id=run.pk, from_ns=from_ns, to_ns=to_ns, limit=limit)))
+
+
+def _spans_json(answer: SpansAnswer) -> dict[str, object]:
+    phases = list(dict.fromkeys([p.key for p in PHASES] + [p for lane in answer.lanes for p in lane.spans.phases]))
+    lanes = []
+    for lane in answer.lanes:
+        spans = lane.spans
+        to_phase = [phases.index(phase) for phase in spans.phases]
+        lanes.append(
+            {
+                "role": lane.role,
+                "rank": lane.rank,
+                "attempt": lane.attempt,
+                "phase": [to_phase[i] for i in spans.phase.tolist()],
+                "name": [spans.names[i] for i in spans.name.tolist()],
+                "start": [str(start) for start in spans.start.tolist()],
+                "duration": spans.duration.tolist(),
+                "depth": spans.depth.tolist(),
+                "step": spans.step.tolist(),
+            }
+        )
+    return {"through_seq": answer.through_seq, "n": answer.n, "of": answer.of, "phases": phases, "lanes": lanes}
+
+
+@router.get("/{run_id}/samples", response={200: SamplesOut, **REFUSALS}, summary="Completions")
+def list_samples(
+    request: HttpRequest, run_id: str, step: Step = None, is_eval: bool | None = None, q: Text = "", page: Page = 1
+) -> SamplesPage:
+    """Read prompts and completions, newest step first."""
+    run = run_for(request, run_id)
+    return read_samples(run_id=run.pk, step=step, is_eval=is_eval, query=_plain(q), page=page)
+
+
+@router.get("/{run_id}/logs", response={200: LogsOut, **REFUSALS}, summary="Log lines")
+def list_logs(
+    request: HttpRequest,
+    run_id: str,
+    role: Text = "",
+    rank: Rank = None,
+    q: Text = "",
+    before: Text = "",
+    after: Text = "",
+    limit: Lines = 500,
+) -> dict[str, object]:
+    """Read the newest lines, or those before or after a cursor. `q` is looked for without regard to case."""
+    run = run_for(request, run_id)
+    try:
+        page: LogPage = read_logs(
+            run_id=run.pk, role=_plain(role), rank=rank, query=_plain(q), before=before, after=after, limit=limit
+        )
+    except CursorInvalid as error:
+        raise Refused(422, str(error), field="before" if before else "after") from error
+    lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]
+    return {"lines": page.lines, "has_older": page.has_older, "has_newer": page.has_newer, "lanes": lanes}
+
+
+def _plain(text: str) -> str:
+    """Return the text without NUL, which PostgreSQL cannot compare with."""
+    return text.replace("\0", "")
+
+
+def _json(content: object) -> HttpResponse:
+    body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    return HttpResponse(body, content_type="application/json")

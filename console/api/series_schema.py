@@ -1,0 +1,145 @@
+"""Shapes of what a run's data looks like through the API, and its numbers as JSON."""
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from ninja import Field, Schema
+
+from jobs.chunks import Floats
+from profiling.events import encode_number
+
+Number = float | str | None
+
+
+class MetricOut(Schema):
+    """A series, and what is known of its metric. `label` to `definition` come from the dictionary of metrics."""
+
+    kind: str
+    name: str
+    role: str
+    rank: int
+    label: str
+    unit: str
+    better: str
+    definition: str
+
+
+class MetricsOut(Schema):
+    """Every series of a run, complete through frame `through_seq`."""
+
+    through_seq: int
+    metrics: list[MetricOut]
+
+
+class SeriesOut(Schema):
+    """One series of one attempt: `n` real points standing for `of`. Numbers that are not finite are "NaN", "Infinity"..."""
+
+    kind: str
+    name: str
+    role: str
+    rank: int
+    attempt: int
+    n: int
+    of: int
+    row_points: int = Field(description="points that one smoothed value averages over before smoothing; 1: none")
+    x: list[int | str] = Field(description="step; of kind system Unix ns as decimal strings")
+    y: list[Number]
+    low: list[Number] = Field(description="smallest y of the stretch around the point; empty if every point is there")
+    high: list[Number]
+    smooth: list[Number] | None
+
+
+class SeriesListOut(Schema):
+    """Series complete through frame `through_seq`: follow the websocket from there."""
+
+    through_seq: int
+    series: list[SeriesOut]
+
+
+class LaneOut(Schema):
+    """Spans of one role and rank; columns. `start` is Unix ns as a decimal string, `duration` ns."""
+
+    role: str
+    rank: int
+    attempt: int
+    phase: list[int] = Field(description="index into phases")
+    name: list[str]
+    start: list[str]
+    duration: list[int]
+    depth: list[int]
+    step: list[int]
+
+
+class SpansOut(Schema):
+    """The timeline of a window: `n` spans of the `of` that touch it; where some are left out, the longest are here."""
+
+    through_seq: int
+    n: int
+    of: int
+    phases: list[str]
+    lanes: list[LaneOut]
+
+
+class SampleOut(Schema):
+    """One completion."""
+
+    id: int
+    attempt: int
+    step: int
+    group: int
+    index: int
+    is_eval: bool
+    prompt: str
+    completion: str
+    expected: str
+    reward: float | None
+    rewards: dict[str, Any]
+    tokens: int
+
+
+class SamplesOut(Schema):
+    """A page of samples, newest step first."""
+
+    samples: list[SampleOut]
+    total: int
+    page: int
+    num_pages: int
+    page_size: int
+    steps: list[int]
+
+
+class LogLineOut(Schema):
+    """One log line; give its cursor as `before` or `after` to read on from it."""
+
+    cursor: str
+    attempt: int
+    role: str
+    rank: int
+    stream: str
+    line: int
+    at: datetime
+    text: str
+
+
+class LogLaneOut(Schema):
+    """A role and rank that logged something."""
+
+    role: str
+    rank: int
+
+
+class LogsOut(Schema):
+    """Lines in the order they came."""
+
+    lines: list[LogLineOut]
+    has_older: bool
+    has_newer: bool
+    lanes: list[LogLaneOut]
+
+
+def numbers(column: Floats) -> Any:
+    """Return the column for orjson: itself if every number is finite, else a list with names for those that are not."""
+    if np.isfinite(column).all():
+        return np.ascontiguousarray(column)
+    return [encode_number(value) for value in column.tolist()]
