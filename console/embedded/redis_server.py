@@ -46,7 +46,9 @@ def redis_service(data_dir: Path, env: dict[str, str]) -> tuple[Service, str]:
     argv = [find_program(), "--port", "0", "--unixsocket", str(socket_path), "--unixsocketperm", "700"]
     argv += ["--dir", str(directory), "--appendonly", "yes", "--save", ""]
     argv += ["--maxmemory", MAX_MEMORY, "--maxmemory-policy", "noeviction"]
-    service = Service(name="redis", argv=tuple(argv), env=env, is_ready=lambda: answers(socket_path), is_independent=True)
+    service = Service(
+        name="redis", argv=tuple(argv), env=env, is_ready=lambda: answers(socket_path), is_independent=True
+    )
     return service, f"unix://{socket_path}?db=0"
 
 
