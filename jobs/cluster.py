@@ -84,11 +84,11 @@ def read_state() -> ClusterState:
     try:
         answer = _call("GET", "/api/v0/nodes?limit=10000")
         rows = answer.json()["data"]["result"]["result"]
+        nodes = tuple(_node(row) for row in rows if row["state"] == "ALIVE")
     except ClusterUnreachable as error:
         return _away(str(error))
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return _away("What answers at RAY_ADDRESS is not Ray's dashboard.")
-    nodes = tuple(_node(row) for row in rows if row.get("state") == "ALIVE")
     if not nodes:
         return _away("Ray is starting: it has no live node yet.")
     _Away.since = None
@@ -150,7 +150,7 @@ def submit_job(
     _upload(code)
     body: dict[str, Any] = {
         "submission_id": submission_id,
-        "entrypoint": shlex.join([*shlex.split(settings.RUNNER_PYTHON), "-m", module]),
+        "entrypoint": shlex.join([settings.RUNNER_PYTHON, "-m", module]),
         "runtime_env": {
             "working_dir": code.uri,
             "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_SECONDS), **environment},

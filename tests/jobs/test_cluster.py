@@ -1,0 +1,268 @@
+"""Talking to Ray's Job API: a small server that answers like it, and once the real one."""
+
+import io
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import cluster, package
+from tests.jobs.fake_ray import TOKEN, FakeRay, serve
+
+
+@pytest.fixture
+def ray(settings: Any) -> Iterator[FakeRay]:
+    with serve() as server:
+        settings.RAY_ADDRESS, settings.RAY_AUTH_TOKEN = server.address, TOKEN
+        cluster.forget_state()
+        yield server
+        cluster.forget_state()
+
+
+def submit(name: str = "run-r-1-a1", **changes: Any) -> None:
+    cluster.submit_job(
+        **{
+            "submission_id": name,
+            "module": "jobs.runner",
+            "environment": {"PITWALL_RUN": "r-1"},
+            "metadata": {"pitwall_run": "r-1"},
+            **changes,
+        }
+    )
+
+
+def test_a_job_carries_our_code_environment_and_entry_point(ray: FakeRay, settings: Any) -> None:
+    settings.RUNNER_PYTHON = "/opt/my python/bin/python"
+
+    submit()
+
+    (job,) = ray.submitted
+    assert job["submission_id"] == "run-r-1-a1"
+    assert job["entrypoint"] == "'/opt/my python/bin/python' -m jobs.runner"
+    assert job["runtime_env"]["env_vars"] == {"RAY_JOB_STOP_WAIT_TIME_S": "20", "PITWALL_RUN": "r-1"}
+    uri = job["runtime_env"]["working_dir"]
+    assert uri.startswith("gcs://_ray_pkg_")
+    assert f"/api/packages/{uri.replace('://', '/')}" in ray.packages
+
+
+def test_code_is_uploaded_once(ray: FakeRay) -> None:
+    submit("a")
+    submit("b")
+
+    assert [method for method, path in ray.requests if "/packages/" in path] == ["GET", "PUT", "GET"]
+
+
+def test_submitting_the_same_name_again_is_no_error(ray: FakeRay) -> None:
+    submit()
+    submit()
+
+    assert len(ray.submitted) == 1
+
+
+def test_what_ray_refuses_is_told_from_what_it_cannot_do_yet(ray: FakeRay) -> None:
+    ray.break_submit = "Traceback ...\nNo available agent to submit job, please try again later."
+    with pytest.raises(cluster.ClusterUnreachable, match="No available agent"):
+        submit()
+
+    ray.break_submit, ray.refuse_submit = "", "Traceback ...\nValueError: runtime_env is wrong"
+    with pytest.raises(cluster.JobRefused, match="runtime_env is wrong"):
+        submit()
+
+
+def test_jobs_are_listed_by_submission_id(ray: FakeRay) -> None:
+    submit("a")
+    ray.end("a", "FAILED", "exit code 3", 3)
+
+    assert cluster.list_jobs() == {
+        "a": cluster.JobInfo(submission_id="a", status="FAILED", message="exit code 3", exit_code=3)
+    }
+    assert cluster.job_info("a") == cluster.list_jobs()["a"]
+    assert cluster.job_info("nope") is None
+
+
+def test_stopping_says_whether_ray_knows_the_job(ray: FakeRay) -> None:
+    submit("a")
+
+    assert cluster.stop_job("a")
+    assert not cluster.stop_job("nope")
+    assert ray.stopped == ["a"]
+
+
+def test_state_counts_live_nodes(ray: FakeRay) -> None:
+    ray.set_gpus(4, cpus=32)
+    ray.nodes.append({**ray.nodes[0], "node_id": "dead", "state": "DEAD"})
+
+    state = cluster.read_state()
+
+    assert (state.is_reachable, state.cpus_total, state.gpus_total, state.device) == (True, 32.0, 4.0, "cuda")
+    assert [(n.id, n.is_head, n.accelerator) for n in state.nodes] == [("n1", True, "H200")]
+
+
+def test_state_is_asked_again_only_when_old(ray: FakeRay) -> None:
+    cluster.cluster_state()
+    cluster.cluster_state()
+
+    assert len([1 for _, path in ray.requests if path == "/api/v0/nodes"]) == 1
+
+
+def test_a_wrong_token_is_said_with_what_to_set(ray: FakeRay, settings: Any) -> None:
+    settings.RAY_AUTH_TOKEN = "wrong"
+
+    state = cluster.read_state()
+
+    assert not state.is_reachable
+    assert "Set RAY_AUTH_TOKEN" in state.problem
+
+
+def test_an_absent_ray_is_a_state_with_a_beginning(settings: Any) -> None:
+    settings.RAY_ADDRESS = "http://127.0.0.1:9"
+
+    first, second = cluster.read_state(), cluster.read_state()
+
+    assert not first.is_reachable
+    assert "does not answer at http://127.0.0.1:9" in first.problem
+    assert first.away_since is not None
+    assert first.away_since == second.away_since
+    with pytest.raises(cluster.ClusterUnreachable):
+        cluster.list_jobs()
+
+
+def test_something_else_at_the_address_is_not_taken_for_ray(ray: FakeRay) -> None:
+    ray.nodes = "hello"  # type: ignore[assignment]
+
+    assert "not Ray's dashboard" in cluster.read_state().problem
+
+
+@pytest.mark.parametrize(
+    ("address", "is_local"),
+    [("http://127.0.0.1:8265", True), ("http://localhost:8265", True), ("http://ray.example:8265", False)],
+)
+def test_local_means_loopback(settings: Any, address: str, is_local: bool) -> None:
+    settings.RAY_ADDRESS = address
+
+    assert cluster.is_local() is is_local
+
+
+def test_the_same_sources_make_the_same_package() -> None:
+    contents = {"b.py": b"2", "a/c.py": b"1"}
+
+    assert package.build(contents) == package.build(dict(reversed(contents.items())))
+    assert package.build(contents) != package.build({**contents, "b.py": b"3"})
+
+
+def test_the_package_holds_the_cluster_side_and_no_django() -> None:
+    names = zipfile.ZipFile(io.BytesIO(package.package().content)).namelist()
+
+    assert {"jobs/__init__.py", "jobs/runner/__main__.py", "jobs/catalog/runspec.py", "profiling/events.py"} <= set(
+        names
+    )
+    assert "jobs/catalog/knobs/train.toml" in names
+    assert "jobs/models.py" not in names
+    assert not [n for n in names if "__pycache__" in n or n.endswith(".pyc")]
+    assert package.package().uri.startswith("gcs://_ray_pkg_")
+
+
+@pytest.fixture(scope="module")
+def real_head() -> Iterator[tuple[str, str]]:
+    """Start a Ray head of our own, loopback only, with a token; yield its address and token."""
+    program = shutil.which("ray", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if program is None:
+        pytest.skip("Ray is not installed: install the engine's requirements")
+    token = secrets.token_hex(16)
+    folder = Path(tempfile.mkdtemp(prefix="pwl", dir="/tmp"))  # short: socket paths are limited
+    names = ["--port", "--dashboard-port", "--dashboard-agent-listen-port", "--dashboard-agent-grpc-port"]
+    names += ["--node-manager-port", "--object-manager-port", "--runtime-env-agent-port", "--metrics-export-port"]
+    ports = dict(zip(names, range(18470, 18480), strict=False))
+    command = [
+        program,
+        "start",
+        "--head",
+        "--block",
+        "--dashboard-host=127.0.0.1",
+        "--num-cpus=4",
+        f"--temp-dir={folder}",
+    ]
+    command += ["--object-store-memory=100000000", "--min-worker-port=18480", "--max-worker-port=18499"]
+    command += [f"{name}={port}" for name, port in ports.items()]
+    environment = {
+        **os.environ,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on the loopback only
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    log = (folder / "head.log").open("wb")
+    head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield f"http://127.0.0.1:{ports['--dashboard-port']}", token
+    finally:
+        head.terminate()
+        try:
+            head.wait(40)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for(condition: Any, *, seconds: float) -> Any:
+    """Return the first true value of `condition`, asked ten times a second."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+    return value
+
+
+PROBE = """
+import os, sys, time
+print(os.environ["PITWALL_RUN"], flush=True)
+time.sleep(float(os.environ["NAP"]))
+sys.exit(3)
+"""
+
+
+@pytest.mark.ray
+def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
+    real_head: tuple[str, str], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.RAY_ADDRESS, settings.RAY_AUTH_TOKEN = real_head
+    settings.RUNNER_PYTHON = sys.executable
+    content = package.build({"pw_probe.py": PROBE.encode()})
+    monkeypatch.setattr(
+        cluster, "package", lambda: package.Package(uri=f"gcs://_ray_pkg_{secrets.token_hex(8)}.zip", content=content)
+    )
+    wait_for(lambda: cluster.read_state().is_reachable, seconds=90)
+    state = cluster.read_state()
+    assert (state.cpus_total, state.gpus_total, len(state.nodes)) == (4.0, 0.0, 1)
+
+    for _ in range(2):  # the second is a duplicate, and no error
+        submit("failing", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "0"})
+    submit("sleeping", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "600"})
+    failed = wait_for(lambda: _ended("failing"), seconds=60)
+    wait_for(lambda: cluster.list_jobs()["sleeping"].status == "RUNNING", seconds=60)
+    assert cluster.stop_job("sleeping")
+    stopped = wait_for(lambda: _ended("sleeping"), seconds=60)
+
+    assert (failed.status, failed.exit_code) == ("FAILED", 3)
+    assert "r-real" in failed.message
+    assert stopped.status == "STOPPED"
+    assert cluster.job_info("nope") is None
+    assert not cluster.stop_job("nope")
+    settings.RAY_AUTH_TOKEN = "wrong"
+    assert "refuses our token" in cluster.read_state().problem
+
+
+def _ended(name: str) -> cluster.JobInfo | None:
+    job = cluster.job_info(name)
+    return job if job is not None and job.status in cluster.JOB_ENDED else None
