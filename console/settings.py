@@ -87,6 +87,8 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_CALLABLE = "console.views.signin.locked_out"
+CSRF_FAILURE_VIEW = "console.views.errors.csrf_failure"
 LOGIN_URL = "signin"
 LOGIN_REDIRECT_URL = "home"
 

@@ -7,6 +7,16 @@ from console.api.api import urls as api_urls
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include((api_urls(), "api"))),
     path("ingest/", include("console.api.ingest")),
+    path("", include("console.views.frame")),
+    path("", include("console.views.signin")),
+    path("", include("console.views.home")),
+    path("", include("console.views.runs")),
+    path("", include("console.views.cluster")),
+    path("", include("console.views.account")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run
     path("", include("console.views.run")),
 ]
+
+handler403 = "console.views.errors.forbidden"
+handler404 = "console.views.errors.not_found"
+handler500 = "console.views.errors.broken"

@@ -109,16 +109,18 @@ def clock(seconds: Any) -> str:
 
 
 @register.simple_tag
-def when(moment: datetime | None) -> SafeString:
-    """Write a moment: the time today, the weekday within a week, else the date; the full one on hover."""
-    if moment is None:
+def when(moment: datetime | str | None) -> SafeString:
+    """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all of it on hover."""
+    if not moment:
         return format_html("{}", "—")
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
     local = timezone.localtime(moment)
     days = (timezone.localdate() - local.date()).days
     if days == 0:
         text = f"{local:%H:%M}"
     elif 0 < days < 7:
-        text = date_format(local, "D H:i")
+        text = date_format(local, "D")
     else:
         text = date_format(local, pgettext("date format: day and month", "j M"))
     return format_html(
@@ -138,6 +140,12 @@ def interval(seconds: Any) -> str:
     digits = 0 if unit == "min" else 1
     texts = [f"{value / size:.{digits}f}" for value in (low, high)]
     return f"{texts[0]}–{texts[1]} {unit}" if texts[0] != texts[1] else f"{texts[0]} {unit}"
+
+
+@register.filter
+def color_index(color: int) -> int:
+    """Return which of the ten run colors it is."""
+    return color % 10
 
 
 @register.filter

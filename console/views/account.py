@@ -28,7 +28,7 @@ def _person(request: HttpRequest) -> User:
     return request.user
 
 
-def _password_form(user: User, data: Any = None) -> SetPasswordForm[User]:
+def _password_form(user: User, data: Any = None) -> "SetPasswordForm[User]":
     """Return the form that asks for the old password only from who has one."""
     return PasswordChangeForm(user, data) if user.has_usable_password() else SetPasswordForm(user, data)
 

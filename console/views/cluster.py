@@ -1,0 +1,25 @@
+"""The cluster: does Ray answer, which nodes there are, who holds what, what waits and why, what was left behind."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from jobs.cluster_use import cluster_page
+
+
+@require_GET
+def cluster(request: HttpRequest) -> HttpResponse:
+    """Show the page; runs of other people's projects show what they hold, not what they are."""
+    page = cluster_page(request.user)
+    away = page.state.away_since
+    context = {
+        "page": page,
+        "state": page.state,
+        "away_seconds": (timezone.now() - away).total_seconds() if away else None,
+    }
+    return render(request, "cluster/cluster.html", context)
+
+
+urlpatterns = [path("cluster", cluster, name="cluster")]

@@ -1,0 +1,101 @@
+"""Home: what needs one now, what runs, what waits, and how full the cluster is."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_POST
+
+from console.views.frame import current_project
+from console.views.run_words import cause_text, hint
+from jobs.access import require, role
+from jobs.cluster_use import cluster_in_use
+from jobs.demo import demo_spec
+from jobs.header import RunHeader
+from jobs.launch import create_run
+from jobs.queries import Home
+from jobs.queries import home as read_home
+from jobs.run_filter import BY_ALGORITHM
+from jobs.sparklines import sparklines
+from jobs.tasks import enqueue, submit
+
+_WIDTH, _HEIGHT = 240, 44
+_RECENT = 8
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """Show the page; a person without a project is told so."""
+    project = current_project(request)
+    if project is None:
+        return render(request, "home/no_project.html")
+    require(request.user, project, "viewer")
+    now = timezone.now()
+    found = read_home(project, now=now)
+    wanted = {header.id: _main_metric(header) for header in found.live}
+    drawn = sparklines(wanted, width=_WIDTH, height=_HEIGHT)
+    context: dict[str, Any] = {
+        "home": found,
+        "headline": _headline(found),
+        "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in found.attention],
+        "live": [_card(header, drawn.get(header.id, ""), hint(header, now=now)) for header in found.live],
+        "queued": [{"header": h, "reason": hint(h, now=now)} for h in found.queued],
+        "recent": [{"header": h, "metric": _main_metric(h), "value": _value(h)} for h in found.recent[:_RECENT]],
+        "cluster": cluster_in_use(),
+        "can_edit": role(request.user, project) in ("editor", "admin"),
+    }
+    return render(request, "home/home.html", context)
+
+
+@require_POST
+def start_demo(request: HttpRequest) -> HttpResponse:
+    """Queue the demo run and show it."""
+    project = current_project(request)
+    if project is None:
+        return redirect("home")
+    require(request.user, project, "editor")
+    assert request.user.is_authenticated
+    key = request.POST.get("key") or None
+    run, _is_new = create_run(
+        project=project, spec=demo_spec(), user=request.user, idempotency_key=key, now=timezone.now()
+    )
+    enqueue(submit, run_id=run.pk)
+    return redirect("run", run.pk)
+
+
+def _headline(found: Home) -> str:
+    """Say in one sentence what needs the person, else what goes on."""
+    lost = sum(h.is_lost_contact for h in found.attention)
+    failed = len(found.attention) - lost
+    parts = []
+    if failed:
+        parts.append(ngettext("%(n)s run failed", "%(n)s runs failed", failed) % {"n": failed})
+    if lost:
+        parts.append(ngettext("%(n)s run lost contact", "%(n)s runs lost contact", lost) % {"n": lost})
+    if parts:
+        return ", ".join(parts)
+    if found.live:
+        n = len(found.live)
+        return ngettext("%(n)s run is going, nothing needs you", "%(n)s runs are going, nothing needs you", n) % {
+            "n": n
+        }
+    return _("Nothing needs you now")
+
+
+def _main_metric(header: RunHeader) -> str:
+    return BY_ALGORITHM["value"].get(header.algorithm, "")
+
+
+def _value(header: RunHeader) -> Any:
+    return header.latest_values.get(_main_metric(header))
+
+
+def _card(header: RunHeader, spark: str, words: str) -> dict[str, Any]:
+    return {"header": header, "metric": _main_metric(header), "value": _value(header), "spark": spark, "hint": words}
+
+
+urlpatterns = [path("", home, name="home"), path("demo", start_demo, name="start-demo")]

@@ -1,0 +1,46 @@
+"""What a list says of a run in a few words: why it waits, what it does, why it failed."""
+
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+
+from console.templatetags.pitwall import duration, interval
+from jobs.header import RunHeader
+from profiling.phases import BY_KEY
+
+
+def cause_text(header: RunHeader) -> str:
+    """Return a failure's cause with its place: "Out of memory: policy 1, step 143"."""
+    cause = header.cause
+    text = str(cause.get("text") or "").rstrip(".")
+    place = []
+    if cause.get("role") and str(cause["role"]) not in text:
+        rank = cause.get("rank")
+        place.append(f"{cause['role']} {rank}" if rank is not None else str(cause["role"]))
+    if cause.get("step"):
+        place.append(_("step %(step)s") % {"step": cause["step"]})
+    if not text:
+        return ", ".join(place)
+    return f"{text}: {', '.join(place)}" if place else text
+
+
+def hint(header: RunHeader, *, now: datetime) -> str:
+    """Return what stands beside the state: the reason of waiting, the phase and time left, or the cause."""
+    if header.state == "queued":
+        if header.wait_reason:
+            return header.wait_reason
+        return _("Place %(place)s in the queue") % {"place": header.queue_position or "?"}
+    if header.state == "starting":
+        return header.activity or _("Placing its workers")
+    if header.is_lost_contact and header.last_contact_at:
+        silent = (now - datetime.fromisoformat(header.last_contact_at)).total_seconds()
+        return _("No heartbeat for %(time)s") % {"time": duration(silent)}
+    if header.state == "running":
+        doing = BY_KEY[header.phase].label if header.phase in BY_KEY else header.activity
+        left = _("%(time)s left") % {"time": interval(header.eta_seconds)} if header.eta_seconds else ""
+        return ", ".join(part for part in (doing, left) if part)
+    if header.state == "stopping":
+        return header.activity or _("Saving a checkpoint")
+    if header.state in ("failed", "stopped"):
+        return cause_text(header)
+    return ""

@@ -1,0 +1,42 @@
+// Fetch the page again and exchange only what changed: focus, scroll and hover stay where they are.
+
+/** The same markup without what differs on every answer. */
+function plain(node) {
+  return node.innerHTML.replace(/(name="csrfmiddlewaretoken" value=")[^"]*/g, "$1");
+}
+
+/** Exchange the content of `old` by that of `fresh` if it differs and nobody is typing in it; true if it did. */
+export function exchange(old, fresh) {
+  if (plain(old) === plain(fresh)) return false;
+  if (old.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return false;
+  const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  old.replaceChildren(...document.importNode(fresh, true).childNodes);
+  if (focused) [...old.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  return true;
+}
+
+/** Fetch `url` and exchange every [data-part] of this page by that of the answer. */
+export async function refreshParts(url = location.href) {
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) throw new Error(`refresh answered ${answer.status}`);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (other) exchange(part, other);
+  }
+}
+
+/** A function that runs `act` at most once in `ms`, the last call never lost, and not in a background tab. */
+export function atMostEvery(ms, act) {
+  let last = 0;
+  let timer = 0;
+  const run = async () => {
+    timer = 0;
+    if (document.hidden) return; // coming back runs it again
+    last = Date.now();
+    try { await act(); } catch { /* the offline notice says it; the next change tries again */ }
+  };
+  const ask = () => { timer ||= setTimeout(run, Math.max(0, last + ms - Date.now())); };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  return ask;
+}

@@ -1,0 +1,266 @@
+// The run list: rows that follow their runs, selection, keys, and the verbs on what is selected.
+
+import { csrfHeaders, fill, gettext, ngettext } from "./format.js";
+import { onKeys } from "./keys.js";
+import { atMostEvery, exchange } from "./refresh.js";
+import { openFeed } from "./socket.js";
+import { toast } from "./toast.js";
+
+const LIVE = ["queued", "starting", "running"];
+const selected = new Set();
+let current = null; // id of the row the keys are on
+let anchor = null; // where a range began
+
+const results = () => document.getElementById("results");
+const rows = () => [...document.querySelectorAll("tr[data-run]")];
+const row = (id) => document.getElementById(id);
+const bar = document.querySelector("[data-selection]");
+
+// ---- rows follow their runs -------------------------------------------------------------------------------------
+
+const changed = new Set();
+const fresh = new Set();
+
+function rowsUrl(ids) {
+  const query = new URLSearchParams(results().dataset.query);
+  query.set("ids", ids.join(","));
+  return `/runs/rows?${query}`;
+}
+
+async function refreshRows(ids) {
+  const answer = await fetch(rowsUrl(ids), { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(`rows answered ${answer.status}`);
+  const holder = document.createElement("template");
+  holder.innerHTML = `<table><tbody>${await answer.text()}</tbody></table>`;
+  for (const other of holder.content.querySelectorAll("tr[data-run]")) {
+    const mine = row(other.id);
+    if (!mine) continue;
+    for (const name of ["data-name", "data-tags", "data-note", "data-run-state", "data-ended"]) {
+      if (other.hasAttribute(name)) mine.setAttribute(name, other.getAttribute(name));
+      else mine.removeAttribute(name);
+    }
+    for (const cell of mine.querySelectorAll("[data-cell]")) {
+      const partner = other.querySelector(`[data-cell="${CSS.escape(cell.dataset.cell)}"]`);
+      if (partner) exchange(cell, partner);
+    }
+  }
+  showSelection();
+}
+
+const refreshChanged = atMostEvery(1000, async () => {
+  const ids = [...changed].filter(row);
+  changed.clear();
+  if (!ids.length) return;
+  try { await refreshRows(ids); } catch (error) { ids.forEach((id) => changed.add(id)); throw error; }
+});
+
+function showFresh() {
+  const button = document.querySelector("[data-new-runs]");
+  if (!button) return;
+  button.hidden = !fresh.size;
+  button.textContent = fill(ngettext("%(n)s new run: show", "%(n)s new runs: show", fresh.size), { n: fresh.size });
+}
+
+const project = document.documentElement.dataset.project;
+let isFirst = true;
+openFeed({
+  path: `/ws/updates?project=${encodeURIComponent(project)}`,
+  onOpen: () => { if (!isFirst) { rows().forEach((r) => changed.add(r.id)); refreshChanged(); } isFirst = false; },
+  onMessage: (message) => {
+    const run = message.run ?? message;
+    if (message.type !== "run" || !run.id) return;
+    if (row(run.id)) { changed.add(run.id); refreshChanged(); }
+    else if (run.state === "queued" && !fresh.has(run.id)) { fresh.add(run.id); showFresh(); }
+  },
+});
+
+function reload() {
+  fresh.clear();
+  const query = results().dataset.query;
+  return window.htmx.ajax("GET", `/runs${query ? `?${query}` : ""}`, { target: "#results" });
+}
+
+// ---- selection ----------------------------------------------------------------------------------------------------
+
+function showSelection() {
+  const here = new Set(rows().map((r) => r.id));
+  for (const id of selected) if (!here.has(id)) selected.delete(id);
+  for (const r of rows()) {
+    const isOn = selected.has(r.id);
+    r.setAttribute("aria-selected", String(isOn));
+    r.querySelector("td.select input").checked = isOn;
+    r.classList.toggle("is-current", r.id === current);
+  }
+  const all = document.querySelector("[data-select-all]");
+  if (all) {
+    all.checked = selected.size > 0 && selected.size === here.size;
+    all.indeterminate = selected.size > 0 && selected.size < here.size;
+  }
+  bar.hidden = !selected.size;
+  bar.querySelector("[data-selection-count]").textContent = fill(ngettext("%(n)s run selected", "%(n)s runs selected", selected.size), { n: selected.size });
+  const live = liveIds();
+  const stop = bar.querySelector("[data-act=stop]");
+  if (stop) {
+    stop.hidden = !live.length;
+    stop.textContent = stopText(live.length);
+    const isArchive = results().dataset.view === "archived";
+    bar.querySelector("[data-act=archive]").hidden = isArchive;
+    bar.querySelector("[data-act=restore]").hidden = !isArchive;
+  }
+}
+
+const liveIds = () => [...selected].filter((id) => LIVE.includes(row(id)?.dataset.runState));
+const stopText = (n) => fill(ngettext("Stop %(n)s running", "Stop %(n)s running", n), { n });
+
+function toggle(id, isRange = false) {
+  const ids = rows().map((r) => r.id);
+  if (isRange && anchor && ids.includes(anchor)) {
+    const [from, to] = [ids.indexOf(anchor), ids.indexOf(id)].sort((a, b) => a - b);
+    ids.slice(from, to + 1).forEach((other) => selected.add(other));
+  } else if (!selected.delete(id)) selected.add(id);
+  anchor = id;
+  showSelection();
+}
+
+document.addEventListener("click", (event) => {
+  const all = event.target.closest("[data-select-all]");
+  if (all) {
+    rows().forEach((r) => (all.checked ? selected.add(r.id) : selected.delete(r.id)));
+    showSelection();
+    return;
+  }
+  const box = event.target.closest("td.select input");
+  if (box) { current = box.value; toggle(box.value, event.shiftKey); return; }
+  const edit = event.target.closest("[data-edit]");
+  if (edit) { openEdit(edit.closest("tr").id); return; }
+  if (event.target.closest("[data-new-runs]")) { reload(); return; }
+  const act = event.target.closest("[data-act]");
+  if (act) ACTS[act.dataset.act]();
+});
+
+// ---- verbs ----------------------------------------------------------------------------------------------------------
+
+async function post(url, fields) {
+  const body = new URLSearchParams(fields);
+  const answer = await fetch(url, { method: "POST", body, headers: { ...csrfHeaders(), Accept: "application/json" } });
+  if (answer.status !== 422 && !answer.ok) throw new Error(String(answer.status));
+  return { isOk: answer.ok, data: await answer.json() };
+}
+
+async function change(verb, ids, { tags = "", undo = null } = {}) {
+  try {
+    const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
+    if (!isOk) { toast(data.problem, { isError: true }); return; }
+    for (const refusal of data.refused) toast(refusal.message, { isError: true });
+    if (data.done.length) toast(data.text, { undo: undo && (() => change(undo, data.done, { tags })) });
+    if (verb === "archive" || verb === "restore") await reload();
+    else await refreshRows(ids);
+  } catch {
+    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
+  }
+}
+
+const ACTS = {
+  tag: () => openTags(),
+  archive: () => change("archive", [...selected], { undo: "restore" }),
+  restore: () => change("restore", [...selected], { undo: "archive" }),
+  export: () => { location.href = `/runs.csv?${new URLSearchParams({ ids: [...selected].join(",") })}`; },
+  stop: () => openStop(),
+  clear: () => { selected.clear(); showSelection(); },
+};
+
+const tagDialog = document.getElementById("tag-dialog");
+function openTags() {
+  tagDialog.querySelector("input").value = "";
+  tagDialog.showModal();
+}
+tagDialog?.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-tag]");
+  const tags = tagDialog.querySelector("input").value.trim();
+  if (!button || !tags) return;
+  event.preventDefault();
+  tagDialog.close();
+  const verb = button.dataset.tag;
+  change(verb, [...selected], { tags, undo: verb === "tag" ? "untag" : "tag" });
+});
+
+const stopDialog = document.getElementById("stop-dialog");
+function openStop() {
+  const n = liveIds().length;
+  stopDialog.querySelector("h2").textContent = fill(ngettext("Stop %(n)s run?", "Stop %(n)s runs?", n), { n });
+  stopDialog.querySelector("[data-confirm-stop]").textContent = stopText(n);
+  stopDialog.showModal();
+}
+stopDialog?.querySelector("[data-confirm-stop]").addEventListener("click", () => {
+  stopDialog.close();
+  change("stop", liveIds());
+});
+
+const editDialog = document.getElementById("edit-dialog");
+function openEdit(id) {
+  const { name, tags, note } = row(id).dataset;
+  const form = editDialog.querySelector("form");
+  Object.assign(form.elements.name, { value: name });
+  Object.assign(form.elements.tags, { value: tags });
+  Object.assign(form.elements.note, { value: note });
+  showEditProblem("", "");
+  editDialog.dataset.run = id;
+  editDialog.showModal();
+  form.elements.name.select();
+}
+function showEditProblem(field, message) {
+  for (const name of ["name", "tags", "note"]) {
+    const input = editDialog.querySelector(`#edit-${name}`);
+    const isWrong = name === field;
+    if (isWrong) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+    editDialog.querySelector(`#edit-${name}-error`).textContent = isWrong ? message : "";
+    if (isWrong) input.focus();
+  }
+}
+async function save(id, fields) {
+  const { isOk, data } = await post(`/runs/${id}/edit`, fields);
+  if (!isOk) return data;
+  await refreshRows([id]);
+  toast(gettext("Saved"), { undo: () => save(id, data.before) });
+  return null;
+}
+editDialog?.querySelector("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    const problem = await save(editDialog.dataset.run, new FormData(event.target));
+    if (problem) showEditProblem(problem.field, problem.message);
+    else editDialog.close();
+  } catch {
+    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
+  }
+});
+
+// ---- keys -------------------------------------------------------------------------------------------------------------
+
+function move(by) {
+  const list = rows();
+  if (!list.length) return;
+  const at = list.findIndex((r) => r.id === current);
+  const next = list[Math.max(0, Math.min(list.length - 1, at < 0 ? 0 : at + by))];
+  current = next.id;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+  showSelection();
+}
+onKeys({
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => current && row(current) && toggle(current),
+  X: () => current && row(current) && toggle(current, true),
+  e: () => current && row(current) && editDialog && openEdit(current),
+  Enter: () => { if (current && row(current)) location.href = row(current).dataset.url; },
+  Escape: () => { if (!selected.size) return false; ACTS.clear(); return true; },
+});
+document.addEventListener("focusin", (event) => {
+  const mine = event.target.closest("tr[data-run]");
+  if (mine && mine.id !== current) { current = mine.id; rows().forEach((r) => r.classList.toggle("is-current", r === mine)); }
+});
+
+document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target.id === "results") { fresh.clear(); showSelection(); } });
+showSelection();
