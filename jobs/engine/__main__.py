@@ -14,7 +14,9 @@ def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(prog="python -m jobs.engine", description="Train the run in RUN_DIR.")
     parser.add_argument("run_dir", type=Path, help="the run directory; it holds spec.json")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default=None, help="default: what the spec says, else what the cluster has")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default=None, help="default: what the spec says, else what the cluster has"
+    )
     arguments = parser.parse_args()
     sys.exit(run_session(arguments.run_dir.resolve(), device=arguments.device))
 

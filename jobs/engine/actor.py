@@ -97,7 +97,9 @@ class Actor:
 
     def __init__(self, *, role: str, rank: int, log_dir: str, queue: Any) -> None:
         warnings.filterwarnings("ignore")
-        os.environ.update({"PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"})
+        os.environ.update(
+            {"PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        )
         _use_interface_of_node()
         self._role, self._rank, self._queue = role, rank, queue
         self._capture = Capture(Path(log_dir), role, rank)
@@ -120,7 +122,9 @@ class Actor:
 
         return self._run(build, phase="load", step=0)
 
-    def call(self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Answer:
+    def call(
+        self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Answer:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
         return self._run(lambda: getattr(self._target, method)(*arguments, **options), phase=phase, step=step)
 

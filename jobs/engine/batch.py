@@ -83,7 +83,9 @@ def share_out(num_sequences: int, *, num_updates: int, num_ranks: int, seed: str
     Raises: ValueError if the sequences cannot be shared out evenly.
     """
     if num_sequences % (num_updates * num_ranks):
-        raise ValueError(f"{num_sequences} sequences cannot be shared out evenly over {num_updates} updates and {num_ranks} ranks.")
+        raise ValueError(
+            f"{num_sequences} sequences cannot be shared out evenly over {num_updates} updates and {num_ranks} ranks."
+        )
     order_B = torch.randperm(num_sequences, generator=torch.Generator().manual_seed(stable_seed(seed)))
     shares_UPB = order_B.view(num_updates, num_ranks, -1)
     return [[shares_UPB[u, p] for u in range(num_updates)] for p in range(num_ranks)]

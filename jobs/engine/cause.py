@@ -10,7 +10,13 @@ from jobs.engine.crew import WorkerFailed
 from jobs.engine.problem import RunProblem
 from jobs.engine.reward import RewardFailed
 
-_OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "Cannot allocate memory", "std::bad_alloc", "DefaultCPUAllocator: can't allocate")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "OutOfMemory",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "DefaultCPUAllocator: can't allocate",
+)
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "file write failed")
 
 
@@ -33,12 +39,35 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
     if isinstance(error, SyncGap):
         return _cause("trainer", "vllm", 0, step, str(error), "")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _cause("cluster", "driver", 0, step, f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space and launch again.", str(error))
+        return _cause(
+            "cluster",
+            "driver",
+            0,
+            step,
+            f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space and launch again.",
+            str(error),
+        )
     if isinstance(error, MemoryError):
-        return _cause("cluster", "driver", 0, step, "The driver ran out of memory. Lower the batch, or use a node with more.", str(error))
+        return _cause(
+            "cluster",
+            "driver",
+            0,
+            step,
+            "The driver ran out of memory. Lower the batch, or use a node with more.",
+            str(error),
+        )
     if isinstance(error, (RayError, ConnectionError)):
-        return _cause("cluster", "driver", 0, step, f"The Ray cluster does not answer: {_first_line(error)}", _first_line(error))
-    return _cause("trainer", "driver", 0, step, f"The trainer's driver raised {type(error).__name__}: {_first_line(error)}", _first_line(error))
+        return _cause(
+            "cluster", "driver", 0, step, f"The Ray cluster does not answer: {_first_line(error)}", _first_line(error)
+        )
+    return _cause(
+        "trainer",
+        "driver",
+        0,
+        step,
+        f"The trainer's driver raised {type(error).__name__}: {_first_line(error)}",
+        _first_line(error),
+    )
 
 
 def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
@@ -51,9 +80,18 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
         text = f"{who} ran out of memory at step {at}. Lower {knob}, or give it a node with more."
         return _cause("trainer", error.role, error.rank, at, text, line or error.text)
     if any(mark in told for mark in _NO_SPACE):
-        return _cause("cluster", error.role, error.rank, at, f"The disk is full: {who} could not write at step {at}. Free space and launch again.", line or error.text)
+        return _cause(
+            "cluster",
+            error.role,
+            error.rank,
+            at,
+            f"The disk is full: {who} could not write at step {at}. Free space and launch again.",
+            line or error.text,
+        )
     if error.is_death:
-        return _cause("cluster", error.role, error.rank, at, f"The process of {who} died at step {at}: {error.text}", line)
+        return _cause(
+            "cluster", error.role, error.rank, at, f"The process of {who} died at step {at}: {error.text}", line
+        )
     return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
 
 

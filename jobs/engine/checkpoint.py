@@ -81,7 +81,9 @@ class Checkpoints:
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:
             crew.gather([p.call("save", str(draft), step=state.step, phase="checkpoint") for p in crew.policies])
-            (draft / "loop.json").write_text(json.dumps(asdict(state) | {"ranks": len(crew.policies), "spec": spec}, indent=1) + "\n")
+            (draft / "loop.json").write_text(
+                json.dumps(asdict(state) | {"ranks": len(crew.policies), "spec": spec}, indent=1) + "\n"
+            )
         seconds = time.perf_counter() - begin
         for old in self.steps()[: -self._keep]:
             shutil.rmtree(self._folder / f"step-{old}", ignore_errors=True)
@@ -100,7 +102,9 @@ class Checkpoints:
 def read_state(folder: Path) -> LoopState:
     """Return the loop state of a checkpoint folder."""
     raw = json.loads((folder / "loop.json").read_text(encoding="utf-8"))
-    return LoopState(step=raw["step"], num_consumed=raw["num_consumed"], best_score=raw["best_score"], best_step=raw["best_step"])
+    return LoopState(
+        step=raw["step"], num_consumed=raw["num_consumed"], best_score=raw["best_score"], best_step=raw["best_step"]
+    )
 
 
 def export_model(crew: Crew, final: Path, *, precision: str, on_bucket: Callable[[], None] = lambda: None) -> None:

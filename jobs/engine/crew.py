@@ -42,7 +42,9 @@ class Worker:
 
     def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
         """Start a call; `phase` marks it on the actor's lane of the timeline."""
-        return Pending(worker=self, reference=self.actor.call.remote(method, step, phase, arguments, options), step=step)
+        return Pending(
+            worker=self, reference=self.actor.call.remote(method, step, phase, arguments, options), step=step
+        )
 
     def start(self, target: str, **arguments: Any) -> Pending:
         """Start building the role's object."""
@@ -53,7 +55,13 @@ class Crew:
     """All actors of a run, in one placement group; `close` leaves nothing of it."""
 
     def __init__(
-        self, spec: RunSpec, device: Device, *, log_dir: str, on_answer: Callable[[Worker, Answer], None], check: Callable[[], None]
+        self,
+        spec: RunSpec,
+        device: Device,
+        *,
+        log_dir: str,
+        on_answer: Callable[[Worker, Answer], None],
+        check: Callable[[], None],
     ) -> None:
         self._on_answer, self._check = on_answer, check
         tensor_parallel = spec.hardware.tensor_parallel_size
@@ -75,7 +83,12 @@ class Crew:
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
                     ray.remote(Actor)
-                    .options(num_cpus=bundle["CPU"], num_gpus=bundle.get("GPU", 0), scheduling_strategy=strategy, max_concurrency=1)
+                    .options(
+                        num_cpus=bundle["CPU"],
+                        num_gpus=bundle.get("GPU", 0),
+                        scheduling_strategy=strategy,
+                        max_concurrency=1,
+                    )
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue)
                 )
                 self.workers[role].append(Worker(actor, role=role, rank=rank))
@@ -175,7 +188,12 @@ class Crew:
 def _why_died(error: Exception) -> str:
     """Return the sentence of Ray's report that says how the process ended."""
     for line in str(error).splitlines():
-        for mark in ("Worker exit detail:", "The actor died because of an error", "The actor is dead because", "exit detail"):
+        for mark in (
+            "Worker exit detail:",
+            "The actor died because of an error",
+            "The actor is dead because",
+            "exit detail",
+        ):
             if mark in line:
                 return line.split(mark, 1)[-1].strip(" :.") or line.strip()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -62,7 +62,10 @@ def _rows(data: DataSource, split: str, inputs_dir: Path) -> list[Row]:
         if data.id != "word-problems":
             raise RunProblem("data.id", f"There is no bundled data {data.id!r}. There is: word-problems.")
         if split != data.split:
-            raise RunProblem("data.eval_split", "The bundled data has no second split. Leave the field empty; a share of the rows is held out.")
+            raise RunProblem(
+                "data.eval_split",
+                "The bundled data has no second split. Leave the field empty; a share of the rows is held out.",
+            )
         return [dict(row) for row in word_problems.rows()]
     if data.kind == "upload":
         file = inputs_dir / data.id.removeprefix("upload:")
@@ -88,15 +91,29 @@ def _path_rows(data: DataSource, split: str) -> list[Row]:
 def _hub_rows(data: DataSource, split: str) -> list[Row]:
     import huggingface_hub
 
-    patterns = [f"**{split}*.parquet", f"**{split}*.jsonl", f"**{split}*.json", f"{split}*.jsonl", f"**/{split}/*.parquet"]
+    patterns = [
+        f"**{split}*.parquet",
+        f"**{split}*.jsonl",
+        f"**{split}*.json",
+        f"{split}*.jsonl",
+        f"**/{split}/*.parquet",
+    ]
     try:
         folder = Path(huggingface_hub.snapshot_download(data.id, repo_type="dataset", allow_patterns=patterns))
     except Exception as error:  # the hub client raises many unrelated types; all mean that the data cannot be had
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunProblem("data.id", f"The hub dataset {data.id!r} cannot be fetched: {reason} Check the id and the connection.") from error
-    files = sorted(p for p in folder.rglob("*") if p.suffix in (".parquet", ".jsonl", ".json") and split in str(p.relative_to(folder)))
+        raise RunProblem(
+            "data.id", f"The hub dataset {data.id!r} cannot be fetched: {reason} Check the id and the connection."
+        ) from error
+    files = sorted(
+        p
+        for p in folder.rglob("*")
+        if p.suffix in (".parquet", ".jsonl", ".json") and split in str(p.relative_to(folder))
+    )
     if not files:
-        raise RunProblem("data.split", f"{data.id!r} has no Parquet or JSONL file of a split {split!r}. Check the split's name.")
+        raise RunProblem(
+            "data.split", f"{data.id!r} has no Parquet or JSONL file of a split {split!r}. Check the split's name."
+        )
     return [row for file in files for row in read_rows(file, data.id)]
 
 
@@ -112,7 +129,9 @@ def read_rows(file: Path, name: str, field: str = "data.id") -> list[Row]:
             return _read_parquet(file, name, field)
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RunProblem(field, f"{name!r} is neither UTF-8 text nor Parquet. Convert it to JSONL or Parquet.") from error
+        raise RunProblem(
+            field, f"{name!r} is neither UTF-8 text nor Parquet. Convert it to JSONL or Parquet."
+        ) from error
     except OSError as error:
         raise RunProblem(field, f"{name!r} cannot be read: {error.strerror}.") from error
     if text.lstrip().startswith("["):
@@ -149,7 +168,11 @@ def _parse_line(line: str, number: int, name: str, field: str) -> Row:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise RunProblem(field, f"Line {number} of {name!r} is not JSON: {error}. Give one JSON object per line.") from error
+        raise RunProblem(
+            field, f"Line {number} of {name!r} is not JSON: {error}. Give one JSON object per line."
+        ) from error
     if not isinstance(row, dict):
-        raise RunProblem(field, f"Line {number} of {name!r} is {type(row).__name__}, not an object. Give one JSON object per line.")
+        raise RunProblem(
+            field, f"Line {number} of {name!r} is {type(row).__name__}, not an object. Give one JSON object per line."
+        )
     return row

@@ -23,14 +23,18 @@ class Evaluation:
     score: float
 
 
-def evaluate_answers(crew: Crew, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int) -> Evaluation:
+def evaluate_answers(
+    crew: Crew, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int
+) -> Evaluation:
     """Answer each held-out prompt greedily and score it.
 
     `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward does.
     """
     rollout = roll_out(crew, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
     answers = [text.decode(d.tokens) for d in rollout.drawn]
-    completions = [Completion(prompt=e.prompt, completion=a, answer=e.answer) for e, a in zip(held_out, answers, strict=True)]
+    completions = [
+        Completion(prompt=e.prompt, completion=a, answer=e.answer) for e, a in zip(held_out, answers, strict=True)
+    ]
     scores = reward.score(completions)
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
     right = [s.is_right for s in scores if s.is_right is not None]

@@ -146,7 +146,10 @@ def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
     if spec.algorithm == "sft":
         response = pick(row, data.response_column)
         if not isinstance(response, str):
-            raise RunProblem("data.response_column", f"Row {number + 1} has no text in column {data.response_column!r}, but {_kind(response)}.")
+            raise RunProblem(
+                "data.response_column",
+                f"Row {number + 1} has no text in column {data.response_column!r}, but {_kind(response)}.",
+            )
         messages.append({"role": "assistant", "content": response})
     return messages
 
@@ -159,9 +162,14 @@ def _with_system(messages: list[dict[str, str]], data: DataSource) -> list[dict[
 
 def _as_messages(value: Any, field: str, column: str, number: int) -> list[dict[str, str]]:
     is_list = isinstance(value, list) and bool(value)
-    if not is_list or not all(isinstance(m, dict) and m.get("role") in _ROLES and isinstance(m.get("content"), str) for m in value):
+    if not is_list or not all(
+        isinstance(m, dict) and m.get("role") in _ROLES and isinstance(m.get("content"), str) for m in value
+    ):
         wanted = "text or a list of messages" if field == "prompt_column" else "a list of messages"
-        raise RunProblem(f"data.{field}", f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be {wanted} with role and content.")
+        raise RunProblem(
+            f"data.{field}",
+            f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be {wanted} with role and content.",
+        )
     return [{"role": m["role"], "content": m["content"]} for m in value]
 
 

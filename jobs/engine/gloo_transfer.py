@@ -49,7 +49,9 @@ class GlooTransfer(WeightTransferEngine[GlooInit, GlooUpdate]):
         """Join the group."""
         config = self.parallel_config
         rank = config.data_parallel_index * config.world_size + config.rank + init_info.rank_offset
-        self._group = join_group(host=init_info.host, port=init_info.port, rank=rank, world_size=init_info.world_size, timeout=_JOIN)
+        self._group = join_group(
+            host=init_info.host, port=init_info.port, rank=rank, world_size=init_info.world_size, timeout=_JOIN
+        )
 
     def start_weight_update(self) -> None:
         """Open the layerwise reload."""

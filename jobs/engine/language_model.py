@@ -24,7 +24,9 @@ def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
     from transformers import AutoModelForCausalLM
 
     try:
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[precision], attn_implementation="sdpa")
+        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=DTYPES[precision], attn_implementation="sdpa"
+        )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error

@@ -83,7 +83,9 @@ class Loop:
             self.state = replace(self.state, step=self.step)
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
-            if (self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")) and self.step < self.spec.num_steps:
+            if (
+                self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
+            ) and self.step < self.spec.num_steps:
                 self._save()
         is_finished = self.step >= self.spec.num_steps
         self._finish(is_finished=is_finished)
@@ -107,7 +109,10 @@ class Loop:
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
         shares = share_out(
-            batch.num_sequences, num_updates=num_updates, num_ranks=len(crew.policies), seed=f"{self.seed}/{step}/shares"
+            batch.num_sequences,
+            num_updates=num_updates,
+            num_ranks=len(crew.policies),
+            seed=f"{self.seed}/{step}/shares",
         )
 
         reference = None
@@ -115,14 +120,20 @@ class Loop:
             reference = crew.reference.call("logprobs", batch, step=step, phase="reference")
         with mark("old_logprobs", step=step):
             old_logprobs_BL = self._old_logprobs(batch, shares, step)
-            self._check_sync(largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
+            self._check_sync(
+                largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
+                synced_at=step - 1,
+            )
         with mark("reference", step=step):
             reference_logprobs_BL = crew.gather([reference])[0] if reference is not None else None
 
         with mark("advantages", step=step):
             advantages_B = algorithm.advantages(rewards_B, spec)
             batch = replace(
-                batch, advantages_B=advantages_B, old_logprobs_BL=old_logprobs_BL, reference_logprobs_BL=reference_logprobs_BL
+                batch,
+                advantages_B=advantages_B,
+                old_logprobs_BL=old_logprobs_BL,
+                reference_logprobs_BL=reference_logprobs_BL,
             )
 
         with mark("update", step=step) as update_mark:
@@ -150,7 +161,9 @@ class Loop:
         """Take a batch of given answers and learn them."""
         examples = self._take(self.spec.int_knob("train.batch_size"))
         batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
-        shares = share_out(batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares")
+        shares = share_out(
+            batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares"
+        )
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
@@ -184,7 +197,9 @@ class Loop:
             )
             for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
         ]
-        self.report.samples(samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step"))
+        self.report.samples(
+            samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        )
         return scores
 
     def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
@@ -231,7 +246,9 @@ class Loop:
         if gap <= LARGEST_GAP:
             return
         if gap != gap:
-            raise SyncGap(f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower optimizer.learning_rate.")
+            raise SyncGap(
+                f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower optimizer.learning_rate."
+            )
         if self.spec.knob("memory.precision") == "float32":
             raise SyncGap(
                 f"vLLM and trainer differ by {gap:.3g} nats on a sampled token after the weight sync of step {synced_at}; "
@@ -239,7 +256,9 @@ class Loop:
             )
         if not self._bfloat16_gap_noted:
             self._bfloat16_gap_noted = True
-            self.report.note(f"vLLM and trainer differ by {gap:.3g} nats in bfloat16; ratios are that much off.", step=synced_at)
+            self.report.note(
+                f"vLLM and trainer differ by {gap:.3g} nats in bfloat16; ratios are that much off.", step=synced_at
+            )
 
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
@@ -248,7 +267,9 @@ class Loop:
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.crew.policies]
         logprobs_BL: Tensor = self.crew.gather(calls)[0]
-        self._check_sync(largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL), synced_at=self.step)
+        self._check_sync(
+            largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL), synced_at=self.step
+        )
 
     # -- between steps --
 
@@ -290,14 +311,20 @@ class Loop:
         with mark("eval", step=self.step) as eval_mark:
             if self.material.reward is not None:
                 found = evaluation.evaluate_answers(
-                    self.crew, self.material.held_out, reward=self.material.reward, text=self.material.text, step=self.step
+                    self.crew,
+                    self.material.held_out,
+                    reward=self.material.reward,
+                    text=self.material.text,
+                    step=self.step,
                 )
             else:
                 found = evaluation.evaluate_loss(
                     self.crew, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
                 )
         self.report.metrics(found.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
-        self.report.samples(found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step"))
+        self.report.samples(
+            found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
+        )
         self.report.driver_spans(profile.drain())
         best = self.state.best_score
         if self.step > 0 and (best is None or found.score > best):
@@ -313,7 +340,12 @@ class Loop:
         size = folder_bytes(folder)
         path = str(folder.relative_to(self.run_dir))
         self.report.artifact(f"checkpoint-{self.step}", artifact="checkpoint", path=path, step=self.step, size=size)
-        self.report.note(f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {seconds:.2g} s", step=self.step, bytes=size, seconds=seconds)
+        self.report.note(
+            f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {seconds:.2g} s",
+            step=self.step,
+            bytes=size,
+            seconds=seconds,
+        )
         self.report.driver_spans(profile.drain())
         self.report.state("training", step=self.step)
 
@@ -324,9 +356,12 @@ class Loop:
         with mark("export", step=self.step) as export_mark:
             export_model(self.crew, folder, precision=str(self.spec.knob("memory.precision")))
         size = folder_bytes(folder)
-        self.report.artifact(f"model-{name}", artifact="model", path=f"model/{name}", step=self.step, size=size, **metrics)
+        self.report.artifact(
+            f"model-{name}", artifact="model", path=f"model/{name}", step=self.step, size=size, **metrics
+        )
         self.report.note(
-            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in {export_mark.seconds:.2g} s", step=self.step
+            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in {export_mark.seconds:.2g} s",
+            step=self.step,
         )
         self.report.driver_spans(profile.drain())
 
@@ -339,7 +374,9 @@ class Loop:
                 self._evaluate()
             self._save()
             self._export("final", {"best_step": self.state.best_step, "best_score": self.state.best_score})
-        self.report.artifact("tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb"))
+        self.report.artifact(
+            "tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb")
+        )
 
 
 def _mean_parts(scores: Sequence[Score]) -> dict[str, float]:

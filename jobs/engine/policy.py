@@ -42,11 +42,21 @@ class Policy:
         # Without this DeepSpeed builds a shared-memory extension at the first init: 25 s and a compiler. Training never uses it.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         os.environ.update(
-            {"MASTER_ADDR": host, "MASTER_PORT": str(port), "RANK": str(self._rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0"}
+            {
+                "MASTER_ADDR": host,
+                "MASTER_PORT": str(port),
+                "RANK": str(self._rank),
+                "WORLD_SIZE": str(world_size),
+                "LOCAL_RANK": "0",
+            }
         )
         torch.manual_seed(self._spec.int_knob("train.seed"))
         deepspeed.init_distributed(
-            dist_backend=self._device.collective_backend, auto_mpi_discovery=False, rank=self._rank, world_size=world_size, verbose=False
+            dist_backend=self._device.collective_backend,
+            auto_mpi_discovery=False,
+            rank=self._rank,
+            world_size=world_size,
+            verbose=False,
         )
         config = deepspeed_config(self._spec, world_size)
         if self._stage == 3:
@@ -128,7 +138,9 @@ class Policy:
     def _named(self) -> list[tuple[str, Any]]:
         return list(self._engine.module.named_parameters())
 
-    def _weights(self, positions: list[int] | None = None, limit_bytes: int = _GATHER_BYTES) -> Iterator[tuple[str, Tensor]]:
+    def _weights(
+        self, positions: list[int] | None = None, limit_bytes: int = _GATHER_BYTES
+    ) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, whole weight) one bucket at a time, so that ZeRO-3 never holds more than a bucket beside its shards."""
         named = self._named()
         chosen = range(len(named)) if positions is None else positions
@@ -166,7 +178,9 @@ class Policy:
         runs = list(buckets([_numel(p) * p.element_size() for _, p in named], _EXPORT_BYTES))
         if index >= len(runs):
             return None
-        found = {name: w.detach().cpu().clone() for name, w in self._weights(runs[index], _EXPORT_BYTES) if self._rank == 0}
+        found = {
+            name: w.detach().cpu().clone() for name, w in self._weights(runs[index], _EXPORT_BYTES) if self._rank == 0
+        }
         return found if self._rank == 0 else {}
 
     def text_files(self) -> dict[str, bytes]:

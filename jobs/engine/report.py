@@ -105,7 +105,9 @@ class Report:
 
     def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
         """Tell that a file or folder of the run directory is ready."""
-        self._write(events.artifact(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta))
+        self._write(
+            events.artifact(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
+        )
 
     def driver_spans(self, spans: Iterable[profile.Span]) -> None:
         """Tell the driver's own spans."""
@@ -164,7 +166,9 @@ class Report:
             return
         try:
             entries = ray.get(self._queue.take.remote(), timeout=5)
-        except Exception:  # the reporter never takes the run down: whatever Ray says here, the lines are in the log files
+        except (
+            Exception
+        ):  # the reporter never takes the run down: whatever Ray says here, the lines are in the log files
             return
         for role, rank, stream, lines in entries:
             self.lines(role, rank, stream, lines)

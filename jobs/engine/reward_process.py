@@ -47,7 +47,10 @@ def load(source: str, name: str) -> tuple[Call | None, dict[str, Any]]:
         return None, raised(error, name, "while it was loaded")
     reward = space.get("reward")
     if not callable(reward):
-        return None, {"problem": f"{name} defines no function reward(prompt, completion, answer). Add it.", "kind": "wrong_type"}
+        return None, {
+            "problem": f"{name} defines no function reward(prompt, completion, answer). Add it.",
+            "kind": "wrong_type",
+        }
     return reward, {}
 
 

@@ -54,7 +54,14 @@ class Rollout:
 
 
 def roll_out(
-    crew: Crew, examples: Sequence[Example], *, samples_per_prompt: int, seed: int, step: int, phase: str = "rollout", greedy: bool = False
+    crew: Crew,
+    examples: Sequence[Example],
+    *,
+    samples_per_prompt: int,
+    seed: int,
+    step: int,
+    phase: str = "rollout",
+    greedy: bool = False,
 ) -> Rollout:
     """Draw `samples_per_prompt` completions of each example, prompts spread over the engines.
 
@@ -62,7 +69,8 @@ def roll_out(
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
     requests = [
-        Request(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt)) for i, e in enumerate(repeated)
+        Request(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
+        for i, e in enumerate(repeated)
     ]
     num_engines = len(crew.generators)
     per_engine = -(-len(examples) // num_engines) * samples_per_prompt

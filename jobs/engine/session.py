@@ -125,7 +125,12 @@ class Session:
 
     def _join_cluster(self) -> None:
         if not ray.is_initialized():
-            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", log_to_driver=False, logging_level="ERROR", configure_logging=False)
+            ray.init(
+                address=os.environ.get("RAY_ADDRESS") or "auto",
+                log_to_driver=False,
+                logging_level="ERROR",
+                configure_logging=False,
+            )
         self._commands.watch_signals()
 
     def _choose_device(self, spec: RunSpec) -> str:
@@ -142,12 +147,19 @@ class Session:
     def _start_roles(self, spec: RunSpec, crew: Crew, device: str, text: TextModel) -> list[Any]:
         """Start all roles at once, the slowest import first: they overlap on the cores there are."""
         starting = [
-            worker.start(self._classes["vllm"], spec=spec, device=device, eos_ids=text.eos_ids) for worker in crew.generators
+            worker.start(self._classes["vllm"], spec=spec, device=device, eos_ids=text.eos_ids)
+            for worker in crew.generators
         ]
         host, port = crew.address_of(crew.policies[0])
         starting += [
             worker.start(
-                self._classes["policy"], spec=spec, rank=worker.rank, world_size=len(crew.policies), host=host, port=port, device=device
+                self._classes["policy"],
+                spec=spec,
+                rank=worker.rank,
+                world_size=len(crew.policies),
+                host=host,
+                port=port,
+                device=device,
             )
             for worker in crew.policies
         ]
@@ -175,7 +187,9 @@ class Session:
         held_out = usable(spec, render(spec, held_out_rows, text))
         left_out = len(table.train) - len(train)
         if left_out:
-            self._report.note(f"{left_out} of {len(table.train)} training rows were left out: longer than {token_limit(spec)} tokens.")
+            self._report.note(
+                f"{left_out} of {len(table.train)} training rows were left out: longer than {token_limit(spec)} tokens."
+            )
         reward = None
         if spec.algorithm != "sft":
             reward = open_reward(spec.reward)

@@ -22,9 +22,15 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     names = [str(name) for name in config.get("architectures") or []]
     if not any("CausalLM" in name for name in names):
         what = ", ".join(names) or "no architecture"
-        raise RunProblem("model.id", f"{model.id!r} is not a causal language model: its config.json names {what}. Use a ...ForCausalLM model.")
+        raise RunProblem(
+            "model.id",
+            f"{model.id!r} is not a causal language model: its config.json names {what}. Use a ...ForCausalLM model.",
+        )
     if not (folder / "tokenizer.json").is_file():
-        raise RunProblem("model.id", f"{model.id!r} has no tokenizer.json. Save its fast tokenizer into the folder (save_pretrained).")
+        raise RunProblem(
+            "model.id",
+            f"{model.id!r} has no tokenizer.json. Save its fast tokenizer into the folder (save_pretrained).",
+        )
     if with_weights:
         count_parameters(folder, model.id)
     return folder
@@ -40,9 +46,14 @@ def _find(model: ModelSource, with_weights: bool) -> Path:
     if model.kind == "path":
         folder = Path(model.id).expanduser()
         if not folder.is_dir():
-            raise RunProblem("model.id", f"There is no folder {model.id!r} on this node. Give the path of a Hugging Face model folder.")
+            raise RunProblem(
+                "model.id",
+                f"There is no folder {model.id!r} on this node. Give the path of a Hugging Face model folder.",
+            )
         if not (folder / "config.json").is_file():
-            raise RunProblem("model.id", f"{model.id!r} holds no config.json. Give the path of a Hugging Face model folder.")
+            raise RunProblem(
+                "model.id", f"{model.id!r} holds no config.json. Give the path of a Hugging Face model folder."
+            )
         return folder
     return _fetch(model, with_weights)
 
@@ -52,7 +63,9 @@ def _fetch(model: ModelSource, with_weights: bool) -> Path:
 
     patterns = _ALL_FILES if with_weights else _TEXT_FILES
     try:
-        return Path(huggingface_hub.snapshot_download(model.id, revision=model.revision or None, allow_patterns=patterns))
+        return Path(
+            huggingface_hub.snapshot_download(model.id, revision=model.revision or None, allow_patterns=patterns)
+        )
     except Exception as error:  # the hub client raises many unrelated types; all mean that the model cannot be had
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem(
@@ -103,5 +116,7 @@ def _header(file: Path, name: str) -> dict[str, dict[str, Any]]:
         if 8 + length + end > file.stat().st_size:
             raise ValueError("the file is cut short")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunProblem("model.id", f"{file.name} of {name!r} is not a whole safetensors file: {error}. Fetch it again.") from error
+        raise RunProblem(
+            "model.id", f"{file.name} of {name!r} is not a whole safetensors file: {error}. Fetch it again."
+        ) from error
     return {k: v for k, v in header.items() if k != "__metadata__"}

@@ -59,7 +59,8 @@ class TensorboardLog:
     def scalars(self, values: Mapping[str, float], *, step: int) -> None:
         """Append the values of a step and flush."""
         summary = b"".join(
-            _bytes_field(1, _bytes_field(1, tag.encode()) + b"\x15" + struct.pack("<f", value)) for tag, value in values.items()
+            _bytes_field(1, _bytes_field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
+            for tag, value in values.items()
         )
         head = b"\x09" + struct.pack("<d", time.time()) + b"\x10" + _varint(max(step, 0))
         self._record(head + _bytes_field(5, summary))

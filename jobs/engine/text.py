@@ -35,8 +35,14 @@ class TextModel:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare Exception
             raise RunProblem("model.id", f"The tokenizer of {folder.name!r} cannot be loaded: {error}.") from error
-        config = read_json(folder / "tokenizer_config.json", field="model.id") if (folder / "tokenizer_config.json").is_file() else {}
-        self._specials = {key: _content(config.get(key)) for key in ("bos_token", "eos_token", "pad_token", "unk_token")}
+        config = (
+            read_json(folder / "tokenizer_config.json", field="model.id")
+            if (folder / "tokenizer_config.json").is_file()
+            else {}
+        )
+        self._specials = {
+            key: _content(config.get(key)) for key in ("bos_token", "eos_token", "pad_token", "unk_token")
+        }
         self.eos_ids = _eos_ids(folder, self._tokenizer, self._specials["eos_token"])
         pad = self._tokenizer.token_to_id(self._specials["pad_token"]) if self._specials["pad_token"] else None
         self.pad_id = pad if pad is not None else (self.eos_ids[0] if self.eos_ids else 0)
@@ -78,7 +84,10 @@ class TextModel:
             found = self._cut(messages, whole, trained)
             if found is not None:
                 return found
-        raise RunProblem("data.response_column", "The chat template does not show where the answer begins. Use a model with another template.")
+        raise RunProblem(
+            "data.response_column",
+            "The chat template does not show where the answer begins. Use a model with another template.",
+        )
 
     def _cut(self, messages: Sequence[Message], whole: str, turns: Sequence[int]) -> list[Segment] | None:
         segments: list[Segment] = []
@@ -87,7 +96,10 @@ class TextModel:
             before, after = self._render(messages[:turn], opens_answer=True), self._render(messages[: turn + 1])
             if not (whole.startswith(after) and after.startswith(before) and len(before) >= end):
                 return None
-            segments += [Segment(text=whole[end : len(before)], is_trained=False), Segment(text=after[len(before) :], is_trained=True)]
+            segments += [
+                Segment(text=whole[end : len(before)], is_trained=False),
+                Segment(text=after[len(before) :], is_trained=True),
+            ]
             end = len(after)
         if end < len(whole):
             segments.append(Segment(text=whole[end:], is_trained=False))
@@ -108,7 +120,9 @@ class TextModel:
         try:
             return self._template.render(messages=list(messages), add_generation_prompt=opens_answer, **self._specials)
         except (jinja2.TemplateError, TypeError) as error:
-            raise RunProblem("model.id", f"The model's chat template cannot render this conversation: {error}.") from error
+            raise RunProblem(
+                "model.id", f"The model's chat template cannot render this conversation: {error}."
+            ) from error
 
 
 def _content(token: object) -> str:

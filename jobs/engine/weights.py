@@ -21,7 +21,10 @@ class WeightSync:
         crew = self._crew
         first = crew.policies[0]
         (self._metadata,) = crew.gather([first.call("weight_metadata")])
-        sizes = [_BYTES[d] * math.prod(s) for d, s in zip(self._metadata["dtype_names"], self._metadata["shapes"], strict=True)]
+        sizes = [
+            _BYTES[d] * math.prod(s)
+            for d, s in zip(self._metadata["dtype_names"], self._metadata["shapes"], strict=True)
+        ]
         self.num_bytes = sum(sizes)
         host, port = crew.address_of(first)
         num_workers = crew.gather([g.call("num_workers") for g in crew.generators])

@@ -42,12 +42,20 @@ class Grpo:
 
         def mean(values_BL: Tensor) -> Tensor:
             return aggregate(
-                values_BL.detach().float(), batch.mask_BL, how="token_mean", num_tokens=counts.num_tokens, num_sequences=counts.num_sequences
+                values_BL.detach().float(),
+                batch.mask_BL,
+                how="token_mean",
+                num_tokens=counts.num_tokens,
+                num_sequences=counts.num_sequences,
             )
 
         with torch.no_grad():
             entropy_BL = token_entropies(logits_BLV, temperature=temperature)
-        shares = {"policy/entropy": mean(entropy_BL), "policy/clip_fraction": mean(is_cut_BL), "policy/ratio_mean": mean(ratio_BL)}
+        shares = {
+            "policy/entropy": mean(entropy_BL),
+            "policy/clip_fraction": mean(is_cut_BL),
+            "policy/ratio_mean": mean(ratio_BL),
+        }
         if batch.reference_logprobs_BL is not None:
             kl_BL = kl_estimate(logprobs_BL, batch.reference_logprobs_BL, estimator=spec.knob("algorithm.kl_estimator"))
             loss_BL = loss_BL + spec.float_knob("algorithm.kl_coefficient") * kl_BL

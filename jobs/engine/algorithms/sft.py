@@ -24,7 +24,13 @@ class Sft:
         """Return the loss's share and the shares of loss/sft and policy/entropy."""
 
         def mean(values_BL: Tensor) -> Tensor:
-            return aggregate(values_BL, batch.mask_BL, how="token_mean", num_tokens=counts.num_tokens, num_sequences=counts.num_sequences)
+            return aggregate(
+                values_BL,
+                batch.mask_BL,
+                how="token_mean",
+                num_tokens=counts.num_tokens,
+                num_sequences=counts.num_sequences,
+            )
 
         loss = mean(-token_logprobs(logits_BLV, batch.tokens_BL))
         with torch.no_grad():

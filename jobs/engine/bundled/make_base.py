@@ -17,7 +17,14 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.engine.bundled.word_problems import draw_problem, flawed_solution
 
-PAD, EOS, BOS, USER, ASSISTANT, SYSTEM = SPECIAL = ("<|pad|>", "<|eos|>", "<|bos|>", "<|user|>", "<|assistant|>", "<|system|>")
+PAD, EOS, BOS, USER, ASSISTANT, SYSTEM = SPECIAL = (
+    "<|pad|>",
+    "<|eos|>",
+    "<|bos|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|system|>",
+)
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
     "{% if message.role == 'assistant' %}<|eos|>{% endif %}{% endfor %}\n"

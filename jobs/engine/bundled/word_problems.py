@@ -63,17 +63,17 @@ def draw_problem(rng: random.Random) -> WordProblem:
 
 
 def solve(problem: WordProblem, *, forgets_carry: bool = False, slip: int = 0, is_marked: bool = True) -> str:
-    """Return the worked solution, with the wanted flaw: a forgotten carry, a `slip` in the units, a missing `####`."""
+    """Return the worked solution, with the wanted flaw: a forgotten carry, a `slip` in copying the result, a missing `####`."""
     sign = "+" if problem.is_addition else "-"
     units_a, units_b, tens_a, tens_b = problem.a % 10, problem.b % 10, problem.a // 10, problem.b // 10
     if problem.has_carry and not problem.is_addition:
         units_a += 10
-    units = (units_a + units_b if problem.is_addition else units_a - units_b) + slip
+    units = units_a + units_b if problem.is_addition else units_a - units_b
     carry = f"{sign}1" if problem.has_carry and not forgets_carry else ""
     tens = (tens_a + tens_b if problem.is_addition else tens_a - tens_b) + (int(carry) if carry else 0)
-    result = max(0, tens * 10 + units % 10)
+    result = max(0, tens * 10 + units % 10 + slip)
     end = f"#### {result}" if is_marked else f"The answer is {result}."
-    return f"{units_a}{sign}{units_b}={max(0, units)}, {tens_a}{sign}{tens_b}{carry}={tens}. {end}"
+    return f"{units_a}{sign}{units_b}={units}, {tens_a}{sign}{tens_b}{carry}={tens}. {end}"
 
 
 def flawed_solution(problem: WordProblem, rng: random.Random) -> str:

@@ -75,7 +75,13 @@ class Cuda:
 
     def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
         """The init info of vLLM's NCCL backend; both sides pack."""
-        return {"master_address": host, "master_port": port, "world_size": world_size, "rank_offset": rank_offset, "packed": True}
+        return {
+            "master_address": host,
+            "master_port": port,
+            "world_size": world_size,
+            "rank_offset": rank_offset,
+            "packed": True,
+        }
 
     def open_sender(self, *, host: str, port: int, world_size: int) -> NcclSender:
         """Join as rank 0."""

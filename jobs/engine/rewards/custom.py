@@ -76,7 +76,9 @@ class CustomReward:
             raise self._hung(what)
         if not line:
             raise RewardFailed(
-                f"The reward {self._name} ended its process while {what}.", kind="died", log_line=self._last_error_line()
+                f"The reward {self._name} ended its process while {what}.",
+                kind="died",
+                log_line=self._last_error_line(),
             )
         answer: dict[str, Any] = json.loads(line)
         if "problem" in answer:
