@@ -58,8 +58,8 @@ class Knob:
         if self.type == "text":
             return "text"
         what = "a whole number" if self.type == "int" else "a number"
-        upper = "" if math.isinf(self.high) else f" to {self.high:g}"
-        return f"{what} from {self.low:g}{upper}" if upper else f"{what} of at least {self.low:g}"
+        low, high = _spell(self.low), _spell(self.high)
+        return f"{what} of at least {low}" if math.isinf(self.high) else f"{what} from {low} to {high}"
 
     def check(self, value: object) -> Scalar:
         """Return `value` as the knob's type; text is read as people type it ("3e-4", "on").
@@ -93,6 +93,11 @@ class Knob:
                 raise refusal
             return int(number)
         return number
+
+
+def _spell(bound: float) -> str:
+    """Write a bound as people read it: 1,048,576 and 0.05."""
+    return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def _read_bool(value: object, refusal: KnobValueInvalid) -> bool:
