@@ -40,6 +40,7 @@ const check = new Question(form.dataset.check, form, {
     if (answer.problems.length) {
       preview.cancel();
       if (previewState === "asked") { previewState = "none"; previewOf = ""; }
+      dim(previewTexts() !== previewOf);
     } else {
       place("summary").innerHTML = answer.summary; // escaped by the server's template
       place("launch-label").textContent = answer.launch;
@@ -63,7 +64,7 @@ const preview = new Question(form.dataset.preview, form, {
   onAnswer(answer) {
     previewState = "answered";
     const where = place("preview-place");
-    where.classList.remove("is-stale");
+    dim(false);
     if (answer.html) {
       where.innerHTML = answer.html; // escaped by the server's template
       numPassed = where.querySelectorAll("[data-check=passed]").length;
@@ -112,11 +113,24 @@ function rewardTexts() {
   return textsOf(/^(reward|data|model)\./);
 }
 
+function previewTexts() {
+  return textsOf(/^(algorithm$|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
+}
+
+/** What is shown of data and model belongs to an earlier state of the form, or again to this one. */
+function dim(isStale) {
+  place("preview-place").classList.toggle("is-stale", isStale);
+  for (const field of ["model.id", "data.id"]) form.querySelector(`[data-caption="${field}"]`).classList.toggle("is-stale", isStale);
+}
+
 function askPreview() {
-  const texts = textsOf(/^(algorithm$|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
-  if (texts === previewOf) return;
+  const texts = previewTexts();
+  if (texts === previewOf) {
+    dim(false);
+    return;
+  }
   previewOf = texts;
-  place("preview-place").classList.add("is-stale");
+  dim(true);
   preview.ask();
 }
 
