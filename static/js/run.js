@@ -86,6 +86,7 @@ function tools() {
       query.set("x", view.axis === "time" ? "time" : "");
       view.setZoom(null);
       view.redraw(true);
+      if (view.axis === "time") feed.wantSpans();
     });
   }
   const log = document.querySelector("[data-log-y]");
@@ -110,6 +111,7 @@ function listen() {
   store.on("series", (names) => {
     for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
   });
+  store.on("spans", () => { if (view.axis === "time") view.redraw(); });
   store.on("frame", () => { header.heard(); header.showLive(); });
   feed.onRun = showHeader;
   feed.onReset = () => { for (const tab of Object.values(tabs)) tab.reset?.(); };
@@ -118,7 +120,9 @@ function listen() {
     const place = document.querySelector('[data-field="charts-error"]');
     write(place, error ? fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }) : "");
   };
-  files.onChange(() => {
+  files.onChange((artifacts) => {
+    view.marks = artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));
+    view.redraw();
     const { model } = files;
     const link = document.querySelector('[data-action="download-model"]');
     link.hidden = !model;
@@ -128,6 +132,7 @@ function listen() {
 }
 
 async function start() {
+  if (view.axis === "time") feed.wantSpans();
   const names = router.current === "overview" ? tabs.overview.names : page.chips.map((chip) => chip.name);
   try {
     await feed.start(names);

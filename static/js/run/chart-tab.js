@@ -58,7 +58,7 @@ export class ChartTab {
     const names = [...this.store.names.values()];
     const found = names.filter(({ name }) => `${name} ${this.#info(name).label}`.toLowerCase().includes(needle));
     const byGroup = new Map();
-    for (const metric of found.sort((a, b) => groupOf(a).localeCompare(groupOf(b)) || a.name.localeCompare(b.name))) {
+    for (const metric of found.sort((a, b) => placeOf(groupOf(a)) - placeOf(groupOf(b)) || a.name.localeCompare(b.name))) {
       byGroup.set(groupOf(metric), [...(byGroup.get(groupOf(metric)) ?? []), metric]);
     }
     for (const [name, { card, chart }] of this.cards) {
@@ -86,6 +86,7 @@ export class ChartTab {
     }
     const { section, grid } = this.groups.get(group);
     write(section.querySelector("h2 span"), String(metrics.length));
+    section.dataset.span = String(Math.min(metrics.length, 4));
     const cards = metrics.map((metric) => this.#card(metric));
     if (grid.children.length !== cards.length || cards.some((card, i) => grid.children[i] !== card)) grid.replaceChildren(...cards);
     return section;
@@ -146,6 +147,15 @@ export class ChartTab {
     cards[Math.min(Math.max(at + by, 0), cards.length - 1)].focus();
     return true;
   }
+}
+
+const ORDER = ["reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train"];
+
+/** Where a group stands: what people look at first, then others, machines last. */
+function placeOf(group) {
+  if (group === "~system") return 1000;
+  const at = ORDER.indexOf(group);
+  return at >= 0 ? at : 100 + group.charCodeAt(0);
 }
 
 function groupOf({ kind, name }) {

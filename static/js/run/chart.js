@@ -6,9 +6,10 @@
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { align, finite, spread, stack } from "./align.js";
 import { color, faded, onTheme } from "./colors.js";
-import { grouped } from "../format.js";
+import { el, grouped } from "../format.js";
 import * as numbers from "./numbers.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
+import { laneName } from "./painter.js";
 import { visible } from "./series.js";
 
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
@@ -122,6 +123,7 @@ export class Chart {
     this.shown = shown;
     this.needs = "";
     this.#tellPoints(shown);
+    this.#tellLegend(shown);
     this.#tellValue(null);
   }
 
@@ -140,6 +142,7 @@ export class Chart {
       const lanes = [...byLane].sort(([a], [b]) => (a < b ? -1 : 1));
       lanes.forEach(([lane, attempts], place) => lines.push(this.#line(line, lane, attempts, many, place)));
     }
+    if (view.axis === "time" && !plot.isTime) this.#onClock(lines);
     const kept = lines.filter((line) => line.column.x.length);
     const weight = plot.stacked ? 0 : view.smoothing;
     const aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
@@ -190,9 +193,19 @@ export class Chart {
       column.of += part.of;
     }
     const [role, rank] = lane.split("|");
-    const label = many ? `${line.label} ${role} ${rank}` : line.label;
+    const label = many ? laneName({ role, rank }) : line.label;
     const stroke = many && !line.fixed ? `--run-${place % 10}` : line.color;
     return { ...line, id: `${line.name}@${lane}`, label, color: stroke, column };
+  }
+
+  /** Put steps on the clock: each at the end of its work, as the timeline's spans say. */
+  #onClock(lines) {
+    const clock = this.store.lanes.clockOfSteps();
+    for (const { column } of lines) {
+      let last = -Infinity;
+      column.x = Array.from(column.x, (step) => (last = Math.max(clock(step) ?? NaN, last + 1e-6)));
+      if (!Number.isFinite(column.x[0])) column.x = [];
+    }
   }
 
   #logSafe(data) {
@@ -218,7 +231,7 @@ export class Chart {
       },
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
-        { ...axis, size: 20, gap: 2, space: 64 },
+        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => numbers.timeTick(value, step)) : undefined },
         { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => splits.map((value) => numbers.tick(value, plot.unit)) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
@@ -262,6 +275,7 @@ export class Chart {
   #yRange(low, high) {
     if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
+    if (["bytes", "percent"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
     const limits = (this.plot.limits ?? []).filter((limit) => limit.value <= high * 3 && limit.value >= low).map((limit) => limit.value);
     const top = Math.max(high, ...limits);
     const room = (top - low) * 0.1 || Math.abs(top) * 0.1 || 0.1;
@@ -289,6 +303,22 @@ export class Chart {
     this.parts.points.textContent = of > n ? this.parts.points.dataset.text.replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
   }
 
+  /** Name the lines where there are several; a click hides one. */
+  #tellLegend(shown) {
+    const { legend } = this.parts;
+    if (!legend) return;
+    const lines = shown.lines.length > 1 ? shown.lines : [];
+    const signature = lines.map((line) => `${line.id}${this.hidden.has(line.id)}`).join();
+    if (legend.dataset.shown === signature) return;
+    legend.dataset.shown = signature;
+    legend.replaceChildren(...lines.map((line) => {
+      const swatch = el("i", { class: "swatch" });
+      swatch.style.background = `var(${line.color})`;
+      const isShown = String(!this.hidden.has(line.id));
+      return el("button", { type: "button", "aria-pressed": isShown, onclick: () => this.toggle(line.id) }, swatch, line.label);
+    }));
+  }
+
   /** Show the value at the crosshair, or the latest one. */
   #tellValue(index) {
     const { value } = this.parts;
@@ -296,12 +326,24 @@ export class Chart {
     if (!value || !shown) return;
     const lines = shown.lines.filter((line) => !this.hidden.has(line.id));
     const isUnder = index !== null && index !== undefined && lines.length > 0;
-    const texts = lines.map((line) => this.#valueOf(line, isUnder ? shown.data[0][index] : null)).filter((text) => text !== "");
-    let text = texts.slice(0, 3).join(" · ") || "—";
+    const at = isUnder ? shown.data[0][index] : null;
+    let text = this.plot.lines.length === 1 && lines.length > 1 ? this.#spread(lines, at) : this.#list(lines, at);
     if (this.plot.stacked && lines.length) text = numbers.metric(this.#total(index, isUnder), this.plot.unit);
     if (isUnder && !(this.plot.isTime || this.view.axis === "time")) text = `${shown.data[0][index]}: ${text}`;
     if (value.textContent !== text) value.textContent = text;
     value.classList.toggle("is-under-cursor", isUnder);
+  }
+
+  #list(lines, x) {
+    return lines.map((line) => this.#valueOf(line, x)).filter((text) => text !== "").slice(0, 3).join(" · ") || "—";
+  }
+
+  /** Return the smallest and largest value of many lanes. */
+  #spread(lines, x) {
+    const values = lines.map(({ column }) => (x === null ? column.y.at(-1) : column.y[column.x.indexOf(x)])).filter(Number.isFinite);
+    if (!values.length) return "—";
+    const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => numbers.metric(value, this.plot.unit));
+    return low === high ? low : `${low} – ${high}`;
   }
 
   #valueOf(line, x) {

@@ -98,4 +98,4 @@ export class FileTab {
 }
 
 /** Return the address of an artifact's download. */
-export const fileUrl = (page, artifact) => `${page.url}/files/${artifact.id}`;
+export const fileUrl = (page, artifact) => artifact.download_url ?? `${page.url}/files/${artifact.id}`;

@@ -139,6 +139,21 @@ export class Lanes {
     return [start, end];
   }
 
+  /** Return a function that gives the Unix time, in seconds, at which a step ended; between known steps it interpolates. */
+  clockOfSteps() {
+    const known = [...this.steps].sort(([a], [b]) => a - b);
+    const steps = known.map(([step]) => step);
+    const base = Number((this.origin ?? 0n) / 1000n) / 1e6;
+    const ends = known.map(([, [, end]]) => base + end);
+    return (step) => {
+      if (!steps.length) return null;
+      let at = 0;
+      while (at < steps.length - 1 && steps[at + 1] <= step) at += 1;
+      if (at === steps.length - 1 || steps[at] >= step) return ends[at];
+      return ends[at] + ((ends[at + 1] - ends[at]) * (step - steps[at])) / (steps[at + 1] - steps[at]);
+    };
+  }
+
   /** Return seconds per phase inside [from, to], summed over `lanes` at depth 0, as a Map of phase to seconds. */
   totals(from, to, lanes = this.sorted) {
     const sums = new Map();

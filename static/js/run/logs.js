@@ -1,4 +1,255 @@
+/** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
+
+import { el, fill, gettext, grouped, ngettext } from "../format.js";
+import { get } from "./api.js";
+import { write } from "./header.js";
+import { LogView } from "./log-view.js";
+import { laneName } from "./painter.js";
+
+const PAGE = 2000;
+const AROUND = 400; // lines on each side of one that is jumped to
+const MAX_HITS = 2000;
+const LIVE_MS = 400;
+const field = (name) => document.querySelector(`[data-field="${name}"]`);
+const button = (name) => document.querySelector(`[data-log="${name}"]`);
+
 export class LogTab {
-  constructor() {}
-  show() {}
+  constructor({ page, store, query }) {
+    Object.assign(this, { page, store, query });
+    this.view = new LogView(document.querySelector("[data-log-view]"), {
+      onEdge: (side) => this.#more(side), onLink: (line) => this.#link(line), onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
+    });
+    this.lane = query.get("process") ?? "";
+    this.hits = [];
+    this.hitAt = -1;
+    this.isFollowing = !query.get("line");
+    this.select = document.querySelector("[data-log-stream]");
+    this.select.addEventListener("change", () => this.#choose(this.select.value));
+    this.search = document.querySelector("[data-log-search]");
+    this.search.value = query.get("find") ?? "";
+    this.search.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(), 250); });
+    this.search.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.go(event.shiftKey ? -1 : 1); } });
+    button("next").addEventListener("click", () => this.go(1));
+    button("previous").addEventListener("click", () => this.go(-1));
+    button("follow").addEventListener("click", () => this.#follow(!this.isFollowing));
+    store.on("logs", () => this.#soon());
+    this.#setDownload();
+  }
+
+  async show() {
+    if (this.isLoaded) {
+      this.view.redraw();
+      this.#soon();
+      return;
+    }
+    this.isLoaded = true;
+    this.#follow(this.isFollowing, { isQuiet: true });
+    const line = this.query.get("line");
+    if (line) await this.#jump(line);
+    else await this.#newest();
+    if (this.search.value) this.find();
+  }
+
+  reset() {
+    if (this.isLoaded && this.isFollowing) this.#newest();
+  }
+
+  update(header) {
+    this.state = header.state;
+  }
+
+  #isActive() {
+    return !document.querySelector('[data-panel="logs"]').hidden;
+  }
+
+  #url(params) {
+    const all = new URLSearchParams({ limit: PAGE, ...params });
+    const [role, rank] = this.lane.split("-");
+    if (role) all.set("role", role);
+    if (rank) all.set("rank", rank);
+    return `${this.page.api}/logs?${all}`;
+  }
+
+  async #newest() {
+    await this.#read({}, (answer) => {
+      this.hasNewer = false;
+      this.hasOlder = answer.has_older;
+      this.view.replace(answer.lines);
+      this.view.toEnd();
+    });
+  }
+
+  /** Ask the console; `take` gets the answer unless something else was asked meanwhile. */
+  async #read(params, take) {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.isBusy = true;
+    try {
+      const answer = await get(this.#url(params));
+      if (turn !== this.turn) return;
+      this.#lanes(answer.lanes);
+      take(answer);
+      this.#tell();
+    } catch (error) {
+      if (turn === this.turn) this.#problem(error);
+    } finally {
+      if (turn === this.turn) this.isBusy = false;
+    }
+  }
+
+  #more(side) {
+    if (this.isBusy || !this.view.lines.length) return;
+    if (side === "top" && this.hasOlder) {
+      this.#read({ before: this.view.lines[0].cursor }, (answer) => {
+        this.hasOlder = answer.has_older;
+        this.view.prepend(answer.lines);
+      });
+    } else if (side === "bottom" && this.hasNewer) {
+      this.#newer();
+    }
+  }
+
+  #newer() {
+    return this.#read({ after: this.view.lines.at(-1).cursor }, (answer) => {
+      this.hasNewer = answer.has_newer;
+      this.view.append(answer.lines);
+      if (this.isFollowing) this.view.toEnd();
+      if (this.hasNewer && this.isFollowing) this.#soon();
+    });
+  }
+
+  /** Lines came: read them soon, if somebody looks. */
+  #soon() {
+    if (!this.isLoaded || !this.#isActive()) return;
+    this.waiting ||= setTimeout(() => {
+      this.waiting = 0;
+      if (this.isBusy) this.#soon();
+      else if (!this.view.lines.length) this.#newest();
+      else if (!this.hasNewer || this.isFollowing) this.#newer();
+    }, LIVE_MS);
+  }
+
+  #choose(lane) {
+    this.lane = lane;
+    this.query.set("process", lane);
+    this.query.set("line", "");
+    this.view.target = "";
+    this.#setDownload();
+    this.#follow(true, { isQuiet: true });
+    this.#newest().then(() => { if (this.search.value) this.find(); });
+  }
+
+  #setDownload() {
+    const [role, rank] = this.lane.split("-");
+    button("download").href = `${this.page.url}/log.txt` + (role ? `?role=${role}&rank=${rank}` : "");
+  }
+
+  #lanes(lanes) {
+    const signature = JSON.stringify(lanes);
+    if (this.select.dataset.shown === signature) return;
+    this.select.dataset.shown = signature;
+    this.select.replaceChildren(el("option", { value: "" }, gettext("All processes")),
+      ...lanes.map((lane) => el("option", { value: `${lane.role}-${lane.rank}` }, laneName(lane))));
+    this.select.value = this.lane;
+    this.view.hasSource = !this.lane;
+  }
+
+  #tell() {
+    this.view.hasSource = !this.lane;
+    const { lines } = this.view;
+    const more = this.hasOlder || this.hasNewer;
+    const text = more ? gettext("%(n)s lines loaded, more above or below") : ngettext("%(n)s line", "%(n)s lines", lines.length);
+    write(field("log-count"), lines.length ? fill(text, { n: grouped(lines.length) }) : "");
+    const empty = field("log-empty");
+    empty.hidden = lines.length > 0;
+    document.querySelector("[data-log-view]").hidden = lines.length === 0;
+    const waits = this.state === "queued" || this.state === "starting";
+    empty.replaceChildren(el("p", {}, waits ? gettext("It has not begun. Lines appear here as the processes write them.") : gettext("No line was written.")));
+  }
+
+  #problem(error) {
+    const empty = field("log-empty");
+    empty.hidden = false;
+    empty.replaceChildren(el("p", {}, error.message), el("button", { class: "btn", type: "button", onclick: () => this.#newest() }, gettext("Try again")));
+  }
+
+  #follow(isFollowing, { isQuiet = false } = {}) {
+    this.isFollowing = isFollowing;
+    button("follow").setAttribute("aria-pressed", String(isFollowing));
+    if (!isFollowing || isQuiet) return;
+    this.query.set("line", "");
+    if (this.hasNewer) this.#newest();
+    else this.view.toEnd();
+  }
+
+  #scrolled(isAtEnd) {
+    const isNewest = isAtEnd && !this.hasNewer;
+    if (isNewest !== this.isFollowing) this.#follow(isNewest, { isQuiet: true });
+  }
+
+  #link(line) {
+    this.query.set("line", line.cursor);
+    this.query.write();
+    this.view.target = line.cursor;
+    this.#follow(false);
+    this.view.redraw();
+  }
+
+  /** Show the lines around a cursor. */
+  async #jump(cursor, { isHit = false } = {}) {
+    this.view[isHit ? "hit" : "target"] = cursor;
+    if (this.view.reveal(cursor)) return;
+    const number = cursor.split(".");
+    const next = `${number[0]}.${Number(number[1]) + 1}`;
+    const older = await get(this.#url({ before: next, limit: AROUND })).catch((error) => this.#problem(error));
+    if (!older) return;
+    await this.#read({ after: older.lines.at(-1)?.cursor ?? cursor, limit: AROUND }, (newer) => {
+      this.hasOlder = older.has_older;
+      this.hasNewer = newer.has_newer;
+      this.view.replace([...older.lines, ...newer.lines]);
+      this.view.reveal(cursor);
+    });
+  }
+
+  /** Look for the text in all lines of the chosen process. */
+  async find() {
+    const needle = this.search.value;
+    this.query.set("find", needle);
+    this.view.needle = needle;
+    this.view.hit = "";
+    this.view.redraw();
+    this.hits = [];
+    this.hitAt = -1;
+    if (needle) {
+      try {
+        const answer = await get(this.#url({ q: needle, limit: MAX_HITS }));
+        if (needle !== this.search.value) return;
+        this.hits = answer.lines;
+        this.hasMoreHits = answer.has_older;
+      } catch (error) {
+        write(field("log-hits"), error.message);
+        return;
+      }
+    }
+    this.#tellHits();
+    if (this.hits.length) this.go(-1);
+  }
+
+  /** Go to the next (1) or previous (-1) match; from nowhere, to the newest. */
+  async go(by) {
+    if (!this.hits.length) return;
+    const from = this.hitAt < 0 ? (by < 0 ? 0 : -1) : this.hitAt;
+    this.hitAt = (from + by + this.hits.length) % this.hits.length;
+    this.#follow(false);
+    this.#tellHits();
+    await this.#jump(this.hits[this.hitAt].cursor, { isHit: true });
+  }
+
+  #tellHits() {
+    const count = this.hits.length;
+    const all = this.hasMoreHits && count ? `${grouped(count)}+` : grouped(count);
+    let text = "";
+    if (this.search.value) text = count ? fill(gettext("%(at)s of %(all)s"), { at: grouped(Math.max(this.hitAt, 0) + 1), all }) : gettext("no match");
+    write(field("log-hits"), text);
+    button("next").disabled = button("previous").disabled = !count;
+  }
 }

@@ -48,16 +48,31 @@ export function duration(seconds) {
   return `${grouped(Math.floor(minutes / 60), 0)} h ${minutes % 60} min`;
 }
 
+/** Return seconds as seconds up to a thousand, for columns that are compared: 0.45 s, 22.5 s, 227 s. */
+export function seconds(value) {
+  return value >= 100 && value < 1000 ? `${grouped(value, 0)} s` : duration(value);
+}
+
+/** Return a time of day on an axis whose ticks are `step` seconds apart. */
+export function timeTick(value, step) {
+  const date = new Date(value * 1000);
+  return step < 60 ? clock(date) : step < 86400 ? minute(date) : dayFormat.format(date);
+}
+
 /** Return a metric's value with its unit, as the dictionary of metrics names it. */
 export function metric(value, unit) {
   if (value === null || value === undefined) return "—";
   if (!Number.isFinite(value)) return number(value);
-  if (unit === "share") return `${number(value * 100)} %`;
-  if (unit === "percent") return `${number(value)} %`;
+  if (unit === "share") return `${percent(value * 100)} %`;
+  if (unit === "percent") return `${percent(value)} %`;
   if (unit === "bytes") return bytes(value);
   if (unit === "s") return duration(value);
   if (unit === "tok/s") return `${short(value)} tok/s`;
   return number(value);
+}
+
+function percent(value) {
+  return Math.abs(value) < 0.01 && value !== 0 ? number(value) : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
 }
 
 /** Return the label of a tick on a y axis, short. */
@@ -76,6 +91,7 @@ function trim(value) {
 
 const clockFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const minuteFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const dayFormat = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short" });
 const dateFormat = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium" });
 
 /** Return the time of day of a Date. */

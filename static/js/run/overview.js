@@ -6,7 +6,7 @@ import { Chart } from "./chart.js";
 import { write } from "./header.js";
 import * as numbers from "./numbers.js";
 import { phaseLegend } from "./legend.js";
-import { mark, oneLine } from "./sample.js";
+import { lastWord, mark, oneLine } from "./sample.js";
 import { Timeline } from "./timeline.js";
 
 const MAX_LANES = 4;
@@ -80,7 +80,7 @@ export class Overview {
     }
     write(node.querySelector('[data-part="value"]'), isMissing ? "—" : numbers.metric(value, chip.unit));
     const sign = fires ? (chip.side === "above" ? ">" : "<") : chip.side === "above" ? "≤" : "≥";
-    let note = chip.limit === null ? "" : `${sign} ${numbers.number(chip.limit)}`;
+    let note = chip.limit === null ? "" : `${sign} ${Number(chip.limit)}`;
     if (isMissing) note = gettext("no data yet");
     else if (isOdd) note = gettext("not a finite number");
     write(node.querySelector('[data-part="note"]'), note);
@@ -113,8 +113,6 @@ export class Overview {
       const { events } = await get(`${this.page.api}/events`);
       const newest = [...events].sort((a, b) => new Date(b.at) - new Date(a.at)).slice(0, EVENTS);
       document.querySelector("[data-events]").replaceChildren(...newest.map((event) => this.#event(event)));
-      this.view.marks = events.filter((event) => event.verb === "checkpoint" && event.step > 0).map((event) => ({ x: event.step, type: "checkpoint" }));
-      this.view.redraw();
     } catch {
       // The list stays as it was; the offline notice says why.
     }
@@ -122,7 +120,7 @@ export class Overview {
 
   #event(event) {
     const at = new Date(event.at);
-    const icons = { queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square", finished: "check", failed: "x", checkpoint: "bookmark", note: "note", rename: "pencil" };
+    const icons = { artifact: "download", stop: "square", trainer_ready: "check", trainer_done: "check", trainer_failed: "x", queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square", finished: "check", failed: "x", checkpoint: "bookmark", note: "note", rename: "pencil" };
     return el("li", {},
       el("time", { class: "num faint", datetime: event.at, title: numbers.moment(at) }, numbers.clock(at)),
       icon(icons[event.verb] ?? "info-circle"),
@@ -150,7 +148,8 @@ export class Overview {
       write(field("latest-note"), fill(gettext("%(count)s kept, %(right)s with full reward"), { count: grouped(latest.length), right: grouped(right) }));
       const groups = new Map();
       for (const row of latest) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
-      document.querySelector("[data-latest]").replaceChildren(...latest.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
+      const spread = latest.toSorted((a, b) => a.index - b.index || a.group - b.group); // one of each prompt first
+      document.querySelector("[data-latest]").replaceChildren(...spread.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
     } catch {
       // What is there stays; the offline notice says why.
     }
@@ -161,7 +160,7 @@ export class Overview {
     return el("tr", {},
       el("td", { class: "num" }, mark(row.reward), numbers.number(row.reward)),
       el("td", { class: "cut", title: row.prompt }, oneLine(row.prompt)),
-      el("td", { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion }, oneLine(row.completion).slice(-24)),
+      el("td", { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion }, lastWord(row.completion)),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
       el("td", { class: "num" }, grouped(row.tokens)),
       el("td", { class: "num" }, `${full}/${group.length}`));

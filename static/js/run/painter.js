@@ -75,7 +75,7 @@ export class Painter {
       context.font = '12px Inter, system-ui, sans-serif';
       context.textBaseline = "middle";
       context.textAlign = "left";
-      context.fillText(laneName(lane), 0, top + laneHeight / 2, labelWidth - 8);
+      if (laneHeight >= 14) context.fillText(laneName(lane), 0, top + laneHeight / 2, labelWidth - 8);
       const from = Math.max(this.x(extent.from, window), labelWidth);
       const to = Math.min(this.x(Math.min(extent.to, window.to), window), width);
       if (to > from) {
@@ -108,10 +108,10 @@ export class Painter {
       right = Math.min(Math.max(right - (right - left > 3 ? 1 : 0), left + 1), width);
       if (left >= width) break;
       context.fillStyle = color(`--${this.#token(row.phase[i], isDetail)}`);
-      if (right - left > 4) roundBar(context, left, top, right - left, height);
+      if (right - left > 8) roundBar(context, left, top, right - left, height);
       else context.fillRect(left, top, right - left, height);
       free = Math.floor(right) + (right - left > 3 ? 0 : 1);
-      if (right - left >= MIN_LABEL) this.#label(this.text(row, i), left, right, top + height / 2, height);
+      if (right - left >= MIN_LABEL && height >= 12) this.#label(this.text(row, i), left, right, top + height / 2, height);
     }
   }
 

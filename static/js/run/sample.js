@@ -10,5 +10,13 @@ export function mark(reward) {
   return el("span", { class: "faint", title: gettext("part of the reward") }, icon("circle-half-2"));
 }
 
+/** Return what a completion ends with: its last number, else its last words. */
+export function lastWord(text) {
+  const numbers = text.match(/-?\d[\d,]*(?:\.\d+)?/g);
+  if (numbers) return numbers.at(-1);
+  const line = oneLine(text);
+  return line.length > 20 ? `…${line.slice(-20)}` : line || "—";
+}
+
 /** Return a text on one line. */
 export const oneLine = (text) => text.replace(/\s+/g, " ").trim();

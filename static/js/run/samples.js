@@ -15,7 +15,6 @@ export class SampleTab {
     this.form = document.querySelector("[data-sample-filter]");
     this.number = 1;
     this.numNew = 0;
-    this.latestStep = 0;
     const { q, step, groups } = this.form.elements;
     q.value = query.get("sq") ?? "";
     step.value = query.get("step") ?? "";
@@ -72,8 +71,11 @@ export class SampleTab {
 
   #move(by) {
     const { step } = this.form.elements;
-    const from = step.value === "" ? this.latestStep + (by < 0 ? 1 : 0) : Number(step.value);
-    step.value = String(Math.max(0, from + by));
+    const steps = this.steps ?? []; // newest first
+    const from = step.value === "" ? -1 : steps.findIndex((one) => one <= Number(step.value));
+    const to = Math.min(Math.max(from - by, 0), steps.length - 1);
+    if (to < 0) return;
+    step.value = String(steps[to]);
     this.#again();
   }
 
@@ -101,7 +103,8 @@ export class SampleTab {
   #draw(answer, byGroup, asked) {
     const rows = answer.samples;
     this.isEmpty = rows.length === 0;
-    for (const row of rows) this.latestStep = Math.max(this.latestStep, row.step);
+    this.steps = answer.steps;
+    this.number = answer.page;
     const groups = new Map();
     for (const row of rows) {
       const key = `${row.step}|${row.is_eval}|${row.group}`;
@@ -111,7 +114,7 @@ export class SampleTab {
       ? [...groups.values()].flatMap((group) => [this.#groupRow(group), ...group.map((row) => this.#row(row, group))])
       : rows.map((row) => this.#row(row, groups.get(`${row.step}|${row.is_eval}|${row.group}`)));
     document.querySelector("[data-samples]").replaceChildren(...lines);
-    const pages = Math.max(1, answer.num_pages ?? Math.ceil(answer.total / Math.max(answer.page_size ?? rows.length, 1)));
+    const pages = answer.num_pages;
     write(field("sample-count"), fill(ngettext("%(n)s sample", "%(n)s samples", answer.total), { n: grouped(answer.total) }));
     write(field("sample-page"), fill(gettext("page %(page)s of %(pages)s"), { page: grouped(this.number), pages: grouped(pages) }));
     document.querySelector('.run-pages [data-page="-1"]').disabled = this.number <= 1;

@@ -14,7 +14,7 @@ const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
 export class TimelineTab {
   constructor({ store, feed, phases, query }) {
     Object.assign(this, { store, feed, phases, query });
-    const look = { laneHeight: 22, detailHeight: 14, gap: 5, labelWidth: 92 };
+    const look = { laneHeight: 22, detailHeight: 16, gap: 5, labelWidth: 92 };
     this.canvas = document.querySelector('[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
     this.timeline = new Timeline(this.canvas, { lanes: store.lanes, phases, look, pick });
@@ -67,6 +67,7 @@ export class TimelineTab {
     field("timeline-empty").hidden = !isEmpty;
     document.querySelector(".run-timeline-body").hidden = isEmpty;
     if (isEmpty) return;
+    this.timeline.painter.look.laneHeight = lanes.length <= 8 ? 30 : 22;
     const height = this.timeline.painter.needed(lanes);
     if (this.height !== height) {
       this.height = height;
@@ -137,7 +138,7 @@ export class TimelineTab {
     const worked = [...totals.values()].reduce((sum, seconds) => sum + seconds, 0);
     const row = (attributes, label, seconds) => el("tr", {},
       el("td", {}, el("span", { class: "legend" }, attributes ? el("i", attributes) : null, label)),
-      el("td", { class: "num" }, numbers.duration(seconds)),
+      el("td", { class: "num" }, numbers.seconds(seconds)),
       el("td", { class: "num" }, all > 0 ? `${((100 * seconds) / all).toFixed(1)} %` : "—"));
     const rows = [...this.phases.values()].filter((phase) => totals.has(phase.key)).map((phase) => row({ class: "swatch", "data-phase": phase.key }, phase.label, totals.get(phase.key)));
     rows.push(row({ class: "swatch is-waiting" }, gettext("Waiting"), Math.max(all - worked, 0)));

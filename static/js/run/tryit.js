@@ -41,7 +41,7 @@ export class TryIt {
     write(part(form, "answer"), "");
     part(form, "answer").classList.remove("bad");
     try {
-      const asked = await send("POST", `${this.page.api}/answers`, { prompt, artifact: this.model.id });
+      const asked = await send("POST", `${this.page.api}/answers`, { prompt, artifact_id: this.model.id });
       await this.#wait(form, asked);
       this.#history();
     } catch (error) {

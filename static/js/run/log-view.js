@@ -1,0 +1,126 @@
+/** A window on very many lines: only those in sight are in the page. Lines are one row high; the scroll bar is the browser's. */
+
+import { el } from "../format.js";
+import { clock } from "./numbers.js";
+
+const ROW = 18; // pixels, as in run.css
+const AROUND = 30; // rows drawn above and below the window
+
+export class LogView {
+  /** `onEdge("top" | "bottom")` asks for more lines, `onLink(line)` is a click on a line's number, `onScroll(isAtEnd)`. */
+  constructor(node, { onEdge, onLink, onScroll }) {
+    this.node = node;
+    this.space = node.querySelector("[data-log-space]");
+    Object.assign(this, { onEdge, onLink, onScroll, lines: [], needle: "", target: "", hit: "", hasSource: true });
+    this.rows = new Map();
+    node.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    new ResizeObserver(() => this.draw()).observe(node);
+  }
+
+  get isAtEnd() {
+    return this.node.scrollTop + this.node.clientHeight >= this.lines.length * ROW - ROW;
+  }
+
+  /** Show other lines altogether. */
+  replace(lines) {
+    this.lines = lines;
+    this.redraw();
+  }
+
+  /** Add older lines on top; what is in sight stays where it is. */
+  prepend(lines) {
+    this.lines = [...lines, ...this.lines];
+    this.#forget();
+    this.#size();
+    this.node.scrollTop += lines.length * ROW;
+    this.draw();
+  }
+
+  /** Add newer lines below. */
+  append(lines) {
+    for (const line of lines) this.lines.push(line);
+    this.#size();
+    this.draw();
+  }
+
+  /** Go to the newest line. */
+  toEnd() {
+    this.node.scrollTop = this.lines.length * ROW;
+    this.draw();
+  }
+
+  /** Bring the line with this cursor to the middle; returns false if it is not among the lines. */
+  reveal(cursor) {
+    const at = this.lines.findIndex((line) => line.cursor === cursor);
+    if (at < 0) return false;
+    this.node.scrollTop = at * ROW - this.node.clientHeight / 2;
+    this.redraw();
+    return true;
+  }
+
+  /** Draw all rows in sight anew: another search, another mark. */
+  redraw() {
+    this.#forget();
+    this.#size();
+    this.draw();
+  }
+
+  #forget() {
+    for (const row of this.rows.values()) row.remove();
+    this.rows.clear();
+  }
+
+  #size() {
+    this.space.style.height = `${this.lines.length * ROW}px`;
+  }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.node.scrollTop / ROW) - AROUND);
+    const last = Math.min(this.lines.length, Math.ceil((this.node.scrollTop + this.node.clientHeight) / ROW) + AROUND);
+    for (const [at, row] of this.rows) {
+      if (at >= first && at < last) continue;
+      row.remove();
+      this.rows.delete(at);
+    }
+    const fresh = [];
+    for (let at = first; at < last; at += 1) {
+      if (this.rows.has(at)) continue;
+      const row = this.#row(this.lines[at]);
+      row.style.top = `${at * ROW}px`;
+      this.rows.set(at, row);
+      fresh.push(row);
+    }
+    this.space.append(...fresh);
+  }
+
+  #row(line) {
+    const number = el("a", { href: `?line=${line.cursor}`, class: "num", onclick: (event) => { event.preventDefault(); this.onLink(line); } }, String(line.line + 1));
+    const classes = ["run-log-line", line.cursor === this.target && "is-target", line.cursor === this.hit && "is-hit"].filter(Boolean).join(" ");
+    return el("div", { class: classes, "data-stream": line.stream, "data-cursor": line.cursor }, number,
+      el("span", { class: "run-log-source num" }, clock(new Date(line.at)), this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : ""),
+      el("span", { class: "run-log-text" }, ...marked(line.text, this.needle)));
+  }
+
+  #scrolled() {
+    this.draw();
+    if (this.node.scrollTop < 40 * ROW) this.onEdge("top");
+    if (this.isAtEnd) this.onEdge("bottom");
+    this.onScroll(this.isAtEnd);
+  }
+}
+
+/** Return the pieces of `text` with each `needle` in a <mark>, whatever its case. */
+export function marked(text, needle) {
+  if (!needle) return [text];
+  const lower = text.toLowerCase();
+  if (lower.length !== text.length) return [text]; // letters that change their length with their case
+  const wanted = needle.toLowerCase();
+  const parts = [];
+  let at = 0;
+  for (let found = lower.indexOf(wanted); found >= 0; found = lower.indexOf(wanted, at)) {
+    parts.push(text.slice(at, found), el("mark", {}, text.slice(found, found + wanted.length)));
+    at = found + wanted.length;
+  }
+  parts.push(text.slice(at));
+  return parts;
+}
