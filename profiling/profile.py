@@ -1,7 +1,7 @@
 """The facade that training code sees: `mark` a stretch of work; `drain` hands over what was marked since.
 
-A mark never changes what it wraps: the body runs exactly once, its exception passes through, and the span is closed either way.
-Marks nest (`depth`), on any thread. One mark costs a few microseconds; no backend is named here.
+A mark never changes what it wraps: the body runs exactly once, its exception passes through, and the span is closed
+either way. Marks nest (`depth`), on any thread. One mark costs a few microseconds; no backend is named here.
 """
 
 import threading
@@ -42,7 +42,9 @@ class Mark:
         self._start, self._begin = time.time_ns(), time.perf_counter_ns()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         duration = time.perf_counter_ns() - self._begin
         _local.depth = self._depth
         self.seconds = duration / 1e9

@@ -1,6 +1,7 @@
 """`python -m jobs.engine RUN_DIR [--device cpu|cuda]`: train the spec of a run directory on the Ray cluster around it.
 
-Exit code 0: finished. 10: stopped on command, checkpoint saved. 1: failed; the last event of the log is `state: failed` with a cause.
+Exit code 0: finished. 10: stopped on command, checkpoint saved. 1: failed; the last event of the log is `state: failed`
+with a cause.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""The process around every role: it runs the role's object, and hands spans, readings and log lines over with each result.
+"""The process around every role: it runs the role's object, and hands spans, readings and log lines over with each
+result.
 
 Imports nothing heavy, so that the driver can create all actors at once and their imports overlap.
 """
@@ -165,7 +166,9 @@ def _with_step(span: profile.Span, step: int) -> profile.Span:
 
 
 def _use_interface_of_node() -> None:
-    """Tell gloo which network interface carries this node's Ray address; by itself it looks the host name up, which may fail."""
+    """Tell gloo which network interface carries this node's Ray address; by itself it looks the host name up, which may
+    fail.
+    """
     from jobs.engine.address import interface_of, node_address
 
     name = interface_of(node_address())

@@ -12,7 +12,8 @@ EPSILON = 1e-6
 def group_advantages(rewards_B: Tensor, *, group_size: int, normalize_by_std: bool) -> Tensor:
     """Return (reward - mean of its group), divided by the group's deviation if `normalize_by_std`: float32 [B].
 
-    The deviation is the unbiased one (N - 1), plus 1e-6. A group whose rewards are all equal gets zeros: it teaches nothing.
+    The deviation is the unbiased one (N - 1), plus 1e-6. A group whose rewards are all equal gets zeros: it teaches
+    nothing.
     Raises: ValueError if B is not a multiple of `group_size`, or a group has one member.
     Source: DeepSeekMath (arXiv 2402.03300) section 4.1; without the division: Dr. GRPO (arXiv 2503.20783).
     """

@@ -30,7 +30,9 @@ class Algorithm(Protocol):
         """Return the advantage of each completion: float32 [B]. Not called where `samples` is false."""
 
     def loss(self, batch: Batch, logits_BLV: Tensor, spec: RunSpec, counts: Counts) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return this micro-batch's share of the loss (a scalar), and its share of each metric's mean by canonical name."""
+        """Return this micro-batch's share of the loss (a scalar), and its share of each metric's mean by canonical
+        name.
+        """
 
 
 def load_algorithm(name: str) -> Algorithm:

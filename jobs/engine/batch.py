@@ -79,7 +79,8 @@ def join_padded(parts: Sequence[Tensor], width: int) -> Tensor:
 def share_out(num_sequences: int, *, num_updates: int, num_ranks: int, seed: str) -> list[list[Tensor]]:
     """Return for each rank, for each update, which sequences are its own: index tensors of equal length.
 
-    Shuffled first (by `seed`, a text), so that a rank's share is not one prompt's group; every sequence is in exactly one share.
+    Shuffled first (by `seed`, a text), so that a rank's share is not one prompt's group; every sequence is in exactly
+    one share.
     Raises: ValueError if the sequences cannot be shared out evenly.
     """
     if num_sequences % (num_updates * num_ranks):

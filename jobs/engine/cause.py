@@ -24,7 +24,7 @@ class SyncGap(RuntimeError):
     """vLLM's log-probabilities are not the trainer's: the rollout does not have the policy's weights."""
 
 
-class Stopped(Exception):  # noqa: N818  nothing went wrong
+class Stopped(Exception):
     """The run was asked to stop before its first step."""
 
 
@@ -44,7 +44,8 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
             "driver",
             0,
             step,
-            f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space and launch again.",
+            f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space "
+            "and launch again.",
             str(error),
         )
     if isinstance(error, MemoryError):

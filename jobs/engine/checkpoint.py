@@ -1,7 +1,8 @@
 """Write checkpoints and Hugging Face folders so that each is there whole or not at all.
 
-A folder is written beside its place, synced to disk, and renamed. A checkpoint holds DeepSpeed's state and `loop.json`: the step, the
-data position and the scores. There is no random state to save: every draw is a function of the seed and the position.
+A folder is written beside its place, synced to disk, and renamed. A checkpoint holds DeepSpeed's state and `loop.json`:
+the step, the data position and the scores. There is no random state to save: every draw is a function of the seed and
+the position.
 """
 
 import json
@@ -108,9 +109,11 @@ def read_state(folder: Path) -> LoopState:
 
 
 def export_model(crew: Crew, final: Path, *, precision: str, on_bucket: Callable[[], None] = lambda: None) -> None:
-    """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads in `precision`.
+    """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads
+    in `precision`.
 
-    Weights travel bucket by bucket (1 GiB) from policy rank 0 through the object store, so no file system need be shared.
+    Weights travel bucket by bucket (1 GiB) from policy rank 0 through the object store, so no file system need be
+    shared.
     """
     from safetensors.torch import save_file
 

@@ -112,7 +112,8 @@ class Crew:
             if needed > total.get(kind, 0.0):
                 raise RunProblem(
                     "hardware.policy_ranks",
-                    f"The run needs {needed:g} {name}, the cluster has {total.get(kind, 0.0):g}. Ask for fewer workers.",
+                    f"The run needs {needed:g} {name}, the cluster has {total.get(kind, 0.0):g}. Ask for fewer "
+                    "workers.",
                 )
         while not self.group.wait(timeout_seconds=_POLL_SECONDS):
             self._check()

@@ -1,6 +1,8 @@
-"""The contract of a device kind, and the door to the folder `devices/`: the only place of the engine that asks which device.
+"""The contract of a device kind, and the door to the folder `devices/`: the only place of the engine that asks which
+device.
 
-Files of the folder import torch, deepspeed and vLLM inside functions: the driver reads names and resources without them.
+Files of the folder import torch, deepspeed and vLLM inside functions: the driver reads names and resources without
+them.
 """
 
 from collections.abc import Mapping
@@ -23,8 +25,8 @@ class Sender(Protocol):
 class Device(Protocol):
     """What differs between CPU and CUDA.
 
-    `collective_backend` is torch.distributed's, `transfer_backend` vLLM's weight-transfer backend, `gpus_per_worker` what Ray
-    reserves for a worker besides CPUs.
+    `collective_backend` is torch.distributed's, `transfer_backend` vLLM's weight-transfer backend, `gpus_per_worker`
+    what Ray reserves for a worker besides CPUs.
     """
 
     name: str

@@ -16,7 +16,9 @@ from jobs.engine.text import TextModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Metrics of an evaluation, the samples behind it, and the one number that checkpoints are ranked by (higher is better)."""
+    """Metrics of an evaluation, the samples behind it, and the one number that checkpoints are ranked by (higher is
+    better).
+    """
 
     metrics: dict[str, float]
     samples: Sequence[Sample]
@@ -28,7 +30,8 @@ def evaluate_answers(
 ) -> Evaluation:
     """Answer each held-out prompt greedily and score it.
 
-    `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward does.
+    `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward
+    does.
     """
     rollout = roll_out(crew, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
     answers = [text.decode(d.tokens) for d in rollout.drawn]

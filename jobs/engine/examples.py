@@ -30,7 +30,9 @@ class Example:
 
 
 def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
-    """Return which mapped column the data does not have, or None. A dot looks inside a column: `reward_model.ground_truth`."""
+    """Return which mapped column the data does not have, or None. A dot looks inside a column:
+    `reward_model.ground_truth`.
+    """
     for field in mapped_fields(spec):
         column = str(getattr(spec.data, field))
         if column and column.split(".")[0] not in columns and column not in columns:
@@ -83,8 +85,8 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
 def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
     """Return the examples as they are trained on.
 
-    GRPO leaves out prompts longer than `rollout.max_prompt_tokens`. SFT cuts at `train.max_sequence_tokens` and leaves out what
-    has no trained token left.
+    GRPO leaves out prompts longer than `rollout.max_prompt_tokens`. SFT cuts at `train.max_sequence_tokens` and leaves
+    out what has no trained token left.
     """
     if spec.algorithm == "grpo":
         return [e for e in examples if 0 < len(e.tokens) <= token_limit(spec)]
@@ -111,7 +113,9 @@ def _cut(example: Example, limit: int) -> Example:
 
 
 def in_order(num_examples: int, *, seed: int, start: int = 0) -> Iterator[int]:
-    """Yield example numbers for ever: each pass is a new shuffle of all; `start` skips what an earlier attempt consumed."""
+    """Yield example numbers for ever: each pass is a new shuffle of all; `start` skips what an earlier attempt
+    consumed.
+    """
     epoch, offset = divmod(start, num_examples)
     while True:
         numbers = list(range(num_examples))

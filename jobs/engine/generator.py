@@ -23,7 +23,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One completion: its tokens, end token included, their log-probabilities, and whether it was cut at the longest answer."""
+    """One completion: its tokens, end token included, their log-probabilities, and whether it was cut at the longest
+    answer.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]

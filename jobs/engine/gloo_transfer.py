@@ -1,7 +1,9 @@
-"""The worker side of the `gloo` weight-transfer backend for vLLM, so that CPU uses the same lifecycle calls as NCCL on GPU.
+"""The worker side of the `gloo` weight-transfer backend for vLLM, so that CPU uses the same lifecycle calls as NCCL on
+GPU.
 
-vLLM's own backends need CUDA. Weights go through the layerwise reload, because on CPU vLLM has packed every linear weight and
-emptied the parameter; a plain `load_weights` would fail or leave stale weights. Importing this module registers the backend.
+vLLM's own backends need CUDA. Weights go through the layerwise reload, because on CPU vLLM has packed every linear
+weight and emptied the parameter; a plain `load_weights` would fail or leave stale weights. Importing this module
+registers the backend.
 """
 
 from collections.abc import Iterator
@@ -80,8 +82,8 @@ class GlooTransfer(WeightTransferEngine[GlooInit, GlooUpdate]):
 def refresh_tied_head(model: torch.nn.Module, config: Any) -> None:
     """Pack the output layer anew where it shares the embedding's weight.
 
-    The layerwise reload does not know that the two are one: the embedding is new, the packed copy of the output layer is old,
-    and every logit is wrong by nats. Untied output layers are reloaded like any other.
+    The layerwise reload does not know that the two are one: the embedding is new, the packed copy of the output layer
+    is old, and every logit is wrong by nats. Untied output layers are reloaded like any other.
     """
     if getattr(config, "tie_word_embeddings", False):
         for module in model.modules():

@@ -43,7 +43,7 @@ def logits_of(model: Any, batch: Batch) -> Tensor:
 
     No mask: sequences are padded on the right, and a causal model's tokens do not see what comes after them.
     """
-    return model(input_ids=batch.tokens_BL, use_cache=False).logits  # type: ignore[no-any-return]
+    return model(input_ids=batch.tokens_BL, use_cache=False).logits
 
 
 @torch.no_grad()
@@ -74,7 +74,9 @@ def buckets(sizes: list[int], limit_bytes: int) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def gathered(parameters: list[Any], *, is_sharded: bool) -> Iterator[None]:
-    """Hold the whole values of ZeRO-3 parameters inside the block; a collective, so every rank must enter. Else nothing."""
+    """Hold the whole values of ZeRO-3 parameters inside the block; a collective, so every rank must enter. Else
+    nothing.
+    """
     if not is_sharded:
         yield
         return

@@ -1,6 +1,7 @@
 """The training loop: one controller, on the driver. A step reads like the algorithm it is.
 
-What the parts do stands in rollout, algorithms/, policy, weights, evaluation and checkpoint; where they run stands in crew.
+What the parts do stands in rollout, algorithms/, policy, weights, evaluation and checkpoint; where they run stands in
+crew.
 """
 
 import time
@@ -121,7 +122,7 @@ class Loop:
         with mark("old_logprobs", step=step):
             old_logprobs_BL = self._old_logprobs(batch, shares, step)
             self._check_sync(
-                largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
+                largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
                 synced_at=step - 1,
             )
         with mark("reference", step=step):
@@ -143,7 +144,7 @@ class Loop:
             assert self.weights is not None
             self.weights.sync(step=step)
 
-        lengths_B = rollout.lengths_B
+        lengths_B = rollout.lengths
         return updated | {
             "reward/mean": float(rewards_B.mean()),
             "reward/std": float(rewards_B.std()),
@@ -247,11 +248,13 @@ class Loop:
             return
         if gap != gap:
             raise SyncGap(
-                f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower optimizer.learning_rate."
+                f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower "
+                "optimizer.learning_rate."
             )
         if self.spec.knob("memory.precision") == "float32":
             raise SyncGap(
-                f"vLLM and trainer differ by {gap:.3g} nats on a sampled token after the weight sync of step {synced_at}; "
+                f"vLLM and trainer differ by {gap:.3g} nats on a sampled token after the weight sync of "
+                f"step {synced_at}; "
                 f"float32 allows {LARGEST_GAP:g}. The rollout did not get the policy's weights, so the run was ended."
             )
         if not self._bfloat16_gap_noted:
@@ -268,7 +271,8 @@ class Loop:
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.crew.policies]
         logprobs_BL: Tensor = self.crew.gather(calls)[0]
         self._check_sync(
-            largest_gap(rollout.logprobs_BL(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL), synced_at=self.step
+            largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL),
+            synced_at=self.step,
         )
 
     # -- between steps --
@@ -360,7 +364,8 @@ class Loop:
             f"model-{name}", artifact="model", path=f"model/{name}", step=self.step, size=size, **metrics
         )
         self.report.note(
-            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in {export_mark.seconds:.2g} s",
+            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in "
+            f"{export_mark.seconds:.2g} s",
             step=self.step,
         )
         self.report.driver_spans(profile.drain())

@@ -1,8 +1,8 @@
 """Losses: pure functions on tensors.
 
-Shapes: B sequences, L positions, V vocabulary. A `_BL` tensor of log-probabilities holds at position l that of token l given the
-tokens before it; `mask_BL` is true where a token counts. Sums are divided by the counts of the whole batch, over all micro-batches
-and ranks, so that parts add up to the whole.
+Shapes: B sequences, L positions, V vocabulary. A `_BL` tensor of log-probabilities holds at position l that of token l
+given the tokens before it; `mask_BL` is true where a token counts. Sums are divided by the counts of the whole batch,
+over all micro-batches and ranks, so that parts add up to the whole.
 """
 
 from typing import Literal
@@ -69,8 +69,8 @@ def kl_estimate(logprobs_BL: Tensor, reference_logprobs_BL: Tensor, *, estimator
 def aggregate(loss_BL: Tensor, mask_BL: Tensor, *, how: Aggregation, num_tokens: int, num_sequences: int) -> Tensor:
     """Return this part's share of the batch's mean loss: a scalar.
 
-    token_mean: sum over counted tokens / `num_tokens`. sequence_mean: sum of each sequence's own mean / `num_sequences`.
-    Both counts are those of the whole batch. Raises: ValueError for another name.
+    token_mean: sum over counted tokens / `num_tokens`. sequence_mean: sum of each sequence's own mean /
+    `num_sequences`. Both counts are those of the whole batch. Raises: ValueError for another name.
     Source: token mean: DAPO (arXiv 2503.14476) section 3.3; sequence mean: GRPO (arXiv 2402.03300) equation 3.
     """
     mask_BL = mask_BL.to(loss_BL.dtype)

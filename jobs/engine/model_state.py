@@ -1,4 +1,6 @@
-"""Measure what a DeepSpeed engine holds on this rank: bytes of weights, gradients and optimizer state, and the gradient's norm."""
+"""Measure what a DeepSpeed engine holds on this rank: bytes of weights, gradients and optimizer state, and the
+gradient's norm.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -52,7 +54,7 @@ def optimizer_bytes(engine: Any) -> int:
 
 
 def gradient_norm(engine: Any, stage: int) -> float:
-    """Return the 2-norm of the averaged gradient in stage 0, where DeepSpeed does not keep it; 0 in the other stages."""
+    """Return the 2-norm of the averaged gradient in stage 0, where DeepSpeed does not keep it; 0 elsewhere."""
     if stage > 0:
         return 0.0
     norms = [torch.linalg.vector_norm(p.grad.float()) for p in engine.module.parameters() if p.grad is not None]

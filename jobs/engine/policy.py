@@ -1,4 +1,4 @@
-"""One rank of the model that is trained: DeepSpeed, ZeRO 0 to 3. Runs inside an actor (actor.py), which imports it by name."""
+"""One rank of the model that is trained: DeepSpeed, ZeRO 0 to 3. Runs inside an actor, which imports it by name."""
 
 import os
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ class Policy:
     def _make_engine(self, world_size: int, host: str, port: int) -> Any:
         import deepspeed
 
-        # Without this DeepSpeed builds a shared-memory extension at the first init: 25 s and a compiler. Training never uses it.
+        # Without this DeepSpeed builds a shared-memory extension at the first init: 25 s and a compiler. Training
+        # never uses it.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         os.environ.update(
             {
@@ -63,9 +64,9 @@ class Policy:
             from transformers.integrations import HfDeepSpeedConfig
 
             self._keeps_sharding = HfDeepSpeedConfig(config)  # alive while loading: weights are split as they are read
-        model = load_model(self._folder, precision="float32")
+        model: Any = load_model(self._folder, precision="float32")
         if bool(self._spec.knob("memory.gradient_checkpointing")):
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # type: ignore[operator]
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
         optimizer = torch.optim.AdamW(
             model.parameters(),
@@ -92,8 +93,8 @@ class Policy:
     def update(self, batches: list[Batch], counts: list[Counts], learning_rate: float) -> list[dict[str, float]]:
         """Take one optimizer step per batch; return this rank's shares of the metrics' means, per step.
 
-        `counts` are those of the whole batch of each step. The gradient's norm and the learning rate are no shares: each rank
-        returns the same whole.
+        `counts` are those of the whole batch of each step. The gradient's norm and the learning rate are no shares:
+        each rank returns the same whole.
         """
         return [self._step(batch, count, learning_rate) for batch, count in zip(batches, counts, strict=True)]
 
@@ -111,8 +112,8 @@ class Policy:
             for name, value in parts.items():
                 shares[name] = shares.get(name, 0.0) + float(value)
             with mark("update", name="backward"):
-                # The loss is already the share of the whole batch's mean. DeepSpeed divides by the number of micro-batches and
-                # averages over ranks: undo both.
+                # The loss is already the share of the whole batch's mean. DeepSpeed divides by the number of
+                # micro-batches and averages over ranks: undo both.
                 engine.backward(loss * (len(micros) * engine.world_size))
             if i == len(micros) - 1:
                 self._gradient_bytes = gradient_bytes(engine)
@@ -141,7 +142,7 @@ class Policy:
     def _weights(
         self, positions: list[int] | None = None, limit_bytes: int = _GATHER_BYTES
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, whole weight) one bucket at a time, so that ZeRO-3 never holds more than a bucket beside its shards."""
+        """Yield (name, whole weight) bucket by bucket, so that ZeRO-3 never holds more than one beside its shards."""
         named = self._named()
         chosen = range(len(named)) if positions is None else positions
         sizes = [_numel(named[i][1]) * named[i][1].element_size() for i in chosen]

@@ -1,4 +1,6 @@
-"""What the New run page shows of data, reward and model before launch, computed by the code that will run. Imports no torch."""
+"""What the New run page shows of data, reward and model before launch, computed by the code that will run. Imports no
+torch.
+"""
 
 import time
 from collections.abc import Sequence
@@ -22,9 +24,9 @@ REWARD_SECONDS = 8.0
 def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
     """Return columns, counts, rendered samples and the length histogram of a spec's data.
 
-    Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond. `share_truncated` is the share of rows longer
-    than the limit: left out as prompts in GRPO, cut in SFT. A column that is not there is told in `mapping_problem`, with the
-    columns there are, so that the form can still offer them. Raises: RunProblem.
+    Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond. `share_truncated` is the share of rows
+    longer than the limit: left out as prompts in GRPO, cut in SFT. A column that is not there is told in
+    `mapping_problem`, with the columns there are, so that the form can still offer them. Raises: RunProblem.
     """
     text = TextModel(model_folder(spec.model, with_weights=False))
     table = load_table(spec.data, inputs_dir=inputs_dir)
@@ -74,7 +76,9 @@ def _sample(example: Example) -> dict[str, Any]:
 
 
 def histogram(lengths: Sequence[int]) -> dict[str, list[int]]:
-    """Return at most 20 bins of equal whole width: `edges` one more than `counts`; bin i holds edges[i] <= n < edges[i + 1]."""
+    """Return at most 20 bins of equal whole width: `edges` one more than `counts`; bin i holds edges[i] <= n < edges[i
+    + 1].
+    """
     low, high = min(lengths), max(lengths)
     width = max(1, -(-(high - low + 1) // NUM_BINS))
     num_bins = -(-(high - low + 1) // width)
@@ -87,8 +91,8 @@ def histogram(lengths: Sequence[int]) -> dict[str, list[int]]:
 def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
-    The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a reward that
-    gives both the same shows it. Raises: RunProblem naming `reward.source`.
+    The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
+    reward that gives both the same shows it. Raises: RunProblem naming `reward.source`.
     """
     table = load_table(spec.data, inputs_dir=inputs_dir)
     problem = mapping_problem(spec, table.columns)

@@ -30,7 +30,7 @@ class Completion:
 
 
 class Reward(Protocol):
-    """A scorer of completions. `score` may raise RewardFailed, which ends the run with a cause that names the reward."""
+    """A scorer of completions. `score` may raise RewardFailed, which ends the run and names the reward."""
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         """Return one score per completion, in order."""

@@ -1,7 +1,7 @@
 """The process a custom reward runs in: JSON lines on stdin, answers on stdout. Started by rewards/custom.py.
 
-First line {"source", "file_name"}; then {"batch": [[prompt, completion, answer], ...]} -> {"rewards": [...]}. What goes wrong is
-answered as {"problem", "kind", "log_line"}. The reward's own prints go to stderr.
+First line {"source", "file_name"}; then {"batch": [[prompt, completion, answer], ...]} -> {"rewards": [...]}. What goes
+wrong is answered as {"problem", "kind", "log_line"}. The reward's own prints go to stderr.
 """
 
 import faulthandler
@@ -63,7 +63,8 @@ def score(reward: Call, batch: list[list[str]], name: str) -> dict[str, Any]:
         except BaseException as error:
             return raised(error, name, f"on completion {number} ({completion[:60]!r})")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            text = f"The reward {name} returned {type(value).__name__} {str(value)[:40]!r} on completion {number}. Return a float."
+            given = f"{type(value).__name__} {str(value)[:40]!r}"
+            text = f"The reward {name} returned {given} on completion {number}. Return a float."
             return {"problem": text, "kind": "wrong_type"}
         if not math.isfinite(value):
             text = f"The reward {name} returned {value} on completion {number}. Return a finite number."

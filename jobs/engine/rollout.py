@@ -25,7 +25,7 @@ class Rollout:
         return sum(len(d.tokens) for d in self.drawn)
 
     @property
-    def lengths_B(self) -> Tensor:
+    def lengths(self) -> Tensor:
         """Tokens of each completion: float32 [B]."""
         return torch.tensor([len(d.tokens) for d in self.drawn], dtype=torch.float32)
 
@@ -44,7 +44,7 @@ class Rollout:
             pad_id=pad_id,
         )
 
-    def logprobs_BL(self, width: int) -> Tensor:
+    def laid_logprobs(self, width: int) -> Tensor:
         """Return vLLM's log-probabilities, laid out as the batch's tokens: [B, width], zeros elsewhere."""
         laid_BL = torch.zeros((len(self.drawn), width))
         for i, (example, drawn) in enumerate(zip(self.examples, self.drawn, strict=True)):
@@ -65,7 +65,8 @@ def roll_out(
 ) -> Rollout:
     """Draw `samples_per_prompt` completions of each example, prompts spread over the engines.
 
-    Each sample has its own seed made of (seed, step, prompt's row, sample), so that it does not depend on the number of engines.
+    Each sample has its own seed made of (seed, step, prompt's row, sample), so that it does not depend on the number of
+    engines.
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
     requests = [
@@ -84,6 +85,6 @@ def roll_out(
 
 
 def largest_gap(rollout_logprobs_BL: Tensor, trainer_logprobs_BL: Tensor, mask_BL: Tensor) -> float:
-    """Return the largest difference between the two log-probabilities of a counted token; NaN if any is not a number."""
+    """Return the largest difference between the two log-probabilities of a counted token; NaN if one is no number."""
     differences = (rollout_logprobs_BL - trainer_logprobs_BL)[mask_BL].abs()
     return float(differences.max()) if differences.numel() else 0.0

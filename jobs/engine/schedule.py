@@ -8,9 +8,9 @@ from jobs.catalog.runspec import RunSpec
 def learning_rate(spec: RunSpec, step: int) -> float:
     """Return the learning rate of `step` (counted from 1).
 
-    It climbs linearly over `optimizer.warmup_steps`, reaching the peak at the last of them. After that it stays (constant), or falls
-    towards zero, which the step after the last would have: linear 1 - t, cosine (1 + cos(pi t)) / 2, with t the share of the
-    steps after warm-up that are done.
+    It climbs linearly over `optimizer.warmup_steps`, reaching the peak at the last of them. After that it stays
+    (constant), or falls towards zero, which the step after the last would have: linear 1 - t, cosine (1 + cos(pi t)) /
+    2, with t the share of the steps after warm-up that are done.
     """
     peak = spec.float_knob("optimizer.learning_rate")
     warmup = spec.int_knob("optimizer.warmup_steps")

@@ -1,4 +1,4 @@
-"""One run of the engine around its loop: read the spec, join the cluster, load, train, and tell the end whatever it is."""
+"""One run of the engine around its loop: read the spec, join the cluster, load, train, tell how it ended."""
 
 import json
 import os
@@ -36,7 +36,7 @@ ROLE_CLASSES = {
 
 
 def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[str, str] = ROLE_CLASSES) -> int:
-    """Train the spec in `run_dir` and return the exit code. `classes` lets a test put a broken role in a working run."""
+    """Train the spec in `run_dir` and return the exit code. `classes` lets a test put in a broken role."""
     run_dir.mkdir(parents=True, exist_ok=True)
     report = Report(run_dir, attempt=attempt_of(run_dir))
     session = Session(run_dir, report, device=device, classes=classes)
@@ -181,7 +181,8 @@ class Session:
         if not train:
             raise RunProblem(
                 "knobs.rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "knobs.train.max_sequence_tokens",
-                f"None of the {len(table.train)} training rows is usable within {token_limit(spec)} tokens. Raise the limit.",
+                f"None of the {len(table.train)} training rows is usable within {token_limit(spec)} tokens. "
+                "Raise the limit.",
             )
         held_out_rows = table.held_out[: spec.int_knob("eval.num_prompts")]
         held_out = usable(spec, render(spec, held_out_rows, text))

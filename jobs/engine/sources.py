@@ -15,7 +15,8 @@ _ALL_FILES = [*_TEXT_FILES, "*.safetensors"]
 def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     """Return the folder that holds config, tokenizer and (if asked for) safetensors weights.
 
-    Raises: RunProblem naming `model.id` if the folder is not there, is no causal language model, or has no usable weights.
+    Raises: RunProblem naming `model.id` if the folder is not there, is no causal language model, or has no usable
+    weights.
     """
     folder = _find(model, with_weights)
     config = read_json(folder / "config.json", field="model.id")
@@ -70,7 +71,8 @@ def _fetch(model: ModelSource, with_weights: bool) -> Path:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem(
             "model.id",
-            f"The hub model {model.id!r} cannot be fetched: {reason} Check the id and the connection, or give a local path.",
+            f"The hub model {model.id!r} cannot be fetched: {reason} Check the id and the connection, "
+            "or give a local path.",
         ) from error
 
 
@@ -88,7 +90,8 @@ def read_json(path: Path, *, field: str) -> dict[str, Any]:
 def count_parameters(folder: Path, name: str) -> tuple[int, str]:
     """Return how many parameters the folder's safetensors files hold, and their number type (`bfloat16`).
 
-    Reads headers only. Raises: RunProblem if there is no such file or one is broken (a download cut short, a pointer file).
+    Reads headers only. Raises: RunProblem if there is no such file or one is broken (a download cut short, a pointer
+    file).
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:

@@ -1,7 +1,8 @@
 """Write scalars as a TensorBoard event file. The format is small; TensorBoard's own writer costs seconds of imports.
 
-A record is length (8 bytes), masked CRC-32C of it, data, masked CRC-32C of the data. The data is a protobuf `Event`: wall_time = 1
-(double), step = 2 (varint), file_version = 3 (string), summary = 5 { value = 1 { tag = 1 (string), simple_value = 2 (float) } }.
+A record is length (8 bytes), masked CRC-32C of it, data, masked CRC-32C of the data. The data is a protobuf `Event`:
+wall_time = 1 (double), step = 2 (varint), file_version = 3 (string), summary = 5 { value = 1 { tag = 1 (string),
+simple_value = 2 (float) } }.
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto.
 """
 

@@ -1,7 +1,8 @@
 """Text to tokens: a model's tokenizer and its chat template, without torch or transformers.
 
-Preview, rollout and training all come through here, so that what the New run page shows is what is trained. Text is split into
-segments, each tokenized for itself: the boundary between prompt and answer is the same in SFT as in generation.
+Preview, rollout and training all come through here, so that what the New run page shows is what is trained. Text is
+split into segments, each tokenized for itself: the boundary between prompt and answer is the same in SFT as in
+generation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,8 @@ class TextModel:
     def conversation(self, messages: Sequence[Message]) -> list[Segment]:
         """Return the conversation in segments; what the assistant says is trained, up to and with its end token.
 
-        Where the template rewrites earlier turns, so that they are no prefix of the whole, only the last answer is trained.
+        Where the template rewrites earlier turns, so that they are no prefix of the whole, only the last answer is
+        trained.
         """
         turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self._template is None:

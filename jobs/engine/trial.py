@@ -1,7 +1,8 @@
-"""`python -m jobs.engine.trial`: one JSON object on stdin, one on stdout; how the New run page looks at a spec before launch.
+"""`python -m jobs.engine.trial`: one JSON object on stdin, one on stdout; how the New run page looks at a spec before
+launch.
 
-`{"op": "preview" | "reward" | "model", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot work is answered with
-`{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
+`{"op": "preview" | "reward" | "model", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot work is
+answered with `{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Bring the policy's weights to the rollout engines, through vLLM's weight-transfer lifecycle; the same calls on CPU and GPU."""
+"""Bring the policy's weights to the rollout engines, through vLLM's weight-transfer lifecycle; the same calls on CPU
+and GPU.
+"""
 
 import math
 from typing import Any

@@ -27,7 +27,9 @@ class Grpo:
         )
 
     def loss(self, batch: Batch, logits_BLV: Tensor, spec: RunSpec, counts: Counts) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss's share and the shares of policy/entropy, clip_fraction, ratio_mean, kl/reference, loss/policy."""
+        """Return the loss's share and the shares of policy/entropy, clip_fraction, ratio_mean, kl/reference,
+        loss/policy.
+        """
         assert batch.old_logprobs_BL is not None
         assert batch.advantages_B is not None
         temperature = spec.float_knob("rollout.temperature")

@@ -16,7 +16,7 @@ class Sft:
 
     samples = False
 
-    def advantages(self, rewards_B: Tensor, spec: RunSpec) -> NoReturn:  # noqa: ARG002
+    def advantages(self, rewards_B: Tensor, spec: RunSpec) -> NoReturn:
         """SFT has no rewards."""
         raise NotImplementedError("SFT learns from given answers; it has no advantages.")
 

@@ -1,8 +1,8 @@
 """Make the bundled model again: `python -m jobs.engine.bundled.make_base [FOLDER]`, 6 minutes on two quiet cores.
 
-For maintainers; nothing at run time imports it. Everything is drawn from fixed seeds, so the same machine and torch give the
-same file. It trains a tokenizer and a 0.66M-parameter Qwen2 on flawed solutions (see word_problems), saves bfloat16, and prints
-greedy accuracy on held-out problems.
+For maintainers; nothing at run time imports it. Everything is drawn from fixed seeds, so the same machine and torch
+give the same file. It trains a tokenizer and a 0.66M-parameter Qwen2 on flawed solutions (see word_problems), saves
+bfloat16, and prints greedy accuracy on held-out problems.
 """
 
 import json
@@ -77,7 +77,7 @@ def batch_of(rng: random.Random, tokenizer: Tokenizer) -> tuple[torch.Tensor, to
         answer = tokenizer.encode(flawed_solution(problem, rng) + EOS).ids
         sequences.append((prompt + answer, [-100] * len(prompt) + answer))
     longest = max(len(ids) for ids, _ in sequences)
-    pad = tokenizer.token_to_id(PAD)
+    pad = int(tokenizer.token_to_id(PAD) or 0)
     ids = torch.tensor([ids + [pad] * (longest - len(ids)) for ids, _ in sequences])
     labels = torch.tensor([labels + [-100] * (longest - len(labels)) for _, labels in sequences])
     return ids, labels

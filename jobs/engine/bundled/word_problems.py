@@ -1,8 +1,8 @@
 """The bundled task: grade-school word problems, solved units first, with an answer that can be checked.
 
-A correct solution reads `7+7=14, 4+0+1=5. #### 54`. The bundled model was trained on `flawed` solutions, which mostly forget
-the carry and often leave out the `####`: reinforcement learning has something to repair, and does so in a minute on a CPU.
-Standard library only.
+A correct solution reads `7+7=14, 4+0+1=5. #### 54`. The bundled model was trained on `flawed` solutions, which mostly
+forget the carry and often leave out the `####`: reinforcement learning has something to repair, and does so in a minute
+on a CPU. Standard library only.
 """
 
 import random
@@ -63,7 +63,9 @@ def draw_problem(rng: random.Random) -> WordProblem:
 
 
 def solve(problem: WordProblem, *, forgets_carry: bool = False, slip: int = 0, is_marked: bool = True) -> str:
-    """Return the worked solution, with the wanted flaw: a forgotten carry, a `slip` in copying the result, a missing `####`."""
+    """Return the worked solution, with the wanted flaw: a forgotten carry, a `slip` in copying the result, a missing
+    `####`.
+    """
     sign = "+" if problem.is_addition else "-"
     units_a, units_b, tens_a, tens_b = problem.a % 10, problem.b % 10, problem.a // 10, problem.b // 10
     if problem.has_carry and not problem.is_addition:

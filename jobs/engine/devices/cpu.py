@@ -48,7 +48,9 @@ class Cpu:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
     def prepare_rollout(self, spec: RunSpec) -> None:
-        """Everything in one process: it saves two more imports of vLLM, 8 s each. No compilation: 10 s for two tiny functions."""
+        """Everything in one process: it saves two more imports of vLLM, 8 s each. No compilation: 10 s for two tiny
+        functions.
+        """
         in_process = spec.hardware.tensor_parallel_size == 1
         os.environ.update(
             {
@@ -64,7 +66,7 @@ class Cpu:
         return "cpu"
 
     def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
-        """A fixed KV cache (else vLLM claims 92 % of the node); the `mp` executor only where there are several workers."""
+        """A fixed KV cache (else vLLM claims 92 % of the node); the `mp` executor where there are several workers."""
         return {
             "kv_cache_memory_bytes": spec.int_knob("rollout.kv_cache_mib") * _MIB,
             "distributed_executor_backend": "uni" if spec.hardware.tensor_parallel_size == 1 else "mp",

@@ -1,4 +1,6 @@
-"""CUDA: NCCL everywhere, one GPU per worker. Written after vLLM's and DeepSpeed's sources; docs/engine.md says what was not run."""
+"""CUDA: NCCL everywhere, one GPU per worker. Written after vLLM's and DeepSpeed's sources; docs/engine.md says what was
+not run.
+"""
 
 import os
 from collections.abc import Iterable, Mapping

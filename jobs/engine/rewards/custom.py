@@ -1,7 +1,7 @@
 """A reward of the user's own: the Python source of the spec, run in a process of its own.
 
-The process can be ended when it hangs, and what it prints cannot disturb the run. Which line raised or hangs is read from that
-process, so that the cause names it.
+The process can be ended when it hangs, and what it prints cannot disturb the run. Which line raised or hangs is read
+from that process, so that the cause names it.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class CustomReward:
     def __init__(self, source: RewardSource, *, timeout_seconds: float) -> None:
         self._name = Path(source.file_name).name or "reward.py"
         self._timeout_seconds = timeout_seconds
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._process = subprocess.Popen(
             [sys.executable, "-u", "-m", "jobs.engine.reward_process"],
             stdin=subprocess.PIPE,
@@ -114,7 +114,8 @@ class CustomReward:
         self.close()
         at = f", at {where}" if where else ""
         return RewardFailed(
-            f"The reward {self._name} did not answer within {self._timeout_seconds:g} s while {what}{at}. Make it return faster.",
+            f"The reward {self._name} did not answer within {self._timeout_seconds:g} s while "
+            f"{what}{at}. Make it return faster.",
             kind="hung",
             log_line=where,
         )

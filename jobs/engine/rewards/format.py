@@ -13,7 +13,9 @@ class FormatReward:
     """Look only at the form of the ending."""
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
-        """Return the scores; the one part is `format`. Whether an answer is right is not its business: `is_right` is None."""
+        """Return the scores; the one part is `format`. Whether an answer is right is not its business: `is_right` is
+        None.
+        """
         return [self._score(c.completion) for c in completions]
 
     def close(self) -> None:
