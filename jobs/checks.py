@@ -62,14 +62,14 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
     except TrialFailed as failed:
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
     if found.mapping_problem:
-        return found, [Check(state="failed", text=found.mapping_problem, field=_mapped_field(spec, found))]
-    if found.num_train == 0:
-        text = _("No row is left to train on: %(rows)s rows, of which %(long)s are too long and %(eval)s held out.") % {
-            "rows": f"{found.num_rows:,}",
-            "long": f"{found.num_too_long:,}",
-            "eval": f"{found.num_eval:,}",
-        }
-        return found, [Check(state="failed", text=text, field="data.id")]
+        return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+    if spec.algorithm == "grpo" and found.num_too_long >= found.num_train:
+        text = _(
+            "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
+        )
+        limit = spec.int_knob("rollout.max_prompt_tokens")
+        text = text % {"rows": f"{found.num_train:,}", "limit": f"{limit:,}"}
+        return found, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
     text = _("Data reads: %(train)s rows, %(eval)s held out") % {
         "train": f"{found.num_train:,}",
         "eval": f"{found.num_eval:,}",
@@ -141,15 +141,3 @@ def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:
         text = _("Not checked here, the cluster is on other machines: %(why)s") % {"why": failed.message}
         return Check(state="unknown", text=text, field=failed.field)
     return Check(state="failed", text=failed.message, field=failed.field)
-
-
-def _mapped_field(spec: RunSpec, found: DataPreview) -> str:
-    """Return the first column field of the form whose column the data lacks."""
-    if spec.algorithm == "sft" and spec.data.messages_column.strip():
-        names = ["messages_column"]
-    elif spec.algorithm == "sft":
-        names = ["prompt_column", "response_column"]
-    else:
-        names = ["prompt_column", "answer_column"]
-    missing = [n for n in names if getattr(spec.data, n) not in found.columns]
-    return f"data.{(missing or names)[0]}"

@@ -20,7 +20,7 @@ PREVIEW_SAMPLES = 5
 REWARD_SAMPLES = 8
 PREVIEW_SECONDS = 30.0
 MODEL_SECONDS = 30.0
-REWARD_SECONDS = 10.0
+REWARD_SECONDS = 14.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
 
 _PREVIEW_GROUPS = ("rollout", "train", "eval")  # of knobs that change which rows are read or cut
@@ -58,6 +58,7 @@ class DataPreview:
     num_too_long: int
     share_truncated: float
     mapping_problem: str
+    mapping_field: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,4 +188,5 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
         num_too_long=int(answer["num_too_long"]),
         share_truncated=float(answer["share_truncated"]),
         mapping_problem=str(answer.get("mapping_problem") or ""),
+        mapping_field=str(answer.get("mapping_field") or "data.id"),
     )

@@ -235,10 +235,11 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[Bar, ...]:
 
 def _passes(spec: RunSpec, data: DataPreview | None) -> str:
     """Return how often the run goes through its training rows: a division, no estimate."""
-    if data is None or not data.num_train:
+    num_used = 0 if data is None else data.num_train - (data.num_too_long if spec.algorithm == "grpo" else 0)
+    if num_used <= 0:
         return "—"
     per_step = spec.int_knob("train.batch_size" if spec.algorithm == "sft" else "rollout.prompts_per_step")
-    return f"{spec.num_steps * per_step / data.num_train:.2f}"
+    return f"{spec.num_steps * per_step / num_used:.2f}"
 
 
 def _data_caption(data: DataPreview | None) -> str:
