@@ -165,7 +165,9 @@ def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key:
         created_at=now,
     )
     cpus, gpus = admission.demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
-    Attempt.objects.create(run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus)
+    Attempt.objects.create(
+        run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus, created_at=now
+    )
     RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
     AuditEvent.objects.create(
         actor_id=author, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name}

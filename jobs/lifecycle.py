@@ -98,7 +98,7 @@ def request_checkpoint(*, run_id: str, user: AbstractBaseUser | None, now: datet
             return False
         if not attempt.commands.filter(verb="checkpoint", delivered_at=None).exists():
             actor_id = user.pk if user else None
-            attempt.commands.create(verb="checkpoint", created_by_id=actor_id)
+            attempt.commands.create(verb="checkpoint", created_by_id=actor_id, created_at=now)
             RunEvent.objects.create(
                 run_id=run_id,
                 attempt=attempt.number,
@@ -178,7 +178,7 @@ def _apply(
     if to == "running":
         current.filter(started_at=None).update(started_at=now)
     if to == "stopping":
-        Command.objects.create(attempt_id=pk, verb="stop", created_by_id=user.pk if user else None)
+        Command.objects.create(attempt_id=pk, verb="stop", created_by_id=user.pk if user else None, created_at=now)
     actor_id = user.pk if user else None
     data = {"from": state, "to": to, "cause": fields.get("cause", {})}
     RunEvent.objects.create(

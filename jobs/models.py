@@ -7,6 +7,7 @@ import secrets
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 STATES = ("queued", "starting", "running", "stopping", "finished", "failed", "stopped")
@@ -75,7 +76,7 @@ class Upload(models.Model):
     file_name = models.CharField(max_length=255)
     size = models.BigIntegerField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "sha256"], name="one_upload")]
@@ -97,7 +98,9 @@ class Run(models.Model):
     folded_seq = models.BigIntegerField(default=0)  # frames up to this one are in chunks
     step = models.IntegerField(default=0)  # steps completed
     num_steps = models.IntegerField(default=0)
-    phase = models.CharField(max_length=30, default="")  # what the trainer is doing now, a key of profiling.phases or ""
+    phase = models.CharField(
+        max_length=30, default=""
+    )  # what the trainer is doing now, a key of profiling.phases or ""
     activity = models.CharField(max_length=200, default="")  # what it says it is doing ("Loading vLLM weights")
     wait_reason = models.CharField(max_length=300, default="")  # why a queued run waits
     latest_values = models.JSONField(default=dict)  # metric name -> newest value, of role driver
@@ -105,7 +108,7 @@ class Run(models.Model):
     tags = models.JSONField(default=list)
     note = models.TextField(default="", blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
     started_at = models.DateTimeField(null=True)  # the first attempt began to run
     ended_at = models.DateTimeField(null=True)
     archived_at = models.DateTimeField(null=True)
@@ -128,7 +131,7 @@ class Attempt(models.Model):
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
     run_dir = models.CharField(max_length=500, default="")  # on the cluster
     cleanup = models.JSONField(default=dict)  # the runner's proof that nothing of it is left
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now)
     submitted_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     last_contact_at = models.DateTimeField(null=True)
@@ -146,7 +149,7 @@ class Command(models.Model):
     verb = models.CharField(max_length=30)  # stop | checkpoint
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now)
     delivered_at = models.DateTimeField(null=True)  # the runner has acknowledged it
     answer = models.JSONField(default=dict)
 
@@ -227,7 +230,9 @@ class LogChunk(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["run", "attempt", "role", "rank", "stream", "first_line"], name="one_log_chunk")
+            models.UniqueConstraint(
+                fields=["run", "attempt", "role", "rank", "stream", "first_line"], name="one_log_chunk"
+            )
         ]
 
 
@@ -285,7 +290,7 @@ class Answer(models.Model):
     problem = models.CharField(max_length=500, default="")
     submission_id = models.CharField(max_length=80, unique=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True)
 
 
