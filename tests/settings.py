@@ -7,6 +7,9 @@ os.environ.setdefault("PITWALL_DATA_DIR", tempfile.mkdtemp(prefix="pitwall-test-
 
 from console.settings import *  # noqa: E402, F403
 
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":  # noqa: F405
+    # A file, so that threads and processes share it as they do in the product.
+    DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # noqa: F405
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 CELERY_TASK_ALWAYS_EAGER = True
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

