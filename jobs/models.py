@@ -98,9 +98,7 @@ class Run(models.Model):
     folded_seq = models.BigIntegerField(default=0)  # frames up to this one are in chunks
     step = models.IntegerField(default=0)  # steps completed
     num_steps = models.IntegerField(default=0)
-    phase = models.CharField(
-        max_length=30, default=""
-    )  # what the trainer is doing now, a key of profiling.phases or ""
+    phase = models.CharField(max_length=30, default="")  # what the trainer does now: a key of profiling.phases or ""
     activity = models.CharField(max_length=200, default="")  # what it says it is doing ("Loading vLLM weights")
     wait_reason = models.CharField(max_length=300, default="")  # why a queued run waits
     latest_values = models.JSONField(default=dict)  # metric name -> newest value, of role driver
