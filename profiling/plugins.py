@@ -16,9 +16,14 @@ class UnknownPlugin(ValueError):
 
 @cache
 def names(folder: str) -> tuple[str, ...]:
-    """Return the sorted names of the plugins in the package `folder`, importing none of them."""
+    """Return the sorted names of the plugins in the package `folder`, importing none of them.
+
+    A file with the folder's name in the singular (`adapters/adapter.py`) is its contract, no plugin.
+    """
     package: ModuleType = importlib.import_module(folder)
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")))
+    contract = folder.rpartition(".")[2].removesuffix("s")
+    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in found if not name.startswith("_") and name != contract))
 
 
 def load(folder: str, name: str) -> Any:

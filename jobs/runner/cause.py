@@ -11,6 +11,7 @@ from jobs.runner.trainer import Exit
 from profiling.phases import ROLES
 
 TAIL_BYTES = 64 * 1024
+FULL_BYTES = 1 << 20
 
 _RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
@@ -26,6 +27,8 @@ class _Symptom:
 def _symptom(pattern: str, side: str, text: str) -> _Symptom:
     return _Symptom(pattern=re.compile(pattern), side=side, text=text)
 
+
+_DISK_FULL = "found the disk full{step}. Free space where the run directories are, then launch the run again"
 
 # From the cause to its consequences: what stands higher explains what stands lower.
 _SYMPTOMS = (
@@ -47,7 +50,7 @@ _SYMPTOMS = (
     _symptom(
         r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]|File too large|\[Errno 27\]",
         "cluster",
-        "found the disk full{step}. Free space where the run directories are, then launch the run again",
+        _DISK_FULL,
     ),
     _symptom(
         r"ModuleNotFoundError: No module named '(?P<what>[\w.]+)'",
@@ -105,7 +108,9 @@ class _Line:
     text: str
 
 
-def cause_of_death(*, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int) -> dict[str, Any]:
+def cause_of_death(
+    *, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int, disk_free_bytes: int
+) -> dict[str, Any]:
     """Return side, role, rank, step, text and log_line (protocol, section 2) of a trainer that failed.
 
     `oom_kills` is how many processes the kernel ended on this node for want of memory while the trainer ran. What the
@@ -113,6 +118,8 @@ def cause_of_death(*, ended: Exit, progress: Progress, run_dir: Path, oom_kills:
     """
     lines = _lines(progress, run_dir)
     who, side, text, line = _recognize(ended, lines, oom_kills, progress.step)
+    if disk_free_bytes < FULL_BYTES and "disk full" not in text:  # then not even the traceback was written
+        side, text = "cluster", f"the trainer {_DISK_FULL.format(step=_at(progress.step))}"
     found: dict[str, Any] = {
         "side": side,
         "role": who.role,
@@ -142,7 +149,7 @@ def oom_kill_count() -> int:
 
 def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, step: int) -> tuple[_Line, str, str, str]:
     """Return who died, the side, the sentence and the telling line."""
-    at = f" in step {step + 1}" if step else " before the first step was done"
+    at = _at(step)
     driver = _Line(role="driver", rank=0, text="")
     last = _last_error(lines)
     log_line = last.text if last else ""
@@ -159,6 +166,10 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, step: int) -
     who = last or driver
     said = f": {log_line[:200]}" if log_line else ""
     return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{said}", log_line
+
+
+def _at(step: int) -> str:
+    return f" in step {step + 1}" if step else " before the first step was done"
 
 
 def _name(line: _Line) -> str:

@@ -1,6 +1,7 @@
 """One attempt from its start to its last word: this is what the Ray job runs."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -52,7 +53,7 @@ class Ride:
             report.close()
 
     def end_leftovers(self) -> dict[str, Any]:
-        """End what a killed runner left behind; return the proof. Before its files are opened: what ends writes no more."""
+        """End what a killed runner left behind, before its files are opened; return the proof."""
         return end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=min(1.0, self.job.leave_seconds))
 
     def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
@@ -95,7 +96,11 @@ class Ride:
             escalation=escalation,
             progress=self.progress,
             find_cause=lambda: cause_of_death(
-                ended=ended, progress=self.progress, run_dir=self.job.run_dir, oom_kills=killed
+                ended=ended,
+                progress=self.progress,
+                run_dir=self.job.run_dir,
+                oom_kills=killed,
+                disk_free_bytes=shutil.disk_usage(self.job.run_dir).free,
             ),
         )
         self._finish(report, state, cause, proof)

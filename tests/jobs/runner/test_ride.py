@@ -3,7 +3,10 @@
 import io
 import json
 import signal
+import subprocess
 import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -285,8 +288,10 @@ def test_models_and_logs_are_handed_over_before_the_last_word(house: House, cons
         (folder / "model.safetensors").write_bytes(bytes(range(256)) * 40_000)  # 10 MB: two chunks
         (run_dir / "tb").mkdir()
         (run_dir / "tb" / "events").write_text("x")
-        log.write(events.artifact("model-final", artifact="model", path="model/final", attempt=attempt, step=3, meta={"a": 1}))
-        log.write(events.artifact("step-3", artifact="checkpoint", path="checkpoints/3", attempt=attempt, step=3))
+        log.write(
+            events.artifact("model-final", artifact="model", path="model/final", attempt=attempt, step=3, meta={"a": 1}),
+            events.artifact("step-3", artifact="checkpoint", path="checkpoints/3", attempt=attempt, step=3),
+        )
         print("bye", flush=True)
         """
     )
@@ -343,6 +348,33 @@ def test_a_spec_that_this_runner_cannot_read_fails_with_its_problem(house: House
 
     assert console.last_word["state"] == "failed"
     assert "'dance' is not allowed" in console.last_word["cause"]["text"]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mount.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_is_named_and_the_last_word_still_arrives(
+    house: House, console: FakeConsole, tiny_disk: Path
+) -> None:
+    house.run_root = tiny_disk
+    house.trainer("metric(1)\nwith (run_dir / 'ballast').open('wb') as f:\n    while True: f.write(bytes(1 << 16))\n")
+
+    house.finish(house.start())
+
+    assert steps_of(console) == [1]
+    assert console.last_word["state"] == "failed"
+    assert "the trainer found the disk full in step 2" in console.last_word["cause"]["text"]
+    assert_gapless(console)
 
 
 def test_an_environment_without_orders_is_refused_in_a_sentence(house: House) -> None:
