@@ -1,6 +1,5 @@
 """Who is calling: a Bearer token of a person, or the browser's session with its CSRF token."""
 
-import hashlib
 from typing import Any
 
 from django.conf import settings
@@ -9,14 +8,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja.security import APIKeyCookie, HttpBearer
 
+from console.api_token import token_hash
 from jobs.models import ApiToken
 
 _SEEN_EVERY_SECONDS = 60  # a token's last use is kept to the minute, not written on each call
-
-
-def token_hash(token: str) -> str:
-    """Return what is kept of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class TokenAuth(HttpBearer):
