@@ -289,7 +289,7 @@ def test_models_and_logs_are_handed_over_before_the_last_word(house: House, cons
         (run_dir / "tb").mkdir()
         (run_dir / "tb" / "events").write_text("x")
         log.write(
-            events.artifact("model-final", artifact="model", path="model/final", attempt=attempt, step=3, meta={"a": 1}),
+            events.artifact("model-final", artifact="model", path="model/final", attempt=1, step=3, meta={"a": 1}),
             events.artifact("step-3", artifact="checkpoint", path="checkpoints/3", attempt=attempt, step=3),
         )
         print("bye", flush=True)
