@@ -258,7 +258,9 @@ def _sort_value(key: str, found: Mapping[str, Any], values: Mapping[str, Any]) -
         return (found[key] or "").lower()
     if not key:
         return None
-    return found[{"created": "created_at", "started": "started_at", "ended": "ended_at"}.get(key, key)]
+    if key == "started":
+        return found["started_at"] or found["created_at"]  # what waits was asked for last, so it stands with the newest
+    return found[{"created": "created_at", "ended": "ended_at"}.get(key, key)]
 
 
 def _rows(ids: Sequence[str], columns: Sequence[str]) -> list[RunRow]:

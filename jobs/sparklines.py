@@ -1,13 +1,69 @@
-"""Small lines of a metric for lists: a handful of points of many runs, scaled into a box."""
+"""Small lines of a run's main metric for lists, as SVG points; x runs to the planned end, so they show progress."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
 
-POINTS = 42
+from jobs.header import RunHeader
+from jobs.run_filter import BY_ALGORITHM
+from jobs.series import read_series
+
+_POINTS = 42
+_MARGIN = 1.5  # half a line's width and a little, so that nothing is cut
+_KEPT = 2000
+
+_cache: OrderedDict[tuple[str, int, int, int], str] = OrderedDict()
+_lock = Lock()
 
 
-def sparklines(wanted: Mapping[str, str], *, width: int, height: int) -> dict[str, str]:
-    """Return run id -> SVG points ("0,18 2,17 ...") of the metric asked for, in a box of width by height.
+def main_metric(header: RunHeader) -> str:
+    """Return the one metric that lists show of a run; "" for an algorithm without one."""
+    return BY_ALGORITHM["value"].get(header.algorithm, "")
 
-    Runs without two finite points are left out.
+
+def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict[str, str]:
+    """Return run id -> SVG points ("0.0,18.5 2.1,17.0 ...") in a box of width by height.
+
+    Runs without two finite points are left out. A line is read once per newest frame and kept.
     """
-    return {}
+    found = {}
+    for header in headers:
+        line = _kept(header, width, height)
+        if line:
+            found[header.id] = line
+    return found
+
+
+def _kept(header: RunHeader, width: int, height: int) -> str:
+    if not header.seq or not main_metric(header):
+        return ""
+    key = (header.id, header.seq, width, height)
+    with _lock:
+        if key in _cache:
+            return _cache[key]
+    line = _draw(header, width, height)
+    with _lock:
+        _cache[key] = line
+        while len(_cache) > _KEPT:
+            _cache.popitem(last=False)
+    return line
+
+
+def _draw(header: RunHeader, width: int, height: int) -> str:
+    answer = read_series(run_id=header.id, names=[main_metric(header)], num_points=_POINTS)
+    mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
+    pairs = [(int(x), float(y)) for s in sorted(mine, key=lambda s: s.attempt) for x, y in zip(s.x, s.y, strict=True)]
+    pairs = [(x, y) for x, y in pairs if math.isfinite(y)]
+    if len(pairs) < 2:
+        return ""
+    low, high = min(y for _x, y in pairs), max(y for _x, y in pairs)
+    first = min(x for x, _y in pairs)
+    last = max(header.num_steps, max(x for x, _y in pairs), first + 1)
+    drawn_height = height - 2 * _MARGIN
+
+    def place(x: int, y: float) -> str:
+        share = (y - low) / (high - low) if high > low else 0.5
+        return f"{(x - first) / (last - first) * width:.1f},{_MARGIN + (1 - share) * drawn_height:.1f}"
+
+    return " ".join(place(x, y) for x, y in pairs)

@@ -1,5 +1,6 @@
 """Home: what needs one now, what runs, what waits, and how full the cluster is."""
 
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -19,9 +20,9 @@ from jobs.header import RunHeader
 from jobs.launch import create_run
 from jobs.queries import Home
 from jobs.queries import home as read_home
-from jobs.run_filter import BY_ALGORITHM
-from jobs.sparklines import sparklines
+from jobs.sparklines import main_metric, sparklines
 from jobs.tasks import enqueue, submit
+from profiling.phases import BY_KEY
 
 _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
@@ -36,15 +37,14 @@ def home(request: HttpRequest) -> HttpResponse:
     require(request.user, project, "viewer")
     now = timezone.now()
     found = read_home(project, now=now)
-    wanted = {header.id: _main_metric(header) for header in found.live}
-    drawn = sparklines(wanted, width=_WIDTH, height=_HEIGHT)
+    drawn = sparklines(found.live, width=_WIDTH, height=_HEIGHT)
     context: dict[str, Any] = {
         "home": found,
         "headline": _headline(found),
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in found.attention],
-        "live": [_card(header, drawn.get(header.id, ""), hint(header, now=now)) for header in found.live],
+        "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in found.live],
         "queued": [{"header": h, "reason": hint(h, now=now)} for h in found.queued],
-        "recent": [{"header": h, "metric": _main_metric(h), "value": _value(h)} for h in found.recent[:_RECENT]],
+        "recent": [{"header": h, "metric": main_metric(h), "value": _value(h)} for h in found.recent[:_RECENT]],
         "cluster": cluster_in_use(),
         "can_edit": role(request.user, project) in ("editor", "admin"),
     }
@@ -86,16 +86,19 @@ def _headline(found: Home) -> str:
     return _("Nothing needs you now")
 
 
-def _main_metric(header: RunHeader) -> str:
-    return BY_ALGORITHM["value"].get(header.algorithm, "")
+def _doing(header: RunHeader, now: datetime) -> str:
+    """Return the phase of a running run; its time left stands on the card anyway."""
+    if header.state == "running" and not header.is_lost_contact and header.phase in BY_KEY:
+        return BY_KEY[header.phase].label
+    return hint(header, now=now)
 
 
 def _value(header: RunHeader) -> Any:
-    return header.latest_values.get(_main_metric(header))
+    return header.latest_values.get(main_metric(header))
 
 
 def _card(header: RunHeader, spark: str, words: str) -> dict[str, Any]:
-    return {"header": header, "metric": _main_metric(header), "value": _value(header), "spark": spark, "hint": words}
+    return {"header": header, "metric": main_metric(header), "value": _value(header), "spark": spark, "hint": words}
 
 
 urlpatterns = [path("", home, name="home"), path("demo", start_demo, name="start-demo")]

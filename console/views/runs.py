@@ -18,7 +18,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project
 from console.views.run_words import hint
-from console.views.runs_columns import DEFAULT, Cell, Column, cells, choices, chosen, main_metric
+from console.views.runs_columns import DEFAULT, Cell, Column, cells, choices, chosen
 from jobs.access import require, role
 from jobs.annotate import ChangeRefused, annotate_run
 from jobs.catalog.knob import knobs
@@ -180,8 +180,8 @@ def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
 def lines(rows: Iterable[RunRow], columns: list[Column], *, now: datetime) -> list[Line]:
     """Return the rows as the template draws them."""
     found = list(rows)
-    wanted = {row.header.id: main_metric(row) for row in found}
-    drawn = sparklines(wanted, width=_SPARK_WIDTH, height=_SPARK_HEIGHT) if _shows(columns, "metric") else {}
+    headers = [row.header for row in found] if any(column.kind == "metric" for column in columns) else []
+    drawn = sparklines(headers, width=_SPARK_WIDTH, height=_SPARK_HEIGHT)
     return [
         Line(
             row=row,
@@ -193,10 +193,6 @@ def lines(rows: Iterable[RunRow], columns: list[Column], *, now: datetime) -> li
         )
         for row in found
     ]
-
-
-def _shows(columns: list[Column], kind: str) -> bool:
-    return any(column.kind == kind for column in columns)
 
 
 def _project(request: HttpRequest) -> Project:

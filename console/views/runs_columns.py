@@ -12,6 +12,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric, metrics
 from jobs.queries import RunRow
 from jobs.run_filter import BY_ALGORITHM, is_metric
+from jobs.sparklines import main_metric
 
 DEFAULT = (
     *("metric", "value", "speed", "step", "elapsed"),
@@ -99,11 +100,6 @@ def cells(row: RunRow, columns: Sequence[Column]) -> list[Cell]:
     return [_cell(row, column) for column in columns]
 
 
-def main_metric(row: RunRow) -> str:
-    """Return the name of the metric that the row's line shows; "" for an algorithm without one."""
-    return BY_ALGORITHM["value"].get(row.header.algorithm, "")
-
-
 def _cell(row: RunRow, column: Column) -> Cell:
     header = row.header
     if column.kind == "knob":
@@ -111,7 +107,7 @@ def _cell(row: RunRow, column: Column) -> Cell:
     if column.kind == "metric-value":
         return Cell(column=column, text=figure(header.latest_values.get(column.key)))
     if column.kind == "value":
-        name = main_metric(row)
+        name = main_metric(header)
         value = header.latest_values.get(name)
         unit = metric(name).label.lower() if value is not None else ""
         return Cell(column=column, text=figure(value), unit=unit)
