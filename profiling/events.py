@@ -36,8 +36,8 @@ class Event(TypedDict, total=False):
     prompt: str  # sample
     completion: str
     expected: str
-    reward: float
-    rewards: dict[str, float]
+    reward: float | str
+    rewards: dict[str, float | str]
     tokens: int
     group: int
     index: int
@@ -138,8 +138,8 @@ def sample(
         prompt=prompt,
         completion=completion,
         expected=expected,
-        reward=reward,
-        rewards=dict(rewards),
+        reward=encode_number(reward),
+        rewards={name: encode_number(value) for name, value in rewards.items()},
         tokens=tokens,
         is_eval=is_eval,
     )
