@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -76,7 +75,7 @@ class Folder:
         tail.num_frames += num_frames
         tail.num_bytes += num_bytes
 
-    def work(self, *, now: datetime) -> None:
+    def work(self) -> None:
         """Fold the run that needs it most, if one does; forget frames that were folded long enough ago."""
         tails, clock = self._known(), time.monotonic()
         due = [run_id for run_id, tail in tails.items() if self._is_due(tail, clock)]
@@ -284,7 +283,7 @@ def _roll_up_sealed(sealed: list[tuple[int, int]], attempt: int, through: int, *
                 x1=x1,
                 blob=encode_rows(rows),
                 through_seq=through,
-            )  # fmt: skip
+            )
         )
     Chunk.objects.bulk_create(made, batch_size=100)
     if level + 1 in POINTS_PER_ROW and made:

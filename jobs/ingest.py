@@ -89,7 +89,7 @@ class Ingest:
             self._hand_on(run_id, attempt, mine, stored)
         if trouble is not None:
             raise trouble
-        self._folder.work(now=datetime.now(UTC))
+        self._folder.work()
         return len(deliveries)
 
     def _read(self) -> list[Delivery]:
