@@ -122,6 +122,8 @@ class Ride:
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             self.progress.read()
             trainer.wait(TICK_SECONDS)
+        if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
+            escalation.hasten(time.monotonic())
         return ended
 
     def _clean_up(self, trainer: Trainer, report: Report) -> dict[str, Any]:
