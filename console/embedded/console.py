@@ -85,9 +85,10 @@ def announce(url: str) -> None:
 def stop_runs() -> None:
     """End the jobs on the embedded Ray while the console still listens, so that each run's last word arrives."""
     from jobs import cluster
+    from jobs.models import LIVE, Attempt
 
-    if not cluster.is_local() or "RAY_ADDRESS" in current_environment():
-        return
+    if "RAY_ADDRESS" in current_environment():
+        return  # somebody else's cluster: its runs go on, and report to the next start
     deadline = time.monotonic() + RUNS_STOP_SECONDS
     try:
         running = [name for name, job in cluster.list_jobs().items() if job.status not in cluster.JOB_ENDED]
@@ -95,9 +96,8 @@ def stop_runs() -> None:
             write_to_terminal(f"pitwall: Stopping {len(running)} job(s) first; Ctrl-C again to skip.\n")
         for name in running:
             cluster.stop_job(name)
-        while running and time.monotonic() < deadline:
-            jobs = cluster.list_jobs()
-            running = [name for name in running if name in jobs and jobs[name].status not in cluster.JOB_ENDED]
-            time.sleep(0.5)
+        live = Attempt.objects.filter(state__in=LIVE, submission_id__in=running)
+        while live.exists() and time.monotonic() < deadline:
+            time.sleep(0.25)
     except cluster.ClusterUnreachable:
         return  # then there is nothing that could be asked to end; the guard ends the processes

@@ -75,6 +75,7 @@ def ray_service(data_dir: Path, env: Mapping[str, str], *, token: str) -> tuple[
         env=ray_environment(env, token=token),
         is_ready=lambda: answers(address, token),
         is_independent=True,
+        is_quiet=True,
         grace_seconds=STOP_SECONDS,
         death_signal=signal.SIGTERM,  # the guard ends Ray's processes
     )

@@ -47,7 +47,12 @@ def redis_service(data_dir: Path, env: dict[str, str]) -> tuple[Service, str]:
     argv += ["--dir", str(directory), "--appendonly", "yes", "--save", ""]
     argv += ["--maxmemory", MAX_MEMORY, "--maxmemory-policy", "noeviction"]
     service = Service(
-        name="redis", argv=tuple(argv), env=env, is_ready=lambda: answers(socket_path), is_independent=True
+        name="redis",
+        argv=tuple(argv),
+        env=env,
+        is_ready=lambda: answers(socket_path),
+        is_independent=True,
+        is_quiet=True,
     )
     return service, f"unix://{socket_path}?db=0"
 

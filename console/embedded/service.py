@@ -15,8 +15,9 @@ class Service:
     """One supervised process.
 
     `needs`: services that must be ready before it starts. `is_once`: it does one thing and is not started again.
-    `is_independent`: it may start before the database is prepared. `grace_seconds`: from SIGTERM to SIGKILL at the end.
-    `death_signal`: what the kernel sends it when the supervisor dies; SIGTERM only for one that cleans up after itself.
+    `is_independent`: it may start before the database is prepared. `is_quiet`: its log goes to its file alone.
+    `grace_seconds`: from SIGTERM to SIGKILL at the end. `death_signal`: what the kernel sends it when the supervisor
+    dies; SIGTERM only for one that cleans up after itself.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Service:
     needs: tuple[str, ...] = ()
     is_once: bool = False
     is_independent: bool = False
+    is_quiet: bool = False
     is_ready: Callable[[], bool] = field(default=always_ready)
     grace_seconds: float = 5.0
     death_signal: int = signal.SIGKILL

@@ -37,9 +37,8 @@ class Supervisor:
         self.children = {service.name: Child(service, log_dir / f"{service.name}.log") for service in services}
         self._stop_order = tuple(stop_order)
         self._write = write
-        self._tail = LogTail(
-            {name: child.log_path for name, child in self.children.items()}, write, is_colored=is_colored
-        )
+        shown = {name: child.log_path for name, child in self.children.items() if not child.service.is_quiet}
+        self._tail = LogTail(shown, write, is_colored=is_colored)
         self._num_stop_signals = 0
         self._is_waiting_for_runs = False
 
@@ -116,9 +115,10 @@ class Supervisor:
             return
         if not child.service.is_once:
             pause = child.start_again_at - now
-            self._say(f"{child.service.name} ended with exit code {code}; starting it again in {pause:.1f} s.")
+            text = f"{child.service.name} ended with exit code {code}; starting it again in {pause:.1f} s."
+            self._say(f"{text} Its log is {child.log_path}.")
         elif code:
-            self._say(f"{child.service.name} failed with exit code {code}.")
+            self._say(f"{child.service.name} failed with exit code {code}. Its log is {child.log_path}.")
         running = frozenset(other.pid for other in self.children.values() if other.pid)
         kill_descendants(spare=running)  # what it left behind, for example Ray's processes after its guard was killed
 

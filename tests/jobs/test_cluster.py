@@ -42,13 +42,13 @@ def submit(name: str = "run-r-1-a1", **changes: Any) -> None:
 
 
 def test_a_job_carries_our_code_environment_and_entry_point(ray: FakeRay, settings: Any) -> None:
-    settings.RUNNER_PYTHON = "/opt/my python/bin/python"
+    settings.RUNNER_PYTHON = "/srv/my python/bin/python"
 
     submit()
 
     (job,) = ray.submitted
     assert job["submission_id"] == "run-r-1-a1"
-    assert job["entrypoint"] == "'/opt/my python/bin/python' -m jobs.runner"
+    assert job["entrypoint"] == "'/srv/my python/bin/python' -m jobs.runner"
     assert job["runtime_env"]["env_vars"] == {"RAY_JOB_STOP_WAIT_TIME_S": "20", "PITWALL_RUN": "r-1"}
     uri = job["runtime_env"]["working_dir"]
     assert uri.startswith("gcs://_ray_pkg_")

@@ -1,0 +1,53 @@
+"""The verdict on a demo run: learned, or not."""
+
+import math
+
+import pytest
+
+from console.embedded.smoke import Verdict, judge, table
+
+
+def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dict[int, float]]:
+    return {"reward/mean": dict(enumerate(rewards, start=1)), "eval/accuracy": accuracies}
+
+
+def test_a_run_that_learned_passes() -> None:
+    verdict = judge(columns([0.36] * 40 + [0.93] * 20, {0: 0.41, 60: 0.97}))
+    assert verdict == Verdict(reward=pytest.approx(0.93), accuracy=0.97)
+    assert verdict.is_good
+
+
+def test_a_run_that_learned_nothing_fails() -> None:
+    verdict = judge(columns([0.36] * 60, {0: 0.41, 60: 0.41}))
+    assert not verdict.is_good
+    assert "0.360 (needs 0.85)" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "accuracies"),
+    [
+        ([0.93] * 60, {0: 0.41, 60: 0.89}),  # the reward alone is not enough
+        ([0.36] * 41 + [0.84] * 19 + [0.99], {60: 0.97}),  # nor the accuracy
+        ([0.99] * 19, {19: 0.97}),  # too short to judge
+        ([0.93] * 60, {}),  # never evaluated
+        ([], {}),
+    ],
+)
+def test_half_a_success_fails(rewards: list[float], accuracies: dict[int, float]) -> None:
+    assert not judge(columns(rewards, accuracies)).is_good
+
+
+def test_the_newest_evaluation_counts() -> None:
+    assert judge(columns([0.93] * 60, {60: 0.5, 0: 0.99})).accuracy == 0.5
+
+
+def test_a_number_that_is_no_number_fails() -> None:
+    assert not judge(columns([math.nan] * 60, {60: 0.97})).is_good
+
+
+def test_the_table_covers_every_step_and_shows_gaps_as_gaps() -> None:
+    text = table(columns([0.5] * 60, {0: 0.4, 30: 0.8, 60: 0.9}))
+    lines = text.splitlines()
+    assert len(lines) == 13
+    assert lines[1].split()[:3] == ["1-5", "0.500", "—"]
+    assert lines[-1].split()[:3] == ["56-60", "0.500", "0.900"]
