@@ -82,7 +82,12 @@ def _in_full(word: str) -> str:
     compared = _COMPARED.match(word)
     if compared is None:
         return word
+    lasts = [knob_id.partition(".")[2] for knob_id in knobs()]
     found = [knob_id for knob_id in knobs() if knob_id.partition(".")[2] == compared["name"]]
+    near = difflib.get_close_matches(compared["name"], lasts, n=1, cutoff=0.7)
+    if not found and near:
+        message = _("There is no knob “%(name)s”. Did you mean %(near)s?")
+        raise FilterInvalid("q", message % {"name": compared["name"], "near": near[0]})
     if len(found) > 1:
         message = _("“%(name)s” can be %(ids)s. Write one of them in full.")
         raise FilterInvalid("q", message % {"name": compared["name"], "ids": ", ".join(found)})

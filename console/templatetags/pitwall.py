@@ -110,7 +110,7 @@ def clock(seconds: Any) -> str:
 
 @register.simple_tag
 def when(moment: datetime | str | None) -> SafeString:
-    """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all of it on hover."""
+    """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all on hover."""
     if not moment:
         return format_html("{}", "—")
     if isinstance(moment, str):

@@ -77,9 +77,20 @@ def column(key: str) -> Column | None:
 
 
 def chosen(keys: Sequence[str]) -> list[Column]:
-    """Return the columns of these keys, without unknown ones; the default columns if none is left."""
+    """Return the columns of these keys in their fixed order, without unknown ones; the default ones if none is left."""
     found = [c for c in (column(key) for key in dict.fromkeys(keys)) if c is not None]
-    return found or [c for c in (column(key) for key in DEFAULT) if c is not None]
+    return sorted(found, key=_place) or [c for c in (column(key) for key in DEFAULT) if c is not None]
+
+
+def _place(column: Column) -> tuple[int, int, int]:
+    """Return where a column stands: progress, knobs, last values, then the run itself; default ones first."""
+    fixed = list(_FIXED)
+    group = {"knob": 1, "metric-value": 2}.get(column.kind, 0 if column.kind in DEFAULT[:5] else 3)
+    if group in (0, 3):
+        return group, fixed.index(column.key), 0
+    known = list(knobs()) if group == 1 else list(metrics())
+    default = DEFAULT.index(column.key) if column.key in DEFAULT else len(DEFAULT)
+    return group, default, known.index(column.key) if column.key in known else len(known)
 
 
 def choices() -> list[tuple[str, list[Column]]]:
