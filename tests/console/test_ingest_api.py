@@ -1,0 +1,433 @@
+"""The runners' door: who may come in, what each answer says, and files that arrive whole or not at all."""
+
+import hashlib
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import Client
+from django.utils import timezone
+
+from jobs import files
+from jobs.batches import MAX_BODY_BYTES
+from jobs.ingest import Ingest
+from jobs.launch import ingest_token
+from jobs.models import Answer, Artifact, Attempt, Command, Frame, Run, RunEvent, Upload
+from jobs.streams import INGEST
+from profiling import events as make
+from tests.batches import metric
+from tests.rows import make_artifact, make_project, make_run
+from tests.services import Valkey
+
+pytestmark = pytest.mark.django_db
+
+DATA = bytes(range(256)) * 64  # 16 KiB
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+class Runner:
+    """Speaks to the door as a runner does."""
+
+    def __init__(self, run: Run, attempt: int = 1, token: str | None = None) -> None:
+        token = token if token is not None else ingest_token(run.pk, attempt)
+        self.client = Client(headers={"Authorization": f"Bearer {token}"}, enforce_csrf_checks=True)
+        self.base = f"/ingest/{run.pk}/{attempt}"
+
+    def get(self, path: str) -> Any:
+        return self.client.get(f"{self.base}/{path}")
+
+    def post(self, path: str, body: Any) -> Any:
+        raw = body if isinstance(body, bytes) else json.dumps(body)
+        return self.client.post(f"{self.base}/{path}", raw, content_type="application/json")
+
+    def events(self, batch: int, *batch_events: Any, **more: Any) -> Any:
+        return self.post("events", {"batch": batch, "events": batch_events, **more})
+
+    def put(self, name: str, data: bytes, *, offset: int = 0, **about: Any) -> Any:
+        query = {"offset": offset, "size": len(DATA), "sha256": SHA256, "type": "model", "path": "model/final", **about}
+        path = f"{self.base}/files/{name}"
+        return self.client.put(path, data, content_type="application/octet-stream", query_params=query)
+
+
+def content(answer: Any) -> bytes:
+    """Return the body of a streamed answer."""
+
+    async def collect() -> bytes:
+        return b"".join([part async for part in answer.streaming_content])
+
+    return async_to_sync(collect)()
+
+
+@pytest.fixture
+def run(valkey: Valkey) -> Run:
+    return make_run(state="running")
+
+
+@pytest.fixture(autouse=True)
+def files_dir(settings: Any, tmp_path: Path) -> Path:
+    settings.FILES_DIR = tmp_path / "files"
+    return tmp_path / "files"
+
+
+def test_a_batch_is_taken_once_and_becomes_durable(run: Run, valkey: Valkey) -> None:
+    runner = Runner(run)
+    first = runner.events(1, metric(1, loss=1.0))
+    assert (first.status_code, first.json()) == (200, {"durable_through": 0, "expect": 2, "commands": []})
+
+    again = runner.events(1, metric(1, loss=1.0))
+    assert again.json()["expect"] == 2
+    gap = runner.events(5, metric(5, loss=5.0))
+    assert gap.json()["expect"] == 2
+    Ingest(valkey.client()).work()
+
+    heartbeat = runner.events(0)
+    assert heartbeat.json() == {"durable_through": 1, "expect": 2, "commands": []}
+    assert Frame.objects.count() == 1
+
+
+def test_after_redis_was_wiped_the_next_batch_is_the_one_after_the_database(run: Run, valkey: Valkey) -> None:
+    runner = Runner(run)
+    for batch in (1, 2):
+        runner.events(batch, metric(batch, loss=1.0))
+    Ingest(valkey.client()).work()
+    for batch in (3, 4):
+        runner.events(batch, metric(batch, loss=1.0))
+    with valkey.client() as client:
+        client.flushall()
+
+    answer = runner.events(5, metric(5, loss=1.0)).json()
+
+    assert (answer["durable_through"], answer["expect"]) == (2, 3)
+    for batch in (3, 4, 5):
+        runner.events(batch, metric(batch, loss=1.0))
+    Ingest(valkey.client()).work()
+    assert list(Frame.objects.order_by("seq").values_list("batch", flat=True)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("token", ["", "wrong", None])
+def test_without_its_own_token_nobody_comes_in(run: Run, token: str | None) -> None:
+    token = ingest_token(run.pk, 2) if token is None else token  # of another attempt
+
+    answer = Runner(run, token=token).events(0)
+
+    assert answer.status_code == 401
+    assert "token" in answer.json()["problems"][0]
+
+
+def test_an_unknown_attempt_is_404(run: Run) -> None:
+    assert Runner(run, attempt=7).events(0).status_code == 404
+
+
+def test_an_old_attempt_and_an_ended_run_are_fenced(run: Run) -> None:
+    Attempt.objects.create(run=run, number=2, state="running", submission_id="second")
+    Run.objects.filter(pk=run.pk).update(latest_attempt=2)
+    Attempt.objects.filter(run=run, number=1).update(durable_batch=12)
+    old, new = Runner(run), Runner(run, attempt=2)
+
+    assert (old.events(13).status_code, old.events(13).json()) == (409, {"error": "fenced", "durable_through": 12})
+    assert old.get("launch").status_code == 409
+    assert old.put("a", DATA).status_code == 409
+    assert new.events(0).status_code == 200
+    Run.objects.filter(pk=run.pk).update(state="finished")
+    assert new.events(0).status_code == 409
+
+
+def test_what_is_wrong_with_a_batch_is_said_and_nothing_of_it_is_taken(run: Run, valkey: Valkey) -> None:
+    answer = Runner(run).events(1, metric(1, loss=1.0), {**metric(2), "role": ""})
+
+    assert answer.status_code == 422
+    assert answer.json()["events"] == [1]
+    assert answer.json()["problems"][0].startswith("events[1].role:")
+    with valkey.client() as client:
+        assert client.xlen(INGEST) == 0
+
+
+def test_a_body_that_is_too_large_is_413(run: Run) -> None:
+    assert Runner(run).post("events", b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+
+
+def test_a_wrong_method_says_which_one_is_right(run: Run) -> None:
+    answer = Runner(run).get("events")
+
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+
+
+def test_without_redis_the_runner_is_told_to_come_back(run: Run, valkey: Valkey, settings: Any) -> None:
+    settings.REDIS_URL = "unix:///nowhere/redis.sock"
+
+    answer = Runner(run).events(1, metric(1, loss=1.0))
+
+    assert answer.status_code == 503
+    assert "Redis is away" in answer.json()["problems"][0]
+
+
+def test_a_full_redis_is_503_and_takes_nothing(run: Run, valkey: Valkey) -> None:
+    with valkey.client() as client:
+        client.config_set("maxmemory", "1")
+        try:
+            answer = Runner(run).events(1, metric(1, loss=1.0))
+        finally:
+            client.config_set("maxmemory", "0")
+
+    assert answer.status_code == 503
+    assert "full" in answer.json()["problems"][0]
+    assert Runner(run).events(1, metric(1, loss=1.0)).json()["expect"] == 2
+
+
+def test_a_queue_that_is_too_long_is_503(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from console.api import ingest
+    from jobs.inbox import accept
+
+    async def short(*args: Any, **kwargs: Any) -> Any:
+        return await accept(*args, **kwargs, max_queued=1)
+
+    monkeypatch.setattr(ingest, "accept", short)
+    runner = Runner(run)
+    assert runner.events(1, metric(1, loss=1.0)).status_code == 200
+
+    answer = runner.events(2, metric(2, loss=1.0))
+
+    assert answer.status_code == 503
+    assert "keep up" in answer.json()["problems"][0]
+
+
+def test_without_the_database_the_runner_is_told_to_come_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def away(*_: Any) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("console.api.door._find", away)
+
+    answer = Runner(run).events(1, metric(1, loss=1.0))
+
+    assert answer.status_code == 503
+    assert "database" in answer.json()["problems"][0]
+
+
+def test_commands_are_repeated_until_they_are_answered(run: Run) -> None:
+    command = Command.objects.create(attempt=Attempt.objects.get(run=run), verb="stop", payload={"why": "enough"})
+    runner = Runner(run)
+    expected = [{"number": command.pk, "verb": "stop", "payload": {"why": "enough"}}]
+    assert runner.events(0).json()["commands"] == expected
+    assert runner.events(0).json()["commands"] == expected
+
+    answer = runner.events(0, answered=[{"number": command.pk, "answer": {"saved": "step-3"}}])
+
+    assert answer.json()["commands"] == []
+    command.refresh_from_db()
+    assert command.answer == {"saved": "step-3"}
+    assert command.delivered_at is not None
+
+
+def test_an_answer_to_somebody_elses_command_changes_nothing(run: Run) -> None:
+    other = Command.objects.create(attempt=Attempt.objects.get(run=make_run(state="running")), verb="stop")
+
+    Runner(run).events(0, answered=[{"number": other.pk, "answer": {}}])
+
+    other.refresh_from_db()
+    assert other.delivered_at is None
+
+
+def test_contact_is_noted_at_most_once_a_second(run: Run) -> None:
+    attempts = Attempt.objects.filter(run=run)
+    recent = timezone.now() - timedelta(milliseconds=500)
+    attempts.update(last_contact_at=recent)
+    Runner(run).events(0)
+    assert attempts.get().last_contact_at == recent
+
+    attempts.update(last_contact_at=timezone.now() - timedelta(seconds=2))
+    Runner(run).events(0)
+
+    assert attempts.get().last_contact_at > recent
+
+
+def test_launch_says_what_to_run_and_which_files_it_needs(run: Run) -> None:
+    spec = {**run.spec, "data": {**run.spec["data"], "kind": "upload", "id": f"upload:{SHA256}"}}
+    Run.objects.filter(pk=run.pk).update(spec=spec)
+    Upload.objects.create(project=run.project, sha256=SHA256, file_name="words.jsonl", size=len(DATA))
+    Upload.objects.create(project=make_project(), sha256=SHA256, file_name="not mine.jsonl", size=len(DATA))
+
+    answer = Runner(run).get("launch").json()
+
+    assert (answer["run"], answer["attempt"], answer["spec"]) == (run.pk, 1, spec)
+    assert answer["inputs"] == [{"sha256": SHA256, "file_name": "words.jsonl", "size": len(DATA)}]
+
+
+def test_an_uploaded_file_goes_to_runs_of_its_project_only(run: Run, files_dir: Path) -> None:
+    (files_dir / "uploads").mkdir(parents=True)
+    (files_dir / "uploads" / SHA256).write_bytes(DATA)
+    assert Runner(run).get(f"inputs/{SHA256}").status_code == 404
+
+    Upload.objects.create(project=run.project, sha256=SHA256, file_name="words.jsonl", size=len(DATA))
+
+    answer = Runner(run).get(f"inputs/{SHA256}")
+    assert answer["Content-Length"] == str(len(DATA))
+    assert content(answer) == DATA
+
+
+def test_a_file_arrives_in_pieces_and_is_ready_when_whole(run: Run) -> None:
+    runner = Runner(run)
+    assert runner.get("files/model-final.zip").json() == {"received": 0, "is_ready": False}
+
+    first = runner.put("model-final.zip", DATA[:10_000], meta='{"dtype": "float32"}', step=7)
+    assert first.json() == {"received": 10_000, "is_ready": False}
+    assert runner.get("files/model-final.zip/content").status_code == 404
+    last = runner.put("model-final.zip", DATA[10_000:], offset=10_000, step=7)
+
+    assert last.json() == {"received": len(DATA), "is_ready": True}
+    assert runner.get("files/model-final.zip").json() == {"received": len(DATA), "is_ready": True}
+    assert content(runner.get("files/model-final.zip/content")) == DATA
+    row = Artifact.objects.get()
+    assert (row.type, row.step, row.path, row.meta) == ("model", 7, "model/final", {"dtype": "float32"})
+    assert files.artifact_path(row).read_bytes() == DATA
+    assert RunEvent.objects.filter(run=run, verb="artifact").count() == 1
+
+
+def test_a_piece_that_comes_again_or_too_early_is_told_where_to_go_on(run: Run) -> None:
+    runner = Runner(run)
+    runner.put("a", DATA[:10_000])
+
+    for offset in (0, 12_000):
+        answer = runner.put("a", DATA[offset : offset + 100], offset=offset)
+        assert (answer.status_code, answer.json()["received"]) == (409, 10_000)
+
+    runner.put("a", DATA[10_000:], offset=10_000)
+    assert runner.put("a", DATA[10_000:], offset=10_000).json() == {"received": len(DATA), "is_ready": True}
+
+
+def test_bytes_that_a_crash_left_uncounted_are_overwritten(run: Run) -> None:
+    runner = Runner(run)
+    runner.put("a", DATA[:10_000])
+    part = files.artifact_path(Artifact.objects.get()).with_suffix(".part")
+    part.write_bytes(part.read_bytes() + b"torn")
+
+    runner.put("a", DATA[10_000:], offset=10_000)
+
+    assert content(runner.get("files/a/content")) == DATA
+
+
+def test_a_wrong_checksum_begins_anew(run: Run) -> None:
+    runner = Runner(run)
+    answer = runner.put("a", DATA[:-1] + b"!")
+
+    assert (answer.status_code, answer.json()["received"]) == (422, 0)
+    assert runner.get("files/a").json() == {"received": 0, "is_ready": False}
+    assert runner.put("a", DATA).json()["is_ready"]
+
+
+def test_a_file_announced_anew_replaces_the_old_one(run: Run) -> None:
+    runner = Runner(run)
+    runner.put("best", DATA)
+    newer = b"newer"
+
+    answer = runner.put("best", newer, size=len(newer), sha256=hashlib.sha256(newer).hexdigest(), step=9)
+
+    assert answer.json() == {"received": 5, "is_ready": True}
+    assert content(runner.get("files/best/content")) == newer
+
+
+def test_an_empty_file_is_ready_at_once(run: Run) -> None:
+    runner = Runner(run)
+
+    assert runner.put("empty", b"", size=0, sha256=hashlib.sha256(b"").hexdigest()).json()["is_ready"]
+    assert content(runner.get("files/empty/content")) == b""
+
+
+def test_a_full_disk_is_507_and_keeps_what_was_there(run: Run) -> None:
+    runner = Runner(run)
+    runner.put("a", DATA[:10_000])
+    part = files.artifact_path(Artifact.objects.get()).with_suffix(".part")
+    saved = part.read_bytes()
+    part.unlink()
+    part.symlink_to("/dev/full")  # the kernel answers every write with "no space left on device"
+
+    answer = runner.put("a", DATA[10_000:], offset=10_000)
+
+    assert answer.status_code == 507
+    assert "full" in answer.json()["problems"][0]
+    assert runner.get("files/a").json()["received"] == 10_000
+    part.unlink()
+    part.write_bytes(saved)
+    assert runner.put("a", DATA[10_000:], offset=10_000).json()["is_ready"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/../../b", ".hidden", "a//b", "%00", "..%2f..%2fpasswd"])
+def test_no_name_leads_out_of_the_folder(run: Run, files_dir: Path, name: str) -> None:
+    answer = Runner(run).put(name, DATA)
+
+    assert answer.status_code in (400, 404)
+    assert not Artifact.objects.exists()
+    assert not files_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"size": "x"}, "size:"),
+        ({"size": -1}, "size:"),
+        ({"size": 2**60}, "size:"),
+        ({"offset": -1}, "offset:"),
+        ({"offset": len(DATA)}, "go past the announced size"),
+        ({"sha256": "AB"}, "sha256:"),
+        ({"type": ""}, "type:"),
+        ({"meta": "[]"}, "meta:"),
+        ({"meta": "{"}, "meta:"),
+        ({"step": "one"}, "step:"),
+    ],
+)
+def test_a_piece_with_a_bad_field_is_refused_by_name(run: Run, about: dict[str, Any], said: str) -> None:
+    answer = Runner(run).put("a", DATA, **about)
+
+    assert answer.status_code == 400
+    assert said in answer.json()["problems"][0]
+    assert not Artifact.objects.exists()
+
+
+def test_a_piece_above_8_mib_is_413(run: Run) -> None:
+    answer = Runner(run).put("a", b"x" * (files.MAX_PIECE_BYTES + 1), size=2**30)
+
+    assert answer.status_code == 413
+
+
+def test_a_new_attempt_reads_what_an_earlier_one_left(run: Run) -> None:
+    Runner(run).put("checkpoint", DATA)
+    Attempt.objects.create(run=run, number=2, state="running", submission_id="second")
+    Run.objects.filter(pk=run.pk).update(latest_attempt=2)
+
+    assert content(Runner(run, attempt=2).get("files/checkpoint/content")) == DATA
+
+
+def test_what_the_model_said_is_kept_also_after_the_run_ended(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state="finished")
+    row = Answer.objects.create(run=run, artifact=make_artifact(run), prompt="2+2=", submission_id="answer-1")
+    runner = Runner(run)
+
+    assert runner.post(f"answers/{row.pk}", {"text": "4\0", "token_ids": [1, 2]}).json() == {}
+
+    row.refresh_from_db()
+    assert (row.state, row.text, row.token_ids) == ("finished", "4\ufffd", [1, 2])
+    assert runner.post(f"answers/{row.pk}", {"problem": "late"}).status_code == 200
+    row.refresh_from_db()
+    assert row.problem == ""
+
+
+@pytest.mark.parametrize("body", [b"{", {"text": 1}, {"token_ids": ["a"]}, {"problem": 3}])
+def test_a_bad_answer_is_refused(run: Run, body: Any) -> None:
+    row = Answer.objects.create(run=run, artifact=make_artifact(run), prompt="2+2=", submission_id="answer-1")
+
+    assert Runner(run).post(f"answers/{row.pk}", body).status_code == 400
+
+
+def test_a_state_event_of_the_runner_ends_the_run_and_fences_it(run: Run, valkey: Valkey) -> None:
+    runner = Runner(run)
+    last: Any = {**make.state("finished", attempt=1), "role": "runner", "meta": {"processes_left": 0}}
+    runner.events(1, metric(1, loss=1.0), last)
+
+    Ingest(valkey.client()).work()
+
+    answer = runner.events(0)
+    assert (answer.status_code, answer.json()["durable_through"]) == (409, 1)
