@@ -1,0 +1,117 @@
+"""The command line's side of the API: plain HTTP, the same verbs as the pages, refusals as problems beside fields."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+ENDED = ("finished", "failed", "stopped")
+_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+_TRY_AGAIN_SECONDS = 300.0  # a console that is restarted while we follow is waited for this long
+
+
+class ConsoleAway(ConnectionError):
+    """Nothing answers at the address as a console does."""
+
+
+class RequestRefused(Exception):
+    """The console said no: `problems` are (field, sentence)."""
+
+    def __init__(self, status: int, problems: list[tuple[str, str]]) -> None:
+        self.status = status
+        self.problems = problems
+        super().__init__("; ".join(f"{field}: {text}" if field else text for field, text in problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A run that the console has queued; `is_new` is False if the same request had made it before."""
+
+    id: str
+    url: str
+    is_new: bool
+
+
+class ApiClient:
+    """One console and one token."""
+
+    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        is_near = httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
+        self._client = httpx.Client(
+            base_url=url.rstrip("/"),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT,
+            transport=transport,
+            trust_env=not is_near,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def launch(self, spec: Any, *, key: str, project: str | None = None) -> Launched:
+        """Queue a run of the spec; the same key again gives the same run. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
+        body = answer.json()
+        return Launched(id=body["run"]["id"], url=body["url"], is_new=answer.status_code == 201)
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return the run's header."""
+        header: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}").json()
+        return header
+
+    def stop(self, run_id: str) -> None:
+        """Ask the run to stop."""
+        self._send("POST", f"/api/runs/{run_id}/stop")
+
+    def series(self, run_id: str, names: list[str]) -> list[dict[str, Any]]:
+        """Return the driver's points of the metrics, newest attempt last."""
+        query = {"metrics": ",".join(names), "points": 10_000}
+        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
+        return [series for series in found if series["role"] == "driver"]
+
+    def metric_names(self, run_id: str) -> list[str]:
+        """Return the names of the driver's metrics."""
+        found = self._send("GET", f"/api/runs/{run_id}/metrics").json()["metrics"]
+        return [m["name"] for m in found if m["kind"] == "metric" and m["role"] == "driver"]
+
+    def follow(
+        self, run_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
+    ) -> dict[str, Any]:
+        """Tell each header until the run has ended, and return the last. A console that restarts is waited for.
+
+        Raises: RequestRefused; ConsoleAway after five minutes without an answer.
+        """
+        away_since = None
+        while True:
+            try:
+                header = self.run(run_id)
+            except ConsoleAway:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > _TRY_AGAIN_SECONDS:
+                    raise
+            else:
+                away_since = None
+                tell(header)
+                if header["state"] in ENDED:
+                    return header
+            time.sleep(poll_seconds)
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise ConsoleAway(f"No console answers at {self._client.base_url} ({type(error).__name__}).") from error
+        if answer.is_success:
+            return answer
+        if answer.status_code >= 500:
+            raise ConsoleAway(f"The console at {self._client.base_url} answered {answer.status_code}.")
+        try:
+            problems = [(p["field"], p["message"]) for p in answer.json()["problems"]]
+        except (ValueError, KeyError, TypeError):
+            text = f"{self._client.base_url} answered {answer.status_code}, and not as a console does."
+            raise ConsoleAway(text) from None
+        raise RequestRefused(answer.status_code, problems)
