@@ -28,8 +28,8 @@ class ConfigRow:
 
 
 def config_rows(spec: RunSpec) -> list[ConfigRow]:
-    """Return the rows of sections and knobs, in the order of the form."""
-    return [*_section_rows(spec), *[_knob_row(spec, knobs()[knob_id]) for knob_id in spec.knobs]]
+    """Return the knobs in the order of the catalogue, then the fields of the spec's sections."""
+    return [*[_knob_row(spec, knobs()[knob_id]) for knob_id in spec.knobs], *_section_rows(spec)]
 
 
 def num_changed(spec: RunSpec) -> int:
@@ -53,7 +53,7 @@ def _row(group: str, name: str, value: Any, default: Any) -> ConfigRow:
     return ConfigRow(
         group=group,
         id=name,
-        label=name.rpartition(".")[2].replace("_", " ").capitalize(),
+        label=name.replace(".", " ").replace("_", " ").capitalize(),
         value=show(value),
         unit="",
         origin="you" if is_changed else "default",

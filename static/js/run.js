@@ -107,7 +107,14 @@ function tools() {
   zoomed();
 }
 
+/** Panels that fill the window need to know where they begin. */
+function measure() {
+  const panel = document.querySelector("[data-panel]:not([hidden])");
+  document.documentElement.style.setProperty("--panel-top", `${Math.round(panel.getBoundingClientRect().top + scrollY)}px`);
+}
+
 function listen() {
+  new ResizeObserver(measure).observe(document.querySelector(".run-head"));
   store.on("series", (names) => {
     for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
   });

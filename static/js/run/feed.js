@@ -2,6 +2,7 @@
 
 import { openFeed } from "../socket.js";
 import { get } from "./api.js";
+import { Lanes } from "./lanes.js";
 
 const POINTS = 1000;
 const NAMES_PER_REQUEST = 40;
@@ -134,6 +135,22 @@ export class Feed {
   #seriesUrl(names) {
     const query = new URLSearchParams({ metrics: names.join(","), points: POINTS, smooth: this.view.smoothing });
     return `${this.page.api}/series?${query}`;
+  }
+
+  /** Return Lanes with every span of [from, to] (seconds of the store's lanes), or null. */
+  async spanWindow({ from, to }) {
+    const { lanes } = this.store;
+    const query = new URLSearchParams({ from_ns: lanes.nanoseconds(from), to_ns: lanes.nanoseconds(to), limit: MAX_SPANS });
+    try {
+      const answer = await get(`${this.page.api}/spans?${query}`);
+      const found = new Lanes();
+      found.origin = lanes.origin;
+      for (const column of answer.lanes) found.add(column, answer.phases);
+      return found;
+    } catch (error) {
+      this.onProblem(error);
+      return null;
+    }
   }
 
   async #loadSpans() {

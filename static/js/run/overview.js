@@ -6,7 +6,7 @@ import { Chart } from "./chart.js";
 import { write } from "./header.js";
 import * as numbers from "./numbers.js";
 import { phaseLegend } from "./legend.js";
-import { lastWord, mark, oneLine } from "./sample.js";
+import { lastWord, mark, oneLine, reward } from "./sample.js";
 import { Timeline } from "./timeline.js";
 
 const MAX_LANES = 4;
@@ -158,7 +158,7 @@ export class Overview {
   #sample(row, group) {
     const full = group.filter((one) => one.reward >= 1).length;
     return el("tr", {},
-      el("td", { class: "num" }, mark(row.reward), numbers.number(row.reward)),
+      el("td", { class: "num" }, mark(row.reward), reward(row.reward)),
       el("td", { class: "cut", title: row.prompt }, oneLine(row.prompt)),
       el("td", { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion }, lastWord(row.completion)),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),

@@ -82,14 +82,16 @@ export class Painter {
         context.fillStyle = waiting;
         context.fillRect(from, top, to - from, laneHeight);
       }
+    }
+    const bottom = placed.length ? placed.at(-1).top + placed.at(-1).height : 0;
+    this.#axis(window, bottom, zero);
+    for (const { lane, top } of placed) {
       this.#row(lane.rows[0], top, laneHeight, window);
       for (let depth = 1; detailHeight && depth < lane.rows.length; depth += 1) {
         const below = top + laneHeight + 1 + (depth - 1) * (detailHeight + 1);
         if (lane.rows[depth]) this.#row(lane.rows[depth], below, detailHeight, window, true);
       }
     }
-    const bottom = placed.length ? placed.at(-1).top + placed.at(-1).height : 0;
-    this.#axis(window, bottom, zero);
     if (now !== null) this.#now(now, window, bottom);
     if (selection) this.#frame(selection, window, bottom);
     context.restore();

@@ -10,6 +10,9 @@ export function mark(reward) {
   return el("span", { class: "faint", title: gettext("part of the reward") }, icon("circle-half-2"));
 }
 
+/** Return a reward with two decimals, so that a column of them lines up. */
+export const reward = (value) => (value === null || value === undefined ? "—" : value.toFixed(2).replace("-", "−"));
+
 /** Return what a completion ends with: its last number, else its last words. */
 export function lastWord(text) {
   const numbers = text.match(/-?\d[\d,]*(?:\.\d+)?/g);

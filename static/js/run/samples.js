@@ -4,7 +4,7 @@ import { el, fill, gettext, grouped, ngettext } from "../format.js";
 import { get } from "./api.js";
 import { write } from "./header.js";
 import * as numbers from "./numbers.js";
-import { mark, oneLine } from "./sample.js";
+import { mark, oneLine, reward as shown } from "./sample.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const COLUMNS = 7;
@@ -145,7 +145,7 @@ export class SampleTab {
     const full = group.filter((one) => one.reward >= 1).length;
     const line = el("tr", { tabindex: "0", "aria-expanded": "false" },
       el("td", { class: "num" }, grouped(row.step), row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null),
-      el("td", { class: "num" }, mark(row.reward), numbers.number(row.reward)),
+      el("td", { class: "num" }, mark(row.reward), shown(row.reward)),
       el("td", { class: "cut" }, oneLine(row.prompt)),
       el("td", { class: "cut" }, oneLine(row.completion)),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),

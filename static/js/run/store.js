@@ -23,6 +23,7 @@ export class RunStore extends EventTarget {
     this.names = new Map(); // name -> { kind, name, roles } of every metric that is known to exist
     this.lanes = new Lanes();
     this.lanesThrough = null;
+    this.hasAllSpans = true; // false: of a long run, only the longest spans were read
     this.dirty = new Map(); // topic -> Set of details, told once per animation frame
     this.flushing = 0;
   }
@@ -82,6 +83,7 @@ export class RunStore extends EventTarget {
     this.lanes.clear();
     for (const column of answer.lanes) this.lanes.add(column, answer.phases);
     this.lanesThrough = answer.through_seq;
+    this.hasAllSpans = answer.of === undefined || answer.n === answer.of;
     for (const frame of this.frames) this.#applySpans(frame);
     this.touch("spans");
     return true;

@@ -8,6 +8,7 @@ import { laneName } from "./painter.js";
 import { Strip, Timeline } from "./timeline.js";
 
 const TABLE_ROWS = 200;
+const STEPS = 5; // on the screen when the tab opens
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
 
@@ -57,6 +58,12 @@ export class TimelineTab {
     this.isRestored = true;
     const [from, to] = (this.query.get("window") ?? "").split("-").map(Number);
     if (Number.isFinite(from) && to > from) this.timeline.setWindow({ from, to });
+    else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS) this.timeline.setWindow(this.#latest());
+  }
+
+  #latest() {
+    const [from, to] = this.store.lanes.latestSteps(STEPS);
+    return { from, to: Math.max(to, this.timeline.extent.to) + (to - from) * 0.04 };
   }
 
   /** New spans came: grow the canvas, keep the window where people put it, and follow only if they did not. */
@@ -97,9 +104,24 @@ export class TimelineTab {
 
   #moved() {
     const { window, extent } = this.timeline;
-    if (window) this.#follow(window.to >= extent.to);
-    this.query.set("window", window ? `${window.from.toFixed(4)}-${window.to.toFixed(4)}` : "");
+    this.#follow(!window || window.to >= extent.to);
+    if (!this.store.hasAllSpans && window) this.#refine(window);
+    this.query.set("window", window ? `${window.from.toFixed(4)}-${window.to.toFixed(4)}` : "all");
     this.#soon();
+  }
+
+  /** Of a long run only the longest spans were read at first: read all of this window. */
+  #refine(window) {
+    clearTimeout(this.refining);
+    this.refining = setTimeout(async () => {
+      const room = (window.to - window.from) * 0.5;
+      const wide = { from: window.from - room, to: Math.min(window.to + room, this.timeline.extent.to) };
+      const lanes = await this.feed.spanWindow(wide);
+      if (!lanes) return;
+      this.timeline.detail = { ...wide, lanes };
+      this.timeline.draw();
+      this.#soon();
+    }, 200);
   }
 
   #soon() {
@@ -132,7 +154,7 @@ export class TimelineTab {
     const zero = this.store.lanes.start;
     write(field("selection-note"), `${numbers.duration(Math.max(from - zero, 0))} – ${numbers.duration(Math.max(to - zero, 0))}`);
     const chosen = document.querySelector("[data-selection-lane]").value;
-    const lanes = this.pick(this.store.lanes.sorted).filter((lane) => !chosen || laneName(lane) === chosen);
+    const lanes = this.pick(this.timeline.source.sorted).filter((lane) => !chosen || laneName(lane) === chosen);
     const all = Math.max(to - from, 0) * lanes.length;
     const totals = this.store.lanes.totals(from, to, lanes);
     const worked = [...totals.values()].reduce((sum, seconds) => sum + seconds, 0);
@@ -172,7 +194,7 @@ export class TimelineTab {
     if (!document.querySelector(".run-span-table").open) return;
     const { from, to } = this.timeline.view;
     const rows = [];
-    for (const lane of this.pick(this.store.lanes.sorted)) {
+    for (const lane of this.pick(this.timeline.source.sorted)) {
       for (const row of lane.rows) {
         if (!row) continue;
         for (let i = row.firstAfter(from); i < row.length && row.start[i] < to && rows.length < TABLE_ROWS; i += 1) {

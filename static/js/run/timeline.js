@@ -27,6 +27,12 @@ export class Timeline extends EventTarget {
     return Number.isFinite(start) ? { from: start, to: Math.max(end, start + NARROWEST) } : { from: 0, to: 1 };
   }
 
+  /** Return the lanes to draw: the finer ones of a window where they were read. */
+  get source() {
+    const { detail, window } = this;
+    return detail && window && window.from >= detail.from && window.to <= detail.to ? detail.lanes : this.lanes;
+  }
+
   /** Return what is on the screen. */
   get view() {
     if (this.window) return this.window;
@@ -44,7 +50,7 @@ export class Timeline extends EventTarget {
 
   drawNow() {
     if (!this.canvas.clientWidth || !this.canvas.isConnected) return;
-    const lanes = this.pick(this.lanes.sorted);
+    const lanes = this.pick(this.source.sorted);
     this.painter.resize();
     const { extent } = this;
     this.painter.paint({
@@ -128,7 +134,7 @@ export class Timeline extends EventTarget {
   }
 
   #hover(event) {
-    const found = this.painter.hit(event.offsetX, event.offsetY, this.pick(this.lanes.sorted), this.view);
+    const found = this.painter.hit(event.offsetX, event.offsetY, this.pick(this.source.sorted), this.view);
     const detail = found && { ...found, x: event.offsetX, y: event.offsetY, time: this.painter.time(event.offsetX, this.view) };
     this.dispatchEvent(new CustomEvent("hover", { detail }));
   }
