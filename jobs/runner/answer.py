@@ -3,6 +3,8 @@
 Whatever goes wrong becomes a sentence for the person who asked.
 """
 
+import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from jobs.runner.backoff import Backoff
 from jobs.runner.console import Console, ConsoleAway, ConsoleError, Refused
 from jobs.runner.job import EnvironmentIncomplete, Job, read_job
 from jobs.runner.progress import Progress
+from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300
@@ -63,8 +66,19 @@ def _answer(job: Job, console: Console, artifact: str, prompt: str, folder: Path
         raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
     from jobs.runner.generation import generate  # torch and transformers: only here, so that their lack is a sentence
 
-    text, token_ids = generate(folder=model, prompt=prompt, device=job.device, max_new_tokens=MAX_NEW_TOKENS)
+    system_prompt = _system_prompt(model / SPEC_NAME, job.run_dir / "spec.json")
+    text, token_ids = generate(
+        folder=model, prompt=prompt, system_prompt=system_prompt, device=job.device, max_new_tokens=MAX_NEW_TOKENS
+    )
     return {"text": text, "token_ids": token_ids}
+
+
+def _system_prompt(*specs: Path) -> str:
+    """Return what the model was told before each prompt in training."""
+    for path in specs:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(path.read_text(encoding="utf-8"))["data"]["system_prompt"])
+    return ""
 
 
 def local_folder(job: Job, artifact: str) -> Path | None:

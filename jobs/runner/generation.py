@@ -6,7 +6,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
-def generate(*, folder: Path, prompt: str, device: str, max_new_tokens: int) -> tuple[str, list[int]]:
+def generate(
+    *, folder: Path, prompt: str, system_prompt: str, device: str, max_new_tokens: int
+) -> tuple[str, list[int]]:
     """Return what the model in `folder` says to `prompt` as a user, and the ids of the tokens it said.
 
     On CPU in float32, as vLLM does for the same weights; on CUDA in the number type of the files.
@@ -18,8 +20,9 @@ def generate(*, folder: Path, prompt: str, device: str, max_new_tokens: int) -> 
     model.to("cuda" if is_cuda else "cpu").eval()
     text = prompt
     if tokenizer.chat_template:
-        message = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        messages = [*system, {"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     inputs = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template).to(model.device)
     with torch.inference_mode():
         output = model.generate(

@@ -14,7 +14,8 @@ from jobs.runner.commands import Commands
 from jobs.runner.console import Acknowledgement, Console, ConsoleAway, Fenced, Refused
 from jobs.runner.outbox import Batch, BatchUnknown, Outbox
 
-PERIOD_SECONDS = 0.1
+PERIOD_SECONDS = 0.1  # between POSTs
+LOOK_SECONDS = 0.025  # between looks while there is nothing to ship: what comes after a pause leaves at once
 HEARTBEAT_SECONDS = 1.0
 STALLED_SECONDS = 2.0  # without anything becoming durable: a heartbeat between batches shows the console what it lost
 REFUSED_FOR_SECONDS = 600.0  # then the console does not know this run any more, and never will
@@ -82,7 +83,7 @@ class Shipper(threading.Thread):
         try:
             batch = self._next_batch() if self._has_asked and not self._is_stalled() else None
             if batch is None and self.is_answering.is_set() and not self._is_heartbeat_due():
-                return PERIOD_SECONDS
+                return LOOK_SECONDS
             self._exchange(batch)
         except Fenced as error:
             self._on_fenced(str(error), error.durable_through)

@@ -18,12 +18,13 @@ CHUNK_BYTES = 8 << 20
 MAX_FRESH_STARTS = 3
 MAX_TRIES_FULL = 24  # two minutes of 5 s
 
+SPEC_NAME = "pitwall_spec.json"  # beside a model: what it was made with, its system prompt among it
 SHIPPED_TYPES = ("model", "tensorboard", "trace")  # checkpoints stay on the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A folder of the run directory that goes to the console as a zip."""
+    """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path."""
 
     name: str
     folder: Path
@@ -31,6 +32,7 @@ class Upload:
     path: str  # relative to the run directory
     step: int = -1
     meta: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Path] = field(default_factory=dict)
 
 
 class UploadFailed(Exception):
@@ -44,8 +46,9 @@ def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
         if event.get("artifact") not in SHIPPED_TYPES or not _is_inside(folder, run_dir):
             continue
         kind, step, meta = str(event["artifact"]), int(event.get("step", -1)), event.get("meta", {})
+        spec = {SPEC_NAME: run_dir / "spec.json"} if kind == "model" and (run_dir / "spec.json").exists() else {}
         file_name = f"{name.removesuffix('.zip')}.zip"
-        yield Upload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta)
+        yield Upload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta, extra=spec)
     if (run_dir / "tb").is_dir() and not any(event.get("artifact") == "tensorboard" for event in artifacts.values()):
         yield Upload(name="tensorboard.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
     if (run_dir / "log").is_dir():
@@ -66,7 +69,7 @@ def hand_over(
     while True:
         try:
             if image is None:
-                image = zip_image(upload.folder)
+                image = zip_image(upload.folder, extra=upload.extra)
             if received < 0:
                 state = console.file_state(upload.name)
                 if state.is_ready:

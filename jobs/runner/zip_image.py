@@ -8,7 +8,7 @@ import hashlib
 import io
 import zipfile
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class _Part:
 
 
 class ZipImage:
-    """The zip of `files` (name in the zip -> path), readable at any offset."""
+    """The bytes of a zip, readable at any offset."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         self._parts = parts
@@ -56,32 +56,35 @@ class ZipImage:
         return digest.hexdigest()
 
 
-def zip_image(folder: Path, *, arc_root: str = "") -> ZipImage:
-    """Return the zip of everything in `folder`, under `arc_root` inside the zip.
+def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImage:
+    """Return the zip of a file, or of everything in a folder, with the `extra` files (name in the zip -> path) besides.
 
-    Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if the folder
-    holds no file, FilesChanged if a file changes meanwhile.
+    Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if there is no
+    file, FilesChanged if one changes meanwhile.
     """
-    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
-    if not paths:
-        raise FileNotFoundError(f"{folder.name} holds no file.")
+    found = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    if path.is_file():
+        found = {path.name: path}
+    if not found:
+        raise FileNotFoundError(f"{path.name} holds no file.")
     recorder = _Recorder()
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:
-        for path in paths:
-            name = path.relative_to(folder).as_posix()
-            info = zipfile.ZipInfo(f"{arc_root}/{name}" if arc_root else name, date_time=_EPOCH)
-            info.create_system = 3  # Unix, wherever it is made
-            info.external_attr = 0o644 << 16
-            info.file_size = path.stat().st_size
-            with archive.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
-                recorder.begin(path)
-                written = 0
-                for chunk in _chunks(path):
-                    written += entry.write(chunk)
-                recorder.end()
-            if written != info.file_size:
-                raise FilesChanged(f"{path.name} changed while it was packed.")
+        for name, file in sorted((found | dict(extra or {})).items()):
+            _add(archive, recorder, name, file)
     return ZipImage(recorder.parts)
+
+
+def _add(archive: zipfile.ZipFile, recorder: "_Recorder", name: str, file: Path) -> None:
+    info = zipfile.ZipInfo(name, date_time=_EPOCH)
+    info.create_system = 3  # Unix, wherever it is made
+    info.external_attr = 0o644 << 16
+    info.file_size = file.stat().st_size
+    with archive.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
+        recorder.begin(file)
+        written = sum(entry.write(chunk) for chunk in _chunks(file))
+        recorder.end()
+    if written != info.file_size:
+        raise FilesChanged(f"{file.name} changed while it was packed.")
 
 
 class _Recorder(io.RawIOBase):

@@ -309,7 +309,7 @@ def test_models_and_logs_are_handed_over_before_the_last_word(house: House, cons
     assert next(size for name, _, size in console.puts if name == "model-final.zip") == 8 << 20
     with zipfile.ZipFile(io.BytesIO(console.files["model-final.zip"])) as archive:
         assert archive.testzip() is None
-        assert sorted(archive.namelist()) == ["config.json", "model.safetensors"]
+        assert sorted(archive.namelist()) == ["config.json", "model.safetensors", "pitwall_spec.json"]
         assert archive.read("model.safetensors") == bytes(range(256)) * 40_000
     with zipfile.ZipFile(io.BytesIO(console.files["logs.zip"])) as archive:
         assert archive.read("driver-0.stdout") == b"bye\n"
