@@ -16,7 +16,11 @@ def test_a_batch_is_padded_on_the_right_and_never_counts_the_first_token() -> No
     batch = make_batch(three(), pad_id=0)
 
     assert batch.tokens_BL.tolist() == [[5, 6, 7, 0], [8, 9, 0, 0], [1, 2, 3, 4]]
-    assert batch.mask_BL.tolist() == [[False, True, True, False], [False, True, False, False], [False, False, False, True]]
+    assert batch.mask_BL.tolist() == [
+        [False, True, True, False],
+        [False, True, False, False],
+        [False, False, False, True],
+    ]
     assert (batch.num_sequences, batch.num_tokens, batch.num_trained_tokens) == (3, 9, 4)
 
 

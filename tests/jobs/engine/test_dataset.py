@@ -115,7 +115,9 @@ def test_parquet_cut_short(tmp_path: Path) -> None:
 def test_bytes_that_are_neither(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\x00\x80")
 
-    assert "neither UTF-8 text nor Parquet" in refusal(DataSource(kind="path", id=str(tmp_path / "a.jsonl")), tmp_path)[1]
+    assert (
+        "neither UTF-8 text nor Parquet" in refusal(DataSource(kind="path", id=str(tmp_path / "a.jsonl")), tmp_path)[1]
+    )
 
 
 def test_an_upload_that_has_not_arrived(tmp_path: Path) -> None:

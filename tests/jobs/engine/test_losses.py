@@ -174,7 +174,9 @@ def test_token_logprobs_are_those_of_the_next_token_at_the_temperature() -> None
     assert found[:, 0].tolist() == [0.0, 0.0]
     for b in range(2):
         for position in range(1, 5):
-            assert float(found[b, position]) == pytest.approx(float(wanted[b, position - 1, tokens[b, position]]), abs=1e-6)
+            assert float(found[b, position]) == pytest.approx(
+                float(wanted[b, position - 1, tokens[b, position]]), abs=1e-6
+            )
 
 
 def test_entropy_of_known_distributions() -> None:

@@ -24,7 +24,9 @@ def test_warm_up_climbs_linearly_and_reaches_the_peak_at_its_last_step() -> None
 
 
 def test_linear_falls_to_zero_behind_the_last_step() -> None:
-    assert rates(spec(schedule="linear", warmup_steps=5)) == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1, 0.8, 0.6, 0.4, 0.2])
+    assert rates(spec(schedule="linear", warmup_steps=5)) == pytest.approx(
+        [0.2, 0.4, 0.6, 0.8, 1, 1, 0.8, 0.6, 0.4, 0.2]
+    )
 
 
 def test_cosine_falls_along_half_a_wave() -> None:

@@ -42,7 +42,10 @@ def test_every_answer_of_a_conversation_is_trained_with_its_end_token() -> None:
     segments = text.conversation(TURNS)
 
     assert [s.text for s in segments if s.is_trained] == ["#### 2<|eos|>", "#### 4<|eos|>"]
-    assert "".join(s.text for s in segments) == "<|user|>1+1?<|assistant|>#### 2<|eos|><|user|>2+2?<|assistant|>#### 4<|eos|>"
+    assert (
+        "".join(s.text for s in segments)
+        == "<|user|>1+1?<|assistant|>#### 2<|eos|><|user|>2+2?<|assistant|>#### 4<|eos|>"
+    )
     assert text.encode("<|eos|>") == text.eos_ids
 
 
@@ -76,7 +79,10 @@ def test_a_model_without_a_template_gets_plain_text(folder: Path) -> None:
 def test_a_template_inside_the_tokenizer_config_is_used(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
     config = json.loads((folder / "tokenizer_config.json").read_text())
-    config["chat_template"] = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes {{ eos_token }}"}]
+    config["chat_template"] = [
+        {"name": "tools", "template": "no"},
+        {"name": "default", "template": "yes {{ eos_token }}"},
+    ]
     config["eos_token"] = {"content": "<|eos|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 

@@ -1,0 +1,64 @@
+"""Causes: who failed, where, in a sentence."""
+
+import pytest
+
+from jobs.engine.cause import SyncGap, cause_of
+from jobs.engine.crew import WorkerFailed
+from jobs.engine.problem import RunProblem
+from jobs.engine.reward import RewardFailed
+
+
+def failed(text: str, *, role: str = "policy", is_death: bool = False) -> WorkerFailed:
+    return WorkerFailed(role=role, rank=1, step=7, text=text, is_death=is_death)
+
+
+def test_what_a_person_can_put_right_is_theirs() -> None:
+    cause = cause_of(RunProblem("data.id", "There is no file 'a'."), step=0, log_tail={})
+
+    assert (cause["side"], cause["field"], cause["text"]) == ("user", "data.id", "There is no file 'a'.")
+
+
+def test_a_reward_failure_names_the_reward() -> None:
+    cause = cause_of(RewardFailed("mine.py line 3 raised", kind="raised", log_line="line"), step=4, log_tail={})
+
+    assert (cause["side"], cause["role"], cause["step"], cause["log_line"]) == ("user", "reward", 4, "line")
+
+
+def test_a_role_that_raised_is_named_with_its_last_log_line() -> None:
+    cause = cause_of(failed("ValueError: bad"), step=9, log_tail={("policy", 1): "ValueError: bad"})
+
+    assert (cause["side"], cause["role"], cause["rank"], cause["step"]) == ("trainer", "policy", 1, 7)
+    assert cause["text"] == "policy rank 1 raised at step 7: ValueError: bad"
+
+
+def test_a_process_that_died_is_the_clusters() -> None:
+    cause = cause_of(failed("Worker exit: SIGKILL", is_death=True), step=9, log_tail={})
+
+    assert cause["side"] == "cluster"
+    assert "policy rank 1 died at step 7" in cause["text"]
+
+
+@pytest.mark.parametrize(
+    ("role", "text", "knob"),
+    [
+        ("policy", "CUDA out of memory. Tried to allocate", "train.micro_batch_size"),
+        ("vllm", "torch.OutOfMemoryError", "rollout.max_num_seqs"),
+        ("policy", "RuntimeError: DefaultCPUAllocator: can't allocate memory", "train.micro_batch_size"),
+    ],
+)
+def test_out_of_memory_is_recognized_and_names_a_knob(role: str, text: str, knob: str) -> None:
+    cause = cause_of(failed(text, role=role), step=1, log_tail={})
+
+    assert "ran out of memory" in cause["text"]
+    assert knob in cause["text"]
+
+
+def test_a_full_disk_is_recognized_on_driver_and_ranks() -> None:
+    for error in (OSError(28, "No space left on device", "events.jsonl"), failed("OSError: No space left on device")):
+        cause = cause_of(error, step=3, log_tail={})
+        assert cause["side"] == "cluster"
+        assert cause["text"].startswith("The disk is full")
+
+
+def test_a_weight_sync_that_did_not_arrive_is_the_trainers() -> None:
+    assert cause_of(SyncGap("differ by 0.1"), step=3, log_tail={})["role"] == "vllm"

@@ -1,0 +1,48 @@
+"""Commands from the console."""
+
+import os
+import signal
+from pathlib import Path
+
+from jobs.engine.commands import Commands
+
+
+def test_commands_are_read_once_and_a_torn_line_waits(tmp_path: Path) -> None:
+    path = tmp_path / "commands.jsonl"
+    commands = Commands(path)
+    commands.poll()
+
+    path.write_bytes(b'{"number": 1, "verb": "checkpoint", "payload": {}}\n{"number": 2, "verb": "st')
+    commands.poll()
+    assert commands.take_checkpoint()
+    assert not commands.take_checkpoint()
+    assert not commands.is_stopping
+
+    with path.open("ab") as file:
+        file.write(b'op", "payload": {}}\n')
+    commands.poll()
+    assert commands.is_stopping
+    assert not commands.take_checkpoint()
+
+
+def test_what_is_no_command_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "commands.jsonl"
+    path.write_bytes(b'nonsense\n[]\n{"verb": "dance"}\n')
+    commands = Commands(path)
+
+    commands.poll()
+
+    assert not commands.is_stopping
+    assert not commands.take_checkpoint()
+
+
+def test_sigterm_means_stop(tmp_path: Path) -> None:
+    commands = Commands(tmp_path / "commands.jsonl")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        commands.watch_signals()
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert commands.is_stopping

@@ -1,0 +1,121 @@
+"""Every reward of the folder: one behavior suite, then each one's own."""
+
+import math
+import time
+
+import pytest
+
+from jobs.catalog.runspec import RewardSource
+from jobs.engine.reward import Completion, RewardFailed, Score, open_reward
+from profiling import plugins
+
+CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
+
+
+def score(kind: str, completion: str, answer: str = "54", source: str = CUSTOM) -> Score:
+    reward = open_reward(RewardSource(kind=kind, source=source))  # type: ignore[arg-type]
+    try:
+        return reward.score([Completion(prompt="47 + 7?", completion=completion, answer=answer)])[0]
+    finally:
+        reward.close()
+
+
+def custom_failure(source: str, *, timeout_seconds: float = 20) -> RewardFailed:
+    with pytest.raises(RewardFailed) as caught:
+        reward = open_reward(
+            RewardSource(kind="custom", source=source, file_name="mine.py"), timeout_seconds=timeout_seconds
+        )
+        try:
+            reward.score([Completion(prompt="p", completion="abc", answer="1")])
+        finally:
+            reward.close()
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", plugins.names("jobs.engine.rewards"))
+def test_every_reward_scores_each_completion_in_order_with_finite_numbers(kind: str) -> None:
+    reward = open_reward(RewardSource(kind=kind, source=CUSTOM))  # type: ignore[arg-type]
+    texts = ["#### 54", "", "54", "no idea"]
+
+    scores = reward.score([Completion(prompt="p", completion=t, answer="54") for t in texts])
+    reward.close()
+
+    assert len(scores) == len(texts)
+    assert all(math.isfinite(s.total) and s.parts for s in scores)
+    assert scores[0].total > scores[1].total or kind == "exact_match"
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer", "total"),
+    [
+        ("7+7=14, 4+0+1=5. #### 54", "54", 1.0),
+        ("7+7=14, 4+0=4. #### 44", "54", 0.1),
+        ("The answer is 54.", "54", 0.0),
+        ("#### 44 no, #### 54", "54", 1.0),
+        ("#### 1,054.0", "1054", 1.0),
+        ("#### -3", "-3", 1.0),
+        ("#### $5", "so 2+3=5 #### 5", 1.0),
+        ("#### 5", "five", 0.1),
+    ],
+)
+def test_math_gives_nine_tenths_for_the_number_and_one_for_the_form(completion: str, answer: str, total: float) -> None:
+    assert score("math", completion, answer).total == pytest.approx(total)
+    assert score("math", completion, answer).is_right is (total == 1.0)
+
+
+def test_exact_match_forgives_case_and_space_at_the_ends() -> None:
+    assert score("exact_match", " Paris\n", "paris").total == 1.0
+    assert score("exact_match", "Paris, France", "Paris").total == 0.0
+
+
+def test_format_wants_one_marked_number_at_the_end() -> None:
+    assert score("format", "so #### 7").total == 1.0
+    assert score("format", "#### 7 done").total == 0.0
+    assert score("format", "#### 7 #### 7").total == 0.0
+    assert score("format", "#### 7").is_right is None
+
+
+def test_a_custom_reward_runs_the_given_source() -> None:
+    assert score("custom", "abc").total == pytest.approx(0.3)
+
+
+def test_a_custom_reward_may_print() -> None:
+    assert score("custom", "abc", source="def reward(p, c, a):\n    print('hello')\n    return 1").total == 1.0
+
+
+def test_a_reward_that_raises_names_file_line_and_completion() -> None:
+    failed = custom_failure("def reward(p, c, a):\n    x = 1\n    return x / 0")
+
+    assert failed.kind == "raised"
+    assert str(failed) == (
+        "The reward mine.py line 3 raised ZeroDivisionError: division by zero on completion 1 ('abc')."
+    )
+    assert failed.log_line == "mine.py line 3: return x / 0"
+
+
+def test_a_reward_that_hangs_is_ended_and_its_line_named() -> None:
+    begin = time.monotonic()
+
+    failed = custom_failure("def reward(p, c, a):\n    while True:\n        pass", timeout_seconds=1)
+
+    assert time.monotonic() - begin < 8
+    assert failed.kind == "hung"
+    assert "did not answer within 1 s while scoring 1 completions, at mine.py line" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "said"),
+    [
+        ("def reward(p, c, a):\n    return '1'", "wrong_type", "returned str '1' on completion 1. Return a float."),
+        ("def reward(p, c, a):\n    return float('nan')", "wrong_type", "Return a finite number"),
+        ("x = 1", "wrong_type", "defines no function reward(prompt, completion, answer)"),
+        ("def reward(", "raised", "mine.py line 1 raised SyntaxError"),
+        ("import no_such_package", "raised", "mine.py line 1 raised ModuleNotFoundError"),
+        ("import os\ndef reward(p, c, a):\n    os._exit(3)", "died", "ended its process while scoring"),
+    ],
+)
+def test_what_else_goes_wrong_is_told_apart(source: str, kind: str, said: str) -> None:
+    failed = custom_failure(source)
+
+    assert failed.kind == kind
+    assert said in str(failed)
