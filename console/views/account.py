@@ -18,14 +18,10 @@ from django.views.decorators.http import require_GET, require_POST
 from console.api_token import make_token, revoke_token
 from console.forms.account import LookForm, TokenForm
 from console.look import DENSITY_COOKIE, THEME_COOKIE
+from console.views.frame import person
 from jobs.models import ApiToken
 
 _YEAR_SECONDS = 365 * 24 * 3600
-
-
-def _person(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # LoginRequiredMiddleware lets nobody else in
-    return request.user
 
 
 def _password_form(user: User, data: Any = None) -> "SetPasswordForm[User]":
@@ -34,7 +30,7 @@ def _password_form(user: User, data: Any = None) -> "SetPasswordForm[User]":
 
 
 def _show(request: HttpRequest, **more: Any) -> HttpResponse:
-    user = _person(request)
+    user = person(request)
     context = {
         "tokens": ApiToken.objects.filter(user=user, revoked_at=None).order_by("-created_at"),
         "token_form": TokenForm(),
@@ -57,14 +53,14 @@ def create_token(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST)
     if not form.is_valid():
         return _show(request, token_form=form, is_refused=True)
-    row, text = make_token(user=_person(request), name=form.cleaned_data["name"])
+    row, text = make_token(user=person(request), name=form.cleaned_data["name"])
     return _show(request, new_token=text, new_token_row=row)
 
 
 @require_POST
 def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Revoke a token."""
-    if revoke_token(user=_person(request), token_id=token_id, now=timezone.now()):
+    if revoke_token(user=person(request), token_id=token_id, now=timezone.now()):
         messages.success(request, _("Token revoked. Whatever used it is refused from now on."))
     else:
         messages.warning(request, _("That token is not there any more."))
@@ -74,7 +70,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
 @require_POST
 def change_password(request: HttpRequest) -> HttpResponse:
     """Set or change the password; this session stays signed in, all others end."""
-    user = _person(request)
+    user = person(request)
     form = _password_form(user, request.POST)
     if not form.is_valid():
         return _show(request, password_form=form, is_refused=True)

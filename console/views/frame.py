@@ -3,7 +3,9 @@
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.contrib.auth.models import User
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, path, reverse
 from django.utils.translation import gettext as _
@@ -26,6 +28,12 @@ def current_project(request: HttpRequest) -> Project | None:
         request._pitwall_project = _find_project(request)  # type: ignore[attr-defined]  # one query a request, not three
     found: Project | None = request._pitwall_project  # type: ignore[attr-defined]
     return found
+
+
+def person(request: HttpRequest) -> User:
+    """Return who is signed in; for views behind LoginRequiredMiddleware, which lets nobody else in."""
+    assert isinstance(request.user, User)
+    return request.user
 
 
 def _find_project(request: HttpRequest) -> Project | None:
@@ -111,10 +119,9 @@ def search(request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 @cache_control(max_age=300, private=True)
-def js_catalog(request: HttpRequest) -> HttpResponse:
+def js_catalog(request: HttpRequest) -> HttpResponseBase:
     """Give the modules' translated strings; the address carries the language, so that caches keep them apart."""
-    answer: HttpResponse = JavaScriptCatalog.as_view(packages=["console"])(request)
-    return answer
+    return JavaScriptCatalog.as_view(packages=["console"])(request)
 
 
 urlpatterns = [

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
-from console.views.frame import current_project
+from console.views.frame import current_project, person
 from console.views.run_words import cause_text, hint
 from jobs.access import require, role
 from jobs.cluster_use import cluster_in_use
@@ -58,10 +58,9 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     if project is None:
         return redirect("home")
     require(request.user, project, "editor")
-    assert request.user.is_authenticated
     key = request.POST.get("key") or None
     run, _is_new = create_run(
-        project=project, spec=demo_spec(), user=request.user, idempotency_key=key, now=timezone.now()
+        project=project, spec=demo_spec(), user=person(request), idempotency_key=key, now=timezone.now()
     )
     enqueue(submit, run_id=run.pk)
     return redirect("run", run.pk)

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.forms.run_line import VIEWS, read_line
-from console.views.frame import current_project
+from console.views.frame import current_project, person
 from console.views.run_words import hint
 from console.views.runs_columns import DEFAULT, Cell, Column, cells, choices, chosen
 from jobs.access import require, role
@@ -139,6 +139,7 @@ def change_runs(request: HttpRequest) -> JsonResponse:
     """Tag, untag, archive, restore or stop many runs at once; say which were done and which refused, and why."""
     project = _project(request)
     require(request.user, project, "editor")
+    user = person(request)
     verb = request.POST.get("verb", "")
     if verb not in _VERBS:
         message = _("There is no action “%(verb)s”. Use one of %(verbs)s.")
@@ -149,7 +150,7 @@ def change_runs(request: HttpRequest) -> JsonResponse:
     done, refused = [], []
     for run in Run.objects.filter(project=project, pk__in=ids):
         try:
-            if _VERBS[verb](run, tags, request.user, now):
+            if _VERBS[verb](run, tags, user, now):
                 done.append(run.pk)
         except ChangeRefused as error:
             refused.append({"id": run.pk, "name": run.name, "message": str(error)})
@@ -171,7 +172,7 @@ def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
         "note": request.POST.get("note", run.note),
     }
     try:
-        annotate_run(run_id=run_id, changes=changes, user=request.user, now=timezone.now())
+        annotate_run(run_id=run_id, changes=changes, user=person(request), now=timezone.now())
     except ChangeRefused as error:
         return JsonResponse({"field": error.field, "message": str(error)}, status=422)
     return JsonResponse({"before": before})
