@@ -4,7 +4,8 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, re_path
+from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
@@ -102,10 +103,17 @@ def _dotted(location: Any) -> str:
     return ".".join(parts)
 
 
+@login_not_required
+@csrf_exempt
+def _unknown_address(request: HttpRequest) -> HttpResponse:
+    """Answer in the API's own shape where the pages' 404 would be HTML."""
+    return _refuse(request, 404, _problem(f"The API has no address {request.path}. See /api/docs."))
+
+
 def urls() -> list[URLPattern | URLResolver]:
     """Return the API's addresses; its own sign-in answers 401 where the pages' middleware would redirect."""
     patterns: list[URLPattern | URLResolver] = [*docs.urlpatterns(api), *api.urls[0]]
     for pattern in patterns:
         if isinstance(pattern, URLPattern) and pattern.name != "docs":  # that one is a page
             pattern.callback = login_not_required(pattern.callback)
-    return patterns
+    return [*patterns, re_path(r"", _unknown_address)]
