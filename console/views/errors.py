@@ -1,5 +1,7 @@
 """Error pages: what happened, in a sentence, and where to go from here."""
 
+from collections.abc import Callable
+
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +18,21 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
         return not_found(request, exception)
     said = str(exception) if isinstance(exception, (NotAllowed, PermissionDenied)) and exception.args else ""
     return render(request, "errors/403.html", {"said": said}, status=403)
+
+
+class RefusalMiddleware:
+    """Turns NotAllowed, raised anywhere in a view, into its page."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Pass the request on; only exceptions are of interest here."""
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer NotAllowed; leave every other exception alone."""
+        return forbidden(request, exception) if isinstance(exception, NotAllowed) else None
 
 
 @login_not_required

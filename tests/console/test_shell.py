@@ -13,7 +13,7 @@ from tests.rows import make_project, make_run, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
-MODULES = [path for path in sorted((ROOT / "static" / "js").rglob("*.js"))]
+MODULES = sorted((ROOT / "static" / "js").rglob("*.js"))
 
 
 def sign_in(client: Client, project: Project, role: str = "editor") -> Client:
@@ -104,7 +104,9 @@ def test_the_top_bar_says_when_the_cluster_does_not_answer(client: Client) -> No
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("cookie", "theme"), [("dark", "dark"), ("light", "light"), ("system", "light"), ("<x>", "light")])
+@pytest.mark.parametrize(
+    ("cookie", "theme"), [("dark", "dark"), ("light", "light"), ("system", "light"), ("<x>", "light")]
+)
 def test_the_theme_is_in_the_page_before_any_script_runs(client: Client, cookie: str, theme: str) -> None:
     sign_in(client, make_project())
     client.cookies["pitwall_theme"] = cookie

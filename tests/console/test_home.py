@@ -1,0 +1,134 @@
+"""Home: what needs one now, what runs, what waits; and the demo that starts from it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from jobs.cluster import forget_state
+from jobs.models import Attempt, Project, Run
+from tests.rows import make_project, make_run, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    forget_state()
+    yield
+    forget_state()
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def editor(client: Client, project: Project) -> Client:
+    client.force_login(make_user(project=project), backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def home(client: Client) -> str:
+    return client.get(reverse("home")).content.decode()
+
+
+def test_an_empty_project_offers_the_demo(editor: Client) -> None:
+    page = home(editor)
+
+    assert "No runs yet. Start the demo run." in page
+    assert f'action="{reverse("start-demo")}"' in page
+
+
+def test_the_button_queues_the_demo_once_however_often_it_is_pressed(editor: Client, project: Project) -> None:
+    first = editor.post(reverse("start-demo"), {"key": "first-demo"})
+    second = editor.post(reverse("start-demo"), {"key": "first-demo"})
+
+    run = Run.objects.get()
+    assert first["Location"] == second["Location"] == reverse("run", args=[run.pk])
+    assert run.project == project
+    assert run.spec["algorithm"] == "grpo"
+    assert run.spec["model"] == {"kind": "bundled", "id": "tiny-word-problems", "revision": ""}
+
+
+def test_a_viewer_may_look_but_not_launch(client: Client, project: Project) -> None:
+    client.force_login(make_user(project=project, role="viewer"), backend="django.contrib.auth.backends.ModelBackend")
+
+    page = home(client)
+    answer = client.post(reverse("start-demo"))
+
+    assert "may look, but not launch" in page
+    assert answer.status_code == 403
+    assert "needs the role editor" in answer.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_a_failed_run_stands_first_with_its_cause_and_what_to_do(editor: Client, project: Project) -> None:
+    now = timezone.now()
+    cause = {"side": "trainer", "text": "Out of memory", "role": "policy", "rank": 1, "step": 143}
+    run = make_run(project, spec={"name": "big one"}, state="failed", now=now, cause=cause)
+
+    page = home(editor)
+
+    assert "1 run failed" in page
+    assert "Out of memory: policy 1, step 143" in page
+    assert f'href="/runs/{run.pk}/logs"' in page
+
+
+def test_a_silent_run_is_said_to_have_lost_contact_and_for_how_long(editor: Client, project: Project) -> None:
+    run = make_run(project, spec={"name": "quiet"}, state="running", now=timezone.now())
+    Attempt.objects.filter(run=run).update(last_contact_at=timezone.now() - timedelta(minutes=4))
+
+    page = home(editor)
+
+    assert "1 run lost contact" in page
+    assert "No heartbeat for 4 min" in page
+    assert 'data-state="lost"' in page
+
+
+def test_a_running_run_shows_phase_progress_and_value(editor: Client, project: Project) -> None:
+    make_run(
+        project,
+        spec={"name": "going"},
+        state="running",
+        now=timezone.now(),
+        step=30,
+        num_steps=60,
+        phase="update",
+        latest_values={"reward/mean": 0.8125, "time/step_seconds": 2.0},
+    )
+
+    page = home(editor)
+
+    assert "1 run is going, nothing needs you" in page
+    assert "Update" in page
+    assert "<b>30</b>" in page
+    assert "0.8125" in page
+    assert "51–78 s left" in page
+
+
+def test_the_queue_says_why_each_run_waits(editor: Client, project: Project) -> None:
+    make_run(project, spec={"name": "patient"}, wait_reason="Needs 3 CPUs, 2 are free")
+
+    assert "Needs 3 CPUs, 2 are free" in home(editor)
+
+
+def test_an_unreachable_cluster_is_said_in_a_sentence(editor: Client) -> None:
+    assert "Runs wait in the queue until it answers" in home(editor)
+
+
+def test_runs_of_other_projects_are_not_shown(editor: Client) -> None:
+    make_run(make_project(), spec={"name": "foreign"}, state="failed", now=timezone.now())
+
+    assert "foreign" not in home(editor)
+
+
+def test_a_person_without_a_project_is_told_so(client: Client) -> None:
+    client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
+
+    assert "not a member of any project" in home(client)
+    assert client.get(reverse("runs")).status_code == 404
