@@ -117,9 +117,9 @@ def cause_of_death(
     trainer said of itself is trusted; what is missing in it is filled in.
     """
     lines = _lines(progress, run_dir)
-    who, side, text, line = _recognize(ended, lines, oom_kills, progress.step)
+    who, side, text, line = _recognize(ended, lines, oom_kills, f" {progress.moment}")
     if disk_free_bytes < FULL_BYTES and "disk full" not in text:  # then not even the traceback was written
-        side, text = "cluster", f"the trainer {_DISK_FULL.format(step=_at(progress.step))}"
+        side, text = "cluster", f"the trainer {_DISK_FULL.format(step=f' {progress.moment}')}"
     found: dict[str, Any] = {
         "side": side,
         "role": who.role,
@@ -147,9 +147,8 @@ def oom_kill_count() -> int:
     return 0
 
 
-def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, step: int) -> tuple[_Line, str, str, str]:
+def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> tuple[_Line, str, str, str]:
     """Return who died, the side, the sentence and the telling line."""
-    at = _at(step)
     driver = _Line(role="driver", rank=0, text="")
     last = _last_error(lines)
     log_line = last.text if last else ""
@@ -166,10 +165,6 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, step: int) -
     who = last or driver
     said = f": {log_line[:200]}" if log_line else ""
     return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{said}", log_line
-
-
-def _at(step: int) -> str:
-    return f" in step {step + 1}" if step else " before the first step was done"
 
 
 def _name(line: _Line) -> str:

@@ -15,16 +15,16 @@ def outcome(
     ended: Exit, *, escalation: Escalation, progress: Progress, find_cause: Callable[[], Mapping[str, Any]]
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the state that the attempt ends in, and its cause."""
-    if ended.code == 0:
+    has_hung = progress.state == "done" and escalation.is_overdue  # its work was over, only its process was not
+    if ended.code == 0 or (has_hung and not escalation.is_asked):
         return "finished", {}
-    was_asked = escalation.level > 0
     side = "cluster" if escalation.is_fast else "user"
     base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
-    if ended.code == STOPPED_EXIT_CODE:
+    if ended.code == STOPPED_EXIT_CODE or has_hung:
         return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}
-    if was_asked and (escalation.level > 1 or escalation.is_fast):
+    if escalation.is_asked and not progress.is_over and (escalation.level > 1 or escalation.is_fast):
         how = "its processes were ended" if escalation.level > 1 else f"it ended with {ended.signal_name or ended.code}"
-        return "stopped", {**base, "text": f"in step {progress.step + 1}: it did not save in time and {how}"}
+        return "stopped", {**base, "text": f"{progress.moment}: it did not save in time and {how}"}
     return "failed", find_cause()
 
 

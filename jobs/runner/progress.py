@@ -24,6 +24,18 @@ class Progress:
     actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_ERROR_LINES))
     _position: int = 0
 
+    @property
+    def is_over(self) -> bool:
+        """True if the trainer has said that its work is over."""
+        return self.state in ("done", "failed")
+
+    @property
+    def moment(self) -> str:
+        """Where the trainer is, for a sentence: "in step 12", "while saving after step 60", "while loading"."""
+        if self.state in ("saving", "evaluating", "done"):
+            return f"while {'ending' if self.state == 'done' else self.state} after step {self.step}"
+        return f"in step {self.step + 1}" if self.step else "before the first step was done"
+
     def read(self) -> None:
         """Take in what was written since the last call. Lines that are no events are passed over."""
         while True:

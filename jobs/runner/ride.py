@@ -22,6 +22,8 @@ from jobs.runner.report import Report
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
 
 TICK_SECONDS = 0.1
+OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
+HURRIED_UPLOAD_SECONDS = 3.0
 EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
 
 
@@ -108,6 +110,7 @@ class Ride:
 
     def _supervise(self, trainer: Trainer, report: Report, escalation: Escalation) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir)
+        over_at: float | None = None
         while (ended := trainer.poll()) is None:
             now = time.monotonic()
             if report.is_fenced:
@@ -121,6 +124,10 @@ class Ride:
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             self.progress.read()
+            if self.progress.is_over:
+                over_at = over_at or now
+                if now - over_at > OVERDUE_SECONDS:
+                    escalation.overdue(now)
             trainer.wait(TICK_SECONDS)
         if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
             escalation.hasten(time.monotonic())
@@ -128,7 +135,7 @@ class Ride:
 
     def _clean_up(self, trainer: Trainer, report: Report) -> dict[str, Any]:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
-        leave_seconds = min(2.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
+        leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
         proof = end_all(run=self.job.run, attempt=self.job.attempt, session=trainer.pid, leave_seconds=leave_seconds)
         if proof["ended"]:
             report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
@@ -149,8 +156,13 @@ class Ride:
         return self._wait(report)
 
     def _finish(self, report: Report, state: str, cause: Mapping[str, Any], proof: Mapping[str, Any]) -> None:
+        hurry_until = float("inf")
+
         def wait(seconds: float) -> bool:
-            return self.asked_to_end.wait(seconds) or report.is_fenced
+            nonlocal hurry_until
+            if self.asked_to_end.wait(min(seconds, HURRIED_UPLOAD_SECONDS)):
+                hurry_until = min(hurry_until, time.monotonic() + HURRIED_UPLOAD_SECONDS)
+            return report.is_fenced or time.monotonic() > hurry_until
 
         hand_over_files(
             run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait

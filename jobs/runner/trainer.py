@@ -16,7 +16,7 @@ from jobs.adapters.adapter import Launch
 
 STOPPED_EXIT_CODE = 10
 FAST_STOP_SECONDS = 8.0  # from the command to SIGTERM when the cluster wants the job to end (Ray kills it after 20 s)
-FAST_TERM_SECONDS = 4.0
+FAST_TERM_SECONDS = 5.0
 HIDDEN = ("PITWALL_TOKEN", "PITWALL_URL")  # the trainer never talks to the console
 
 _PR_SET_PDEATHSIG = 1
@@ -123,10 +123,13 @@ class Escalation:
         self._term = term_seconds
         self._asked_at: float | None = None
         self.level = 0  # 0 nothing, 1 asked, 2 SIGTERM sent, 3 SIGKILL sent
+        self.is_asked = False  # by people or by the cluster
         self.is_fast = False
+        self.is_overdue = False
 
     def ask(self, now: float) -> None:
         """Begin, if it has not begun."""
+        self.is_asked = True
         if self._asked_at is None:
             self._asked_at = now
             self.level = 1
@@ -134,10 +137,16 @@ class Escalation:
     def hasten(self, now: float) -> None:
         """The cluster ends this job soon: use the short waits from now on."""
         if not self.is_fast:
-            self.is_fast = True
+            self.is_asked = self.is_fast = True
             self._grace, self._term = min(self._grace, FAST_STOP_SECONDS), min(self._term, FAST_TERM_SECONDS)
             self._asked_at = now
             self.level = max(1, self.level)
+
+    def overdue(self, now: float) -> None:
+        """The trainer said that its work is over, and does not end."""
+        if not self.is_overdue and self.level < 2:
+            self._asked_at, self._grace, self.level = now, 0.0, 1
+        self.is_overdue = True
 
     def at_once(self, now: float) -> None:
         """Nothing of this attempt counts any more: no time to save."""

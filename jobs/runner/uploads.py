@@ -75,6 +75,8 @@ def hand_over(
                 if state.is_ready:
                     return state
                 received = min(state.received, image.size)
+            if wait(0):
+                raise _failed(upload, "There was no time left.")
             state = _send_one(upload, image, received, console, chunk_bytes)
             backoff.reset()
             if state.is_ready:

@@ -101,7 +101,7 @@ def test_a_console_that_is_away_is_waited_for(folder: Path, console: FakeConsole
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:
-        waits.append(seconds)
+        waits.extend([seconds] if seconds else [])
         if len(waits) == 7:
             with console.condition:
                 console.fail_with = 0
@@ -120,6 +120,15 @@ def test_a_full_disk_over_there_is_given_up_with_a_sentence(
 
     with pytest.raises(UploadFailed, match=r"model-final.zip could not be handed over; model/final stays in the run"):
         hand_over(upload(folder), console=client, wait=never)
+
+
+def test_an_upload_without_time_left_is_given_up_between_chunks(
+    folder: Path, console: FakeConsole, client: Console
+) -> None:
+    with pytest.raises(UploadFailed, match="There was no time left"):
+        hand_over(upload(folder), console=client, wait=lambda _seconds: len(console.puts) == 2, chunk_bytes=50_000)
+
+    assert len(console.files["model-final.zip"]) == 100_000
 
 
 def test_a_fenced_attempt_hands_nothing_over(folder: Path, console: FakeConsole, client: Console) -> None:
