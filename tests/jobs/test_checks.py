@@ -1,0 +1,245 @@
+"""What is checked before a run is queued, with the real trial process on real files."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+
+from jobs import preview as previews
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.checks import check_cluster, check_data, check_launchable, check_lengths, check_model, check_reward
+from jobs.cluster import ClusterState, Node
+from jobs.models import Project
+from jobs.preview import ModelFacts, preview_data, try_reward, uploads_dir
+from jobs.trial import TrialFailed, TrialUnavailable
+from jobs.uploads import store_upload
+from tests.rows import NOW, make_project, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project()
+
+
+def custom(source: str, **more: Any) -> RunSpec:
+    return parse_spec({"reward": {"kind": "custom", "source": source, "file_name": "mine.py"}, **more})
+
+
+def cluster(*, cpus: float = 8, gpus: float = 0, is_reachable: bool = True) -> ClusterState:
+    node = Node(id="n", address="", is_head=True, cpus=cpus, gpus=gpus, memory_bytes=1e9, accelerator="")
+    return ClusterState(
+        is_reachable=is_reachable, problem="", away_since=None, nodes=(node,), cpus_total=cpus, gpus_total=gpus
+    )
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_bundled_demo_has_nothing_against_it(project: Project) -> None:
+    assert check_launchable(parse_spec({}), project) == []
+
+
+def test_the_preview_shows_what_is_trained_and_how_long_it_is(project: Project) -> None:
+    found = preview_data(parse_spec({"algorithm": "sft"}), project=project)
+
+    assert len(found.samples) == 5
+    assert found.num_train + found.num_eval == found.num_rows
+    assert len(found.edges) == len(found.counts) + 1
+    assert sum(found.counts) == found.num_train
+    trained = [s.text for s in found.samples[0].segments if s.is_trained]
+    assert trained
+    assert "####" in "".join(trained)
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "words"),
+    [
+        ({"kind": "path", "id": "/nowhere/x.jsonl"}, "data.id", "There is no file '/nowhere/x.jsonl'"),
+        ({"prompt_column": "question"}, "data.prompt_column", "The data has no column 'question'. It has: prompt"),
+        ({"id": "gsm8k"}, "data.id", "There is no bundled data 'gsm8k'"),
+    ],
+)
+def test_data_that_cannot_be_used_is_refused_beside_its_field(
+    project: Project, data: dict[str, Any], field: str, words: str
+) -> None:
+    problems = check_launchable(parse_spec({"data": data}), project)
+
+    assert [p.field for p in problems] == [field]
+    assert words in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "has no rows"), ("not json\n", "Line 1 of"), ('{"prompt": 3, "answer": "x"}\n', "Row 1")]
+)
+def test_a_file_without_usable_rows_is_refused(project: Project, tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(text)
+
+    _, checks = check_data(parse_spec({"data": {"kind": "path", "id": str(file)}}), project=project)
+
+    assert [c.state for c in checks] == ["failed"]
+    assert words in checks[0].text
+
+
+def test_an_edited_file_is_read_again(project: Project, tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl", [{"prompt": "1+1", "answer": "2"}] * 4)
+    spec = parse_spec({"data": {"kind": "path", "id": str(file)}})
+    first = preview_data(spec, project=project)
+
+    write(file, [{"prompt": "1+1", "answer": "2"}] * 6)
+
+    assert (first.num_rows, preview_data(spec, project=project).num_rows) == (4, 6)
+
+
+def test_prompts_that_are_all_too_long_leave_nothing_to_train_on(project: Project) -> None:
+    problems = check_launchable(parse_spec({"knobs": {"rollout.max_prompt_tokens": 3}}), project)
+
+    assert problems[0].field == "knobs.rollout.max_prompt_tokens"
+    assert "none is left to train on" in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"kind": "path", "id": "/nowhere"}, "There is no folder '/nowhere'"),
+        ({"id": "llama"}, "There is no bundled model 'llama'"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_refused(project: Project, model: dict[str, str], words: str) -> None:
+    problems = check_launchable(parse_spec({"model": model}), project)
+
+    assert {p.field for p in problems} == {"model.id"}
+    assert words in problems[0].message
+
+
+def test_a_broken_model_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
+
+    _, checks = check_model(parse_spec({"model": {"kind": "path", "id": str(tmp_path)}}))
+
+    assert "is not a causal language model" in checks[0].text
+
+
+def test_a_sequence_longer_than_the_context_is_refused() -> None:
+    model = ModelFacts(architecture="X", num_parameters=1, context_tokens=100, dtype="float32")
+
+    (failed,) = check_lengths(parse_spec({}), model)
+    (passed,) = check_lengths(parse_spec({"knobs": {"rollout.max_prompt_tokens": 50}}), model)
+
+    assert (failed.state, failed.field) == ("failed", "knobs.rollout.max_new_tokens")
+    assert "128 tokens; the model's context holds 100" in failed.text
+    assert passed.state == "passed"
+
+
+def test_a_good_reward_is_tried_and_told_apart_from_a_flat_one(project: Project) -> None:
+    good = "def reward(prompt, completion, answer):\n    return float(answer in completion)"
+
+    rewards = [r.reward for r in try_reward(custom(good), project=project)]
+
+    assert set(rewards) == {0.0, 1.0}
+    assert check_reward(custom(good), project=project)[0].state == "passed"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def reward(p, c, a):\n    return 1 / 0", ("mine.py line 2", "ZeroDivisionError")),
+        ("def reward(p, c, a):\n    return 'good'", ("returned str",)),
+        ("def score(p, c, a):\n    return 1.0", ("defines no function reward",)),
+        ("def reward(p, c, a)\n    return 1.0", ("line 1", "SyntaxError")),
+        ("import os\ndef reward(p, c, a):\n    os._exit(3)", ("ended its process",)),
+    ],
+)
+def test_a_bad_reward_is_refused_with_its_own_sentence(project: Project, source: str, words: tuple[str, ...]) -> None:
+    problems = check_launchable(custom(source), project)
+
+    assert [p.field for p in problems] == ["reward.source"]
+    for word in words:
+        assert word in problems[0].message
+
+
+def test_a_hanging_reward_is_refused_in_time_and_names_its_line(project: Project) -> None:
+    source = "import time\ndef reward(p, c, a):\n    time.sleep(3600)\n    return 1.0"
+
+    problems = check_launchable(custom(source), project)
+
+    assert [p.field for p in problems] == ["reward.source"]
+    assert "did not answer within 8 s" in problems[0].message
+    assert "line 3" in problems[0].message
+
+
+def test_what_was_just_previewed_is_not_read_again_at_launch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_spec({})
+    preview_data(spec, project=project)
+
+    monkeypatch.setattr(previews, "run_trial", lambda *_, **__: pytest.fail("read twice"))
+
+    preview_data(parse_spec({"name": "other", "knobs": {"optimizer.learning_rate": 1e-5}}), project=project)
+
+
+def test_an_upload_of_another_project_cannot_be_used(project: Project) -> None:
+    lines = b'{"prompt": "1+1", "answer": "2"}\n' * 3
+    row = store_upload(project=make_project(), file_name="a.jsonl", chunks=[lines], user=None, now=NOW)
+    spec = parse_spec({"data": {"kind": "upload", "id": f"upload:{row.sha256}"}})
+
+    with pytest.raises(TrialFailed, match="was not uploaded to this project"):
+        preview_data(spec, project=project)
+
+    assert preview_data(spec, project=row.project).num_rows == 3
+    (uploads_dir() / row.sha256).unlink()
+    cache.clear()
+    with pytest.raises(TrialFailed, match="no longer on the console's disk"):
+        preview_data(spec, project=row.project)
+
+
+def test_paths_of_a_cluster_elsewhere_are_not_judged_from_here(project: Project, settings: Any) -> None:
+    settings.RAY_ADDRESS = "https://ray.example:8265"
+    spec = parse_spec({"data": {"kind": "path", "id": "/cluster/x.jsonl"}, "model": {"kind": "path", "id": "/m"}})
+
+    _, (data,) = check_data(spec, project=project)
+    _, (model,) = check_model(spec)
+
+    assert (data.state, model.state) == ("unknown", "unknown")
+    assert data.text.startswith("Not checked here, the cluster is on other machines")
+
+
+def test_a_console_without_the_engine_s_packages_says_that_it_cannot_look(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any, **__: Any) -> dict[str, Any]:
+        raise TrialUnavailable("data.id", "Not checked here: …")
+
+    monkeypatch.setattr(previews, "run_trial", unavailable)
+
+    assert check_data(parse_spec({}), project=project)[1][0].state == "unknown"
+
+
+def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
+    (too_big,) = check_cluster(parse_spec({"hardware": {"cpus_per_worker": 4}}), cluster(cpus=8))
+    (no_gpu,) = check_cluster(parse_spec({"hardware": {"device": "cuda"}}), cluster())
+
+    assert (too_big.state, too_big.field) == ("failed", "hardware.policy_ranks")
+    assert "Needs 16 CPUs, the cluster has 8" in too_big.text
+    assert (no_gpu.state, no_gpu.field) == ("failed", "hardware.device")
+
+
+def test_a_full_cluster_or_one_that_is_away_is_no_reason_to_refuse(project: Project) -> None:
+    make_run(project, state="running")
+    make_run(project, state="running")
+
+    assert check_cluster(parse_spec({}), cluster(cpus=8))[0].state == "passed"
+    assert check_cluster(parse_spec({}), cluster(is_reachable=False))[0].state == "unknown"
