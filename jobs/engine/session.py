@@ -124,6 +124,7 @@ class Session:
             raise RunProblem("spec", f"spec.json is not JSON: {error}.") from error
 
     def _join_cluster(self) -> None:
+        self._commands.watch_signals()
         if not ray.is_initialized():
             ray.init(
                 address=os.environ.get("RAY_ADDRESS") or "auto",

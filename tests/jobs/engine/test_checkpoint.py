@@ -49,9 +49,13 @@ def test_a_failure_leaves_the_old_folder_as_it_was_and_nothing_else(tmp_path: Pa
     with whole_folder(tmp_path / "a") as draft:
         (draft / "x").write_text("old")
 
-    with pytest.raises(OSError, match="No space"), whole_folder(tmp_path / "a") as draft:
-        (draft / "x").write_text("new")
-        raise OSError(28, "No space left on device")
+    def fail() -> None:
+        with whole_folder(tmp_path / "a") as draft:
+            (draft / "x").write_text("new")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        fail()
 
     assert (tmp_path / "a" / "x").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a"]

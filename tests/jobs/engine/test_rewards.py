@@ -21,14 +21,16 @@ def score(kind: str, completion: str, answer: str = "54", source: str = CUSTOM) 
 
 
 def custom_failure(source: str, *, timeout_seconds: float = 20) -> RewardFailed:
-    with pytest.raises(RewardFailed) as caught:
-        reward = open_reward(
-            RewardSource(kind="custom", source=source, file_name="mine.py"), timeout_seconds=timeout_seconds
-        )
+    def run() -> None:
+        given = RewardSource(kind="custom", source=source, file_name="mine.py")
+        reward = open_reward(given, timeout_seconds=timeout_seconds)
         try:
             reward.score([Completion(prompt="p", completion="abc", answer="1")])
         finally:
             reward.close()
+
+    with pytest.raises(RewardFailed) as caught:
+        run()
     return caught.value
 
 

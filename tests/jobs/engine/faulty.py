@@ -1,0 +1,51 @@
+"""Roles with one fault each, to see that the engine notices."""
+
+from typing import Any
+
+import jobs.engine.gloo_transfer as gloo_transfer
+from jobs.engine.generator import Generator
+
+
+class DeafGenerator(Generator):
+    """Takes part in the first sync only; afterwards it receives the weights and throws them away."""
+
+    _num_syncs = 0
+
+    def start_update(self) -> None:
+        """Nothing is prepared, after the first time."""
+        if self._num_syncs == 0:
+            super().start_update()
+
+    def receive_update(self, metadata: dict[str, list[Any]]) -> None:
+        """Receive, to keep the sender going, and forget."""
+        if self._num_syncs == 0:
+            super().receive_update(metadata)
+            return
+        import torch
+
+        engine = self._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.weight_transfer_engine
+        for dtype, shape in zip(metadata["dtype_names"], metadata["shapes"], strict=True):
+            engine._group.broadcast(torch.empty(shape, dtype=getattr(torch, dtype)), 0).wait()
+
+    def finish_update(self) -> None:
+        """Nothing is put to use, after the first time."""
+        if self._num_syncs == 0:
+            super().finish_update()
+        self._num_syncs += 1
+
+
+class SwitchableGenerator(Generator):
+    """Can finish an update the wrong way."""
+
+    def finish_without_reset(self) -> None:
+        """Leave the prefix cache of the old weights."""
+        self._llm.collective_rpc("finish_weight_update")
+
+    def finish_without_head(self) -> None:
+        """Leave the packed copy of the tied output layer."""
+        refresh = gloo_transfer.refresh_tied_head
+        gloo_transfer.refresh_tied_head = lambda *_: None
+        try:
+            self.finish_update()
+        finally:
+            gloo_transfer.refresh_tied_head = refresh

@@ -1,0 +1,246 @@
+"""The built-in trainer on real Ray, DeepSpeed and vLLM."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.catalog.metric import metrics
+from jobs.engine.checkpoint import read_state
+from profiling.phases import BY_KEY, STEP_PHASES
+
+from .conftest import Ended
+
+pytestmark = pytest.mark.engine
+
+GRPO: dict[str, Any] = {
+    "algorithm": "grpo",
+    "knobs": {"train.num_steps": 4, "eval.num_prompts": 16, "eval.every_steps": 2, "checkpoint.every_steps": 2},
+}
+SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 12, "eval.num_prompts": 32}}
+FAULTY_RUN = """
+from pathlib import Path
+from jobs.engine.session import ROLE_CLASSES, run_session
+raise SystemExit(run_session(Path({run_dir!r}), device="cpu", classes=ROLE_CLASSES | {classes!r}))
+"""
+
+
+@pytest.fixture(scope="module")
+def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A whole run of four steps."""
+    return start_engine(tmp_path_factory.mktemp("runs") / "grpo" / "a2", GRPO).wait()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The same spec with ZeRO-3, told to stop after its second step."""
+    spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
+    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped", spec)
+    running.wait_for_step(2)
+    (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
+    return running.wait()  # type: ignore[no-any-return]
+
+
+def test_a_grpo_run_finishes(grpo: Ended) -> None:
+    assert grpo.code == 0, grpo.output
+    assert [e["state"] for e in grpo.of("state")][-1] == "done"
+    assert {e["attempt"] for e in grpo.events} == {2}
+
+
+def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: Ended) -> None:
+    apart = ("eval/", "loss/sft", "sync/max_logprob_diff", "time/eval", "time/checkpoint", "time/export", "time/load")
+    wanted = {name for name in metrics() if not name.startswith(apart)}
+
+    for name in wanted:
+        assert sorted(grpo.series(name)) == [1, 2, 3, 4], name
+    assert sorted(grpo.series("eval/accuracy")) == [0, 2, 4]
+
+
+def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: Ended) -> None:
+    for phase in STEP_PHASES:
+        assert all(s > 0 for s in grpo.series(f"time/{phase}_seconds").values()), phase
+    lanes = {(e["role"], e["rank"], e["phase"]) for e in grpo.of("span") if e["depth"] == 0}
+    assert {("driver", 0, phase) for phase in STEP_PHASES} <= lanes
+    assert {("vllm", 0, p) for p in ("load", "rollout", "weight_sync", "eval")} <= lanes
+    assert {("policy", rank, p) for rank in (0, 1) for p in ("load", "old_logprobs", "update", "checkpoint")} <= lanes
+    assert ("reference", 0, "reference") in lanes
+    assert {e["phase"] for e in grpo.of("span")} <= set(BY_KEY)
+    assert {e["name"] for e in grpo.of("span") if e["depth"] == 1} >= {"forward", "backward", "optimizer"}
+
+
+def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
+    for lane in {(e["role"], e["rank"]) for e in grpo.of("span")}:
+        spans = sorted((e["start"], e["duration"]) for e in grpo.of("span") if (e["role"], e["rank"]) == lane and e["depth"] == 0)
+        for (start, duration), (following, _) in zip(spans, spans[1:], strict=False):
+            assert following >= start + duration - 2_000_000  # the wall clock may be set while a span is open
+
+
+def test_vllm_and_trainer_agree_after_every_sync_the_last_included(grpo: Ended) -> None:
+    gaps = grpo.series("sync/max_logprob_diff")
+
+    assert sorted(gaps) == [0, 1, 2, 3, 4]
+    assert 0 < max(gaps.values()) <= 1e-3
+
+
+def test_telling_costs_a_small_part_of_a_step(grpo: Ended) -> None:
+    told, whole = grpo.series("time/event_seconds"), grpo.series("time/step_seconds")
+
+    assert sum(told.values()) <= 0.05 * sum(whole.values())  # the bench measures it against 0.5 %
+
+
+def test_samples_are_shown_and_all_of_them_kept(grpo: Ended) -> None:
+    shown = [e for e in grpo.of("sample") if not e["is_eval"] and e["step"] == 1]
+    kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "step-000001.jsonl").read_text().splitlines()]
+
+    assert len(shown) == 8
+    assert len(kept) == 128
+    assert {"prompt", "completion", "expected", "reward", "rewards", "tokens"} <= set(shown[0])
+    assert sum(e["reward"] for e in kept) / 128 == pytest.approx(grpo.series("reward/mean")[1], abs=1e-6)
+
+
+def test_logs_of_actors_travel_by_role_and_rank(grpo: Ended) -> None:
+    assert {(e["role"], e["rank"]) for e in grpo.of("log")} >= {("vllm", 0)}
+    assert (grpo.run_dir / "log" / "policy-1.stderr").exists()
+
+
+def test_memory_is_told_for_every_role_and_rank(grpo: Ended) -> None:
+    readings = {(e["role"], e["rank"]): e["values"] for e in grpo.of("system")}
+
+    assert set(readings) == {("policy", 0), ("policy", 1), ("vllm", 0), ("reference", 0)}
+    assert all(v["memory_bytes"] > 1e8 for v in readings.values())
+
+
+def test_the_checkpoint_is_whole(grpo: Ended) -> None:
+    folder = grpo.run_dir / "checkpoints" / "step-4"
+
+    assert read_state(folder).step == 4
+    assert read_state(folder).num_consumed == 64
+    assert len(list((folder / "state").glob("*optim_states.pt"))) == 2
+    assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-2", "step-4"]
+    notes = [e["text"] for e in grpo.of("note")]
+    assert any(n.startswith("Checkpoint 4 saved, ") and " MiB in " in n for n in notes)
+
+
+def test_artifacts_are_announced_with_size_and_place(grpo: Ended) -> None:
+    found = {e["name"]: e for e in grpo.of("artifact")}
+
+    assert set(found) == {"model-best", "model-final", "checkpoint-2", "checkpoint-4", "tensorboard"}
+    for event in found.values():
+        assert event["size"] > 0
+        assert (grpo.run_dir / event["path"]).is_dir()
+
+
+def test_plain_transformers_generates_what_vllm_did(grpo: Ended) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = grpo.run_dir / "model" / "final"
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "eval-000004.jsonl").read_text().splitlines()]
+
+    assert model.dtype == torch.float32
+    assert len(kept) == 16
+    for sample in kept:
+        ids = tokenizer.apply_chat_template(
+            [{"role": "user", "content": sample["prompt"]}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )["input_ids"]
+        answer = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=32, do_sample=False)[0, ids.shape[1] :]
+        assert tokenizer.decode(answer, skip_special_tokens=True) == sample["completion"]
+        assert len(answer) == sample["tokens"]
+
+
+def test_tensorboard_reads_the_run(grpo: Ended) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(grpo.run_dir / "tb"))
+    found.Reload()
+
+    told = grpo.series("reward/mean")
+    assert {p.step: p.value for p in found.Scalars("reward/mean")} == pytest.approx(told, abs=1e-6)
+
+
+def test_stop_saves_and_exits_with_ten(stopped: Ended) -> None:
+    assert stopped.code == 10, stopped.output
+    last = max(stopped.series("time/step_seconds"))
+    assert last < 400
+    assert read_state(stopped.run_dir / "checkpoints" / f"step-{last}").step == last
+    assert (stopped.run_dir / "model" / "final" / "model.safetensors").exists()
+    assert [e["state"] for e in stopped.of("state")][-1] == "done"
+
+
+def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: Ended, stopped: Ended) -> None:
+    for step in (1, 2):
+        kept = [
+            [json.loads(line)["reward"] for line in (run.run_dir / "samples" / f"step-{step:06d}.jsonl").read_text().splitlines()]
+            for run in (grpo, stopped)
+        ]
+        assert kept[0] == kept[1]
+
+
+def test_zero_3_shards_show_in_measured_bytes(grpo: Ended, stopped: Ended) -> None:
+    two = {e["rank"]: e["values"] for e in grpo.of("system") if e["role"] == "policy"}
+    three = {e["rank"]: e["values"] for e in stopped.of("system") if e["role"] == "policy"}
+
+    for rank in (0, 1):
+        assert two[rank]["parameter_bytes"] >= 657_024 * 4
+        assert three[rank]["parameter_bytes"] <= 0.52 * two[rank]["parameter_bytes"]
+
+
+def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: Any, tmp_path: Path) -> None:
+    classes = {"vllm": "tests.jobs.engine.faulty:DeafGenerator"}
+    spec = GRPO | {"knobs": GRPO["knobs"] | {"optimizer.learning_rate": 0.01, "eval.num_prompts": 0}}
+
+    ended = start_engine(tmp_path, spec, code=FAULTY_RUN.format(run_dir=str(tmp_path), classes=classes)).wait()
+
+    assert ended.code == 1
+    assert (ended.cause["side"], ended.cause["role"], ended.cause["step"]) == ("trainer", "vllm", 2)
+    assert "weight sync of step 1" in ended.cause["text"]
+
+
+def test_sft_learns(start_engine: Any, tmp_path: Path) -> None:
+    ended = start_engine(tmp_path, SFT).wait()
+
+    assert ended.code == 0, ended.output
+    losses = ended.series("loss/sft")
+    assert sorted(losses) == list(range(1, 13))
+    assert losses[12] < 0.6 * losses[1]
+    assert ended.series("eval/loss")[12] < 0.6 * ended.series("eval/loss")[0]
+    assert {e["role"] for e in ended.of("system")} == {"policy"}
+    assert ended.series("policy/learning_rate")[1] == pytest.approx(3e-3 / 20)
+
+
+def test_a_killed_rank_is_named(start_engine: Any, tmp_path: Path) -> None:
+    running = start_engine(tmp_path, SFT | {"knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}})
+    running.wait_for_step(2)
+    os.kill(_pid_of_rank(running.run_dir, 1), signal.SIGKILL)
+
+    ended = running.wait()
+
+    assert ended.code == 1
+    assert (ended.cause["side"], ended.cause["role"], ended.cause["rank"]) == ("cluster", "policy", 1)
+    assert ended.cause["step"] >= 2
+    assert "policy rank 1 died" in ended.cause["text"]
+
+
+def test_bad_data_fails_before_anything_is_trained(start_engine: Any, tmp_path: Path) -> None:
+    ended = start_engine(tmp_path, SFT | {"data": {"kind": "path", "id": str(tmp_path / "none.jsonl")}}).wait()
+
+    assert ended.code == 1
+    assert (ended.cause["side"], ended.cause["field"]) == ("user", "data.id")
+    assert "There is no file" in ended.cause["text"]
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def _pid_of_rank(run_dir: Path, rank: int) -> int:
+    """The process that has the rank's log file open for writing."""
+    wanted = str(run_dir / "log" / f"policy-{rank}.stdout")
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(folder / "fd" / "1") == wanted:
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"nobody writes {wanted}")
