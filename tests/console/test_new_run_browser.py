@@ -1,0 +1,252 @@
+"""The New run page in a browser, on a real console: fill, see what comes of it, mend, launch. The trial is real."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jobs.models import Run, Upload
+from tests.console.live_console import LiveConsole, live_console  # noqa: F401 (fixture)
+from tests.console.test_pages_browser import NAMELESS, WATCH
+from tests.rows import make_run
+
+pytestmark = pytest.mark.browser
+
+TRIAL_MS = 30_000  # starting the trial process on a busy machine
+
+
+@pytest.fixture
+def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:  # noqa: F811
+    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
+    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
+    context.add_init_script(WATCH)
+    window = context.new_page()
+    problems: list[str] = []
+    window.on("pageerror", lambda error: problems.append(str(error)))
+    yield window
+    assert problems == []
+    assert window.evaluate("window.violations") == []
+    context.close()
+
+
+@pytest.fixture(autouse=True)
+def _empty(live_console: LiveConsole) -> None:  # noqa: F811
+    Run.objects.filter(project=live_console.project).delete()
+
+
+@pytest.fixture
+def form(page: Page, live_console: LiveConsole) -> Page:  # noqa: F811
+    """The page, opened and checked by the server for the first time."""
+    page.goto(f"{live_console.url}/runs/new")
+    expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
+    return page
+
+
+def test_the_algorithm_brings_its_own_knobs_and_defaults(form: Page) -> None:
+    expect(form.locator('[name="knobs.rollout.temperature"]')).to_be_visible()
+    expect(form.locator('[name="knobs.train.batch_size"]')).to_be_hidden()
+
+    form.select_option("[name=algorithm]", "sft")
+
+    expect(form.locator('[name="knobs.rollout.temperature"]')).to_be_hidden()
+    expect(form.locator('[name="knobs.train.batch_size"]')).to_be_visible()
+    expect(form.locator('[name="reward.kind"]')).to_be_hidden()
+    expect(form.locator('[name="knobs.optimizer.learning_rate"]')).to_have_value("0.003")
+    expect(form.locator("[data-num-changes]")).to_have_text("1 change")
+    expect(form.locator("[data-command-text]")).to_contain_text('{"algorithm": "sft"}')
+
+
+def test_the_preview_shows_the_data_and_its_loss_mask(form: Page) -> None:
+    form.select_option("[name=algorithm]", "sft")
+
+    expect(form.locator(".sample .trained").first).to_be_visible(timeout=TRIAL_MS)
+    expect(form.locator(".samples > li")).to_have_count(5)
+    expect(form.locator(".lengths .limit-text")).to_have_text("limit 128 tokens")
+    expect(form.locator('[data-caption="model.id"]')).to_contain_text("parameters")
+    assert form.locator(".sample .trained").first.evaluate("e => getComputedStyle(e).borderBottomStyle") == "solid"
+    assert form.evaluate(NAMELESS) == []
+
+
+def test_a_wrong_value_is_told_beside_its_field_and_gets_the_focus(form: Page) -> None:
+    temperature = form.locator('[name="knobs.rollout.temperature"]')
+    temperature.fill("hot")
+    expect(form.locator('[data-error-for="knobs.rollout.temperature"]')).to_have_text(
+        "'hot' is not allowed for Temperature. Use a number from 0.01 to 5."
+    )
+    form.locator("[name=name]").focus()
+
+    form.keyboard.press("Control+Enter")
+
+    expect(temperature).to_be_focused()
+    expect(temperature).to_have_attribute("aria-invalid", "true")
+    expect(temperature).to_have_value("hot")
+    assert Run.objects.count() == 0
+
+
+def test_a_problem_of_a_hidden_field_is_brought_into_sight(form: Page) -> None:
+    form.locator('[data-show="all"]').click()
+    form.locator('[name="knobs.logging.samples_per_step"]').evaluate("e => { e.value = '-1'; }")
+    form.locator('[data-show="essential"]').click()
+
+    form.keyboard.press("Control+Enter")
+
+    expect(form.locator('[name="knobs.logging.samples_per_step"]')).to_be_focused()
+
+
+def test_missing_data_is_told_by_the_preview(form: Page) -> None:
+    form.select_option('[name="data.kind"]', "path")
+    expect(form.locator('[data-error-for~="data.id"]')).to_be_hidden()  # nothing typed yet, nothing wrong yet
+
+    form.fill('[name="data.id.path"]', "/nowhere/rows.jsonl")
+
+    expect(form.locator('[data-error-for~="data.id"]')).to_contain_text("There is no file", timeout=TRIAL_MS)
+    expect(form.locator(".verdict .state")).to_contain_text("1 problem")
+
+
+def test_marks_say_who_chose_a_value_and_restore_what_it_was(form: Page) -> None:
+    field = form.locator('.field[data-name="knobs.train.num_steps"]')
+    field.locator("input").fill("7")
+
+    expect(field.locator(".origin")).to_have_attribute("data-origin", "you")
+    expect(field.locator(".was")).to_have_text("was 60")
+    form.locator('[data-show="changed"]').click()
+    expect(form.locator(".knob-groups .field:visible")).to_have_count(1)
+    field.locator(".was").click()
+
+    expect(field.locator("input")).to_have_value("60")
+    expect(form.locator("[data-no-knob]")).to_be_visible()
+
+
+def test_knobs_are_found_by_name_or_flag_and_explained(form: Page) -> None:
+    form.keyboard.press("/")
+    form.keyboard.type("kl_est")
+
+    expect(form.locator(".knob-groups .field:visible")).to_have_count(1)
+    form.locator('[data-help="knobs.algorithm.kl_estimator"]').click()
+    expect(form.locator("#knob-help")).to_be_visible()
+    expect(form.locator("#knob-help")).to_contain_text("Schulman")
+    form.keyboard.press("Escape")
+    expect(form.locator("#knob-help")).to_be_hidden()
+
+
+def test_undo_takes_back_one_change_at_a_time(form: Page) -> None:
+    steps = form.locator('[name="knobs.train.num_steps"]')
+    steps.fill("7")
+    steps.press("Tab")
+    form.select_option('[name="knobs.memory.zero_stage"]', "3")
+
+    form.locator("h1").click()
+    form.keyboard.press("Control+z")
+    expect(form.locator('[name="knobs.memory.zero_stage"]')).to_have_value("2")
+    expect(steps).to_have_value("7")
+    form.locator("[data-undo]").click()
+
+    expect(steps).to_have_value("60")
+    expect(form.locator("[data-undo]")).to_be_disabled()
+
+
+def test_a_reload_loses_nothing(form: Page) -> None:
+    form.fill("[name=name]", "half done")
+    form.fill('[name="knobs.train.seed"]', "11")
+
+    form.reload()
+
+    expect(form.locator("[name=name]")).to_have_value("half done")
+    expect(form.locator('[name="knobs.train.seed"]')).to_have_value("11")
+    form.locator("[data-draft-drop]").click()
+    expect(form.locator('[name="knobs.train.seed"]')).to_have_value("0")
+
+
+def test_a_custom_reward_is_tried_and_its_fault_is_named(form: Page) -> None:
+    form.select_option('[name="reward.kind"]', "custom")
+    form.locator("[data-reward-template]").click()
+    form.locator(".reward-editor [data-try-reward]").click()
+    expect(form.locator(".reward-table tbody tr")).to_have_count(8, timeout=TRIAL_MS)
+
+    form.fill('[name="reward.source"]', "def reward(prompt, completion, answer):\n    return undefined_name\n")
+    form.locator(".reward-editor [data-try-reward]").click()
+
+    expect(form.locator("#e-reward-source")).to_contain_text("undefined_name", timeout=TRIAL_MS)
+    expect(form.locator("#e-reward-source")).to_contain_text("line 2")
+
+
+def test_a_clone_says_what_differs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    run = make_run(live_console.project, spec={"name": "first-t01", "knobs": {"train.num_steps": 12}})
+    page.goto(f"{live_console.url}/runs/new?from={run.pk}")
+    expect(page.locator(".origin-line")).to_have_text(f"Cloned from {run.pk}, 0 changes")
+
+    page.fill('[name="knobs.train.num_steps"]', "24")
+
+    expect(page.locator(".origin-line")).to_have_text(f"Cloned from {run.pk}, 1 change")
+    expect(page.locator('.field[data-name="knobs.train.num_steps"] .was')).to_have_text("was 12")
+    expect(page.locator("[name=name]")).to_have_value("first-t02")
+
+
+def test_a_spec_goes_out_as_json_and_comes_back(form: Page, tmp_path: Path) -> None:
+    form.fill('[name="knobs.train.num_steps"]', "9")
+    expect(form.locator("[data-command-text]")).to_contain_text('"train.num_steps": 9')
+    with form.expect_download() as saved:
+        form.locator("[data-save]").click()
+    file = tmp_path / "spec.json"
+    saved.value.save_as(file)
+    assert json.loads(file.read_text())["knobs"]["train.num_steps"] == {"value": 9, "origin": "you"}
+
+    form.locator("[data-open=import-dialog]").click()
+    form.fill("#import-text", '{"knobs": {"train.nmu_steps": 3}}')
+    form.locator("[data-import-now]").click()
+    expect(form.locator("#import-errors")).to_contain_text("Did you mean train.num_steps?")
+    form.fill("#import-text", '{"algorithm": "sft", "knobs": {"train.num_steps": 33}}')
+    form.locator("[data-import-now]").click()
+
+    expect(form.locator("[name=algorithm]")).to_have_value("sft")
+    expect(form.locator('[name="knobs.train.num_steps"]')).to_have_value("33")
+
+
+def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"question": "1 + 1?", "answer": "2"}\n' * 10)
+    form.select_option('[name="data.kind"]', "upload")
+
+    form.set_input_files("#f-data-file", file)
+
+    expect(form.locator("[data-drop-text]")).to_contain_text("mine.jsonl", timeout=TRIAL_MS)
+    expect(form.locator('[data-error-for="data.prompt_column"]')).to_contain_text("question", timeout=TRIAL_MS)
+    form.fill('[name="data.prompt_column"]', "question")
+    expect(form.locator('[data-caption="data.id"]')).to_have_text("10 rows, 1 held out", timeout=TRIAL_MS)
+    assert Upload.objects.filter(project=live_console.project, file_name="mine.jsonl").count() == 1
+
+
+def test_a_file_of_the_wrong_kind_is_refused_before_it_is_sent(form: Page, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("a,b\n")
+    form.select_option('[name="data.kind"]', "upload")
+
+    form.set_input_files("#f-data-file", file)
+
+    expect(form.locator('[data-error-for~="data.id"]')).to_contain_text("mine.csv is neither JSONL nor Parquet")
+
+
+def test_a_double_click_launches_one_run_and_opens_its_page(form: Page) -> None:
+    form.fill("[name=name]", "from the browser")
+
+    form.locator("[data-launch]").dblclick()
+
+    form.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=TRIAL_MS)
+    run = Run.objects.get()
+    assert (run.name, run.state) == ("from the browser", "queued")
+    assert form.url.endswith(run.pk)
+
+
+def test_a_console_that_does_not_answer_is_said_and_nothing_is_lost(form: Page) -> None:
+    form.route("**/runs/new", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    form.fill("[name=name]", "kept")
+
+    form.locator("[data-launch]").click()
+
+    expect(form.locator("[data-form-problems]")).to_contain_text("The console does not answer")
+    expect(form.locator("[name=name]")).to_have_value("kept")
+    expect(form.locator("[data-launch]")).not_to_have_attribute("aria-disabled", "true")
