@@ -1,0 +1,32 @@
+"""The lifecycle, the queue, launching and queries on PostgreSQL: the same tests, with its locks and its JSON."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services import Postgres
+
+ROOT = Path(__file__).resolve().parents[2]
+SAME = ("lifecycle", "admission", "launch", "reconcile", "answer", "queries", "lease")
+
+
+@pytest.mark.postgres
+def test_the_same_tests_pass_on_postgresql(postgres: Postgres) -> None:
+    files = [f"tests/jobs/test_{name}.py" for name in SAME]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *files]
+
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": postgres.url},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "passed" in done.stdout
