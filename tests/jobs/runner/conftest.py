@@ -38,6 +38,7 @@ class House:
     def __init__(self, folder: Path, console: FakeConsole) -> None:
         self.folder = folder
         self.console = console
+        self.token = TOKEN
         self.run_root = folder / "runs"
         self.run_dir = self.run_root / console.run / f"a{console.attempt}"
         (folder / "jobs" / "engine").mkdir(parents=True)
@@ -69,7 +70,7 @@ class House:
     def environ(self) -> dict[str, str]:
         return {
             "PITWALL_URL": self.console.url,
-            "PITWALL_TOKEN": TOKEN,
+            "PITWALL_TOKEN": self.token,
             "PITWALL_RUN": self.console.run,
             "PITWALL_ATTEMPT": str(self.console.attempt),
             "PITWALL_RUN_ROOT": str(self.run_root),

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from console.embedded.ray_head import answers, ray_service
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
+from tests.jobs.runner.waiting import wait_until
 
 pytestmark = pytest.mark.ray
 
@@ -67,15 +67,6 @@ class RayHead:
         self.api.close()
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
-
-
-def wait_until(condition: object, seconds: float) -> None:
-    """Poll Ray, which has no way to be waited for, until it says what is expected."""
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "Ray did not get there"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,224 @@
+"""The real runner against the real web, ingest and Valkey processes, each of them killed while a run is shipping."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.embedded.ports import free_block
+from tests.jobs.runner.conftest import REPOSITORY, House
+from tests.jobs.runner.fake_console import FakeConsole
+from tests.jobs.runner.waiting import wait_until
+from tests.services import Valkey
+
+pytestmark = pytest.mark.stack
+
+MAKE_RUN = """
+from datetime import UTC, datetime
+from jobs import launch, lifecycle
+from jobs.models import Project
+project, _ = Project.objects.get_or_create(slug="p", name="p")
+now = datetime.now(UTC)
+run, _ = launch.create_run(project=project, spec={}, user=None, idempotency_key=None, now=now)
+lifecycle.admit(run_id=run.pk, attempt=1, now=now)
+print("JSON", json.dumps({"run": run.pk, "token": launch.ingest_token(run.pk, 1)}))
+"""
+READ_RUN = """
+from jobs.frames import decode_frame
+from jobs.models import Attempt, Artifact, Command, Frame, LogChunk, Run
+run = Run.objects.get(pk=RUN)
+attempt = Attempt.objects.get(run=run)
+frames = list(Frame.objects.filter(run=run).order_by("seq"))
+steps = [s for f in frames for m in decode_frame(f.payload)["metrics"] if m["role"] == "driver" for s in m["steps"]]
+chunks = LogChunk.objects.filter(run=run, role="driver").order_by("seq", "first_line")
+lines = [line for chunk in chunks for line in chunk.text.split("\\n")]
+print("JSON", json.dumps({
+    "state": run.state, "cause": run.cause, "step": run.step, "cleanup": attempt.cleanup,
+    "steps": steps, "lines": lines,
+    "seqs": [f.seq for f in frames], "batches": [f.batch for f in frames], "durable": attempt.durable_batch,
+    "artifacts": {a.name: a.is_ready for a in Artifact.objects.filter(run=run)},
+    "answers": [c.answer for c in Command.objects.filter(attempt=attempt)],
+}))
+"""
+STOP_RUN = """
+from datetime import UTC, datetime
+from jobs import lifecycle
+print("JSON", json.dumps(lifecycle.request_stop(run_id=RUN, user=None, now=datetime.now(UTC))))
+"""
+
+
+class Console:
+    """Web, ingest and Valkey in a data directory of their own; no Ray, no worker."""
+
+    def __init__(self, folder: Path) -> None:
+        (self.port,) = free_block(1, seed=f"runner {folder}")
+        self.valkey = Valkey(folder)
+        self.env = {**os.environ, "PITWALL_DATA_DIR": str(folder), "REDIS_URL": self.valkey.url}
+        self.env |= {"RAY_ADDRESS": "http://127.0.0.1:9", "DJANGO_SETTINGS_MODULE": "console.settings"}
+        self.env["PITWALL_PORT"] = str(self.port)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.log = folder / "log.txt"
+        self.valkey.start()
+        subprocess.run([*self._manage(), "migrate", "-v0"], env=self.env, check=True)
+        self.start("web")
+        self.start("ingest")
+        wait_until(self.is_answering, 60)
+
+    def start(self, name: str) -> None:
+        with self.log.open("ab") as log:
+            self.processes[name] = subprocess.Popen([*self._manage(), name], env=self.env, stdout=log, stderr=log)
+
+    def kill(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def is_answering(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=1).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def shell(self, script: str, run: str = "") -> Any:
+        """Run a script in the console's Django and return what it prints as JSON."""
+        text = f"import json\nRUN = {run!r}\n{script}"
+        done = subprocess.run(
+            [*self._manage(), "shell", "-v0", "-c", text], env=self.env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.rpartition("JSON ")[2])
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.valkey.kill()
+
+    def _manage(self) -> list[str]:
+        return [sys.executable, str(REPOSITORY / "manage.py")]
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Console]:
+    folder = Path(tempfile.mkdtemp(prefix="pw-rc-"))  # short: Valkey's socket is in it
+    made = Console(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def real_house(tmp_path: Path, real: Console) -> Iterator[House]:
+    made = real.shell(MAKE_RUN)
+    house = House(tmp_path, FakeConsole(run=made["run"], port=real.port))  # never started: only names run and port
+    house.token = made["token"]
+    yield house
+    house.close()
+
+
+def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House, real: Console) -> None:
+    real_house.trainer(
+        """
+        def allowed():
+            return int((run_dir / "allowed").read_text()) if (run_dir / "allowed").exists() else 0
+        for step in range(1, 61):
+            wait_until(lambda: step <= allowed())
+            metric(step)
+            print("step", step, flush=True)
+            time.sleep(0.02)
+        folder = run_dir / "model" / "final"
+        folder.mkdir(parents=True)
+        (folder / "weights").write_bytes(bytes(9 << 20))
+        log.write(events.artifact("model-final", artifact="model", path="model/final", attempt=attempt, step=60))
+        """
+    )
+    run = real_house.console.run
+    runner = real_house.start()
+
+    def allow(steps: int) -> None:
+        (real_house.run_dir / "allowed.part").write_text(str(steps))
+        (real_house.run_dir / "allowed.part").rename(real_house.run_dir / "allowed")
+
+    def shipped(steps: int) -> None:
+        wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [steps], 60)
+
+    wait_until(lambda: (real_house.run_dir / "launch.json").exists(), 30)
+    allow(10)
+    shipped(10)
+    real.kill("web")
+    allow(20)
+    real.start("web")
+    shipped(20)
+    real.kill("ingest")
+    allow(30)
+    real.valkey.wipe()  # what ingest had not stored is lost, and what the door expected
+    allow(40)
+    real.valkey.start()
+    real.start("ingest")
+    shipped(40)
+    real.valkey.kill()
+    allow(50)
+    real.valkey.start()
+    allow(60)
+    real_house.finish(runner, timeout=90)
+
+    seen = real.shell(READ_RUN, run)
+    assert seen["steps"] == list(range(1, 61))
+    assert seen["lines"] == [f"step {step}" for step in range(1, 61)]
+    assert seen["seqs"] == list(range(1, len(seen["seqs"]) + 1))
+    assert seen["batches"] == list(range(1, seen["durable"] + 1))
+    assert (seen["state"], seen["step"]) == ("finished", 60)
+    assert seen["cleanup"]["processes_left"] == 0
+    assert seen["artifacts"] == {"model-final.zip": True, "logs.zip": True}
+
+
+def test_a_stop_asked_of_the_console_reaches_the_trainer(real_house: House, real: Console) -> None:
+    real_house.trainer("metric(1)\nwait_until(commands)\nmetric(2)\nsys.exit(10)\n")
+    run = real_house.console.run
+    runner = real_house.start()
+    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 60)
+
+    assert real.shell(STOP_RUN, run)
+    real_house.finish(runner, timeout=60)
+
+    seen = real.shell(READ_RUN, run)
+    assert (seen["state"], seen["steps"]) == ("stopped", [1, 2])
+    assert seen["cause"]["side"] == "user"
+    assert seen["answers"] == [{"accepted": True}]
+
+
+def test_the_clean_up_of_a_killed_runner_is_let_in_after_the_run_has_ended(real_house: House, real: Console) -> None:
+    real_house.trainer("metric(1)\ntime.sleep(600)\n")
+    run = real_house.console.run
+    runner = real_house.start()
+    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 60)
+    runner.kill()
+    runner.wait()
+    with (real_house.run_dir / "events.jsonl").open("a") as log:
+        log.write('{"kind":"metric","attempt":1,"step":2,"role":"driver","rank":0,"t":4,"values":{"loss":1}}\n')
+    real.shell(
+        "from datetime import UTC, datetime\nfrom jobs import lifecycle\n"
+        "print('JSON', lifecycle.finish(run_id=RUN, attempt=1, state='failed', cause={'side': 'cluster', 'text': 'x'},"
+        " cleanup={}, now=datetime.now(UTC)) and 1)",
+        run,
+    )
+
+    real_house.finish(real_house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"), timeout=60)
+
+    seen = real.shell(READ_RUN, run)
+    assert seen["state"] == "failed"
+    assert seen["steps"] == [1, 2]
+    assert seen["cleanup"]["processes_left"] == 0
+    assert seen["artifacts"] == {"logs.zip": True}
