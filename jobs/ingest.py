@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import redis
-from django.db import InterfaceError, OperationalError, close_old_connections, connection
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 from jobs.folding import Folder
 from jobs.storing import Delivery, Memory, Stored, skip, store
@@ -180,8 +180,6 @@ class Ingest:
             except redis.RedisError as error:
                 log.debug("No beat: %s", error)
             self._beaten_at = time.monotonic()
-            if connection.vendor != "sqlite":
-                close_old_connections()
 
 
 def _attempt_of(delivery: Delivery) -> tuple[str, int]:

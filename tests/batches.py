@@ -33,8 +33,7 @@ def service_environment(redis_url: str) -> dict[str, str]:
     if connection.vendor == "sqlite":
         database = f"sqlite:///{config['NAME']}"
     else:
-        host = str(config["HOST"]).replace("/", "%2F")
-        database = f"postgres://{config['USER']}@{host}/{config['NAME']}"
+        database = f"postgres://{config['USER']}@/{config['HOST']}/{config['NAME']}"  # HOST is the socket's folder
     from django.conf import settings
 
     return {

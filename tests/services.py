@@ -100,7 +100,7 @@ class Postgres:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self.folder = folder
-        self.url = f"postgres://postgres@{str(folder).replace('/', '%2F')}/postgres"
+        self.url = f"postgres://postgres@/{folder}/postgres"
 
     def start(self) -> None:
         """Make the cluster and start it."""

@@ -60,7 +60,7 @@ def get_series(
 ) -> HttpResponse:
     """Read series for a chart of `points` pixels. Extremes and NaNs stay whatever is left out."""
     run = run_for(request, run_id)
-    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
+    names = [name for name in dict.fromkeys(_plain(metrics).split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
         raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     answer = read_series(

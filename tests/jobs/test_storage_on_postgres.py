@@ -19,6 +19,7 @@ STORAGE_TESTS = [
     "tests/jobs/test_logs.py",
     "tests/jobs/test_samples.py",
     "tests/console/test_ingest_api.py",
+    "tests/console/test_series_api.py",
 ]
 
 
@@ -26,7 +27,8 @@ STORAGE_TESTS = [
 def test_the_storage_tests_pass_on_postgresql(postgres: Postgres, tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": postgres.url, "PITWALL_DATA_DIR": str(tmp_path)}
     environment.pop("PYTEST_XDIST_WORKER", None)
-    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *STORAGE_TESTS]
+    # The cluster goes away with everything in it, so nobody needs to drop the database under open connections.
+    argv = [sys.executable, "-m", "pytest", "-q", "-x", "--reuse-db", "-p", "no:cacheprovider", *STORAGE_TESTS]
 
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
