@@ -10,11 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from console.embedded.ports import free_block
 from console.embedded.services import MANAGE
+from console.run_table import run_table, wanted
 
 MIN_REWARD = 0.85  # mean over the last steps; the demo reaches 0.93
 NUM_LAST_STEPS = 20
@@ -24,6 +25,7 @@ OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "PITWAL
 START_SECONDS = 120.0
 STOP_SECONDS = 90.0
 ROWS = 12
+MAX_STEPS = 4000  # all points of a run of so many steps are read
 
 SHOWN = {
     "reward": "reward/mean",
@@ -87,13 +89,22 @@ def read_columns(run_id: str) -> Columns:
     """Return what the driver of the run's latest attempt reported."""
     from jobs.series import read_series
 
-    answer = read_series(run_id=run_id, names=list(SHOWN.values()), num_points=10_000)
+    answer = read_series(run_id=run_id, names={*SHOWN.values(), *wanted()}, num_points=MAX_STEPS)
     newest = max((series.attempt for series in answer.series), default=1)
     return {
         series.name: dict(zip(map(int, series.x), map(float, series.y), strict=True))
         for series in answer.series
         if series.role == "driver" and series.attempt == newest
     }
+
+
+def summary(run_id: str, columns: Columns) -> str:
+    """Return what the run came to: state, first and last values, seconds per phase."""
+    from jobs.header import run_header
+    from jobs.models import Run
+
+    header = asdict(run_header(Run.objects.get(pk=run_id)))
+    return run_table(header, [{"name": name, "y": list(values.values())} for name, values in columns.items()])
 
 
 def in_fresh_directory(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from console.embedded.smoke import SmokeFailed, in_fresh_directory, judge, read_columns, run_demo, table
+from console.embedded.smoke import SmokeFailed, in_fresh_directory, judge, read_columns, run_demo, summary, table
 
 
 class Command(BaseCommand):
@@ -43,5 +43,6 @@ class Command(BaseCommand):
         columns = read_columns(run_id)
         verdict = judge(columns)
         self.stdout.write(table(columns))
+        self.stdout.write(summary(run_id, columns))
         self.stdout.write(f"{'PASS' if verdict.is_good else 'FAIL'}: {verdict}")
         sys.exit(0 if verdict.is_good else 1)
