@@ -45,6 +45,7 @@ class Report:
         self._seconds = 0.0
         self._readings: dict[tuple[str, int], Mapping[str, float]] = {}
         self.log_tail: dict[tuple[str, int], str] = {}
+        self._num_lines: dict[tuple[str, int, str], int] = {}
         self.phase_seconds: dict[tuple[str, str], float] = {}
         self._queue: Any = None
         self._done = threading.Event()
@@ -148,8 +149,17 @@ class Report:
     def lines(self, role: str, rank: int, stream: str, lines: list[str]) -> None:
         """Tell log lines of a worker."""
         if lines:
+            self._num_lines[role, rank, stream] = self._num_lines.get((role, rank, stream), 0) + len(lines)
             self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
+
+    def last_words(self, role: str, rank: int) -> None:
+        """Tell what a dead process wrote after its last hand-over, from its log files where they are on this node."""
+        for stream in ("stdout", "stderr"):
+            file = self._run_dir / "log" / f"{role}-{rank}.{stream}"
+            if file.is_file():
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+                self.lines(role, rank, stream, lines[self._num_lines.get((role, rank, stream), 0) :])
 
     def follow(self, queue: Any) -> None:
         """Fetch log lines from the queue actor once a second until `close`."""

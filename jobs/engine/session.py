@@ -14,7 +14,7 @@ import ray
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.engine.cause import Stopped, cause_of
 from jobs.engine.commands import Commands
-from jobs.engine.crew import Crew
+from jobs.engine.crew import Crew, WorkerFailed
 from jobs.engine.dataset import load_table
 from jobs.engine.device import load_device
 from jobs.engine.examples import mapping_problem, render, token_limit, usable
@@ -48,6 +48,8 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
         return STOPPED
     except BaseException as error:
         report.fetch_lines()
+        if isinstance(error, WorkerFailed):
+            report.last_words(error.role, error.rank)
         if not isinstance(error, (RunProblem, KeyboardInterrupt)):
             traceback.print_exc()
         cause = cause_of(error, step=session.step, log_tail=report.log_tail)

@@ -88,10 +88,10 @@ class Ended:
 class Running:
     """The engine as a child process."""
 
-    def __init__(self, run_dir: Path, spec: dict[str, Any], address: str, code: str) -> None:
+    def __init__(self, run_dir: Path, spec: dict[str, Any], address: str, program: tuple[str, ...]) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "spec.json").write_text(json.dumps(spec))
-        command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "jobs.engine", str(run_dir), "--device=cpu"]
+        command = [sys.executable, "-m", *program, str(run_dir)]
         self.run_dir = run_dir
         self._out = (run_dir / "driver.log").open("wb")
         environment = os.environ | {"RAY_ADDRESS": address, "PYTHONPATH": str(HOUSE), "PYTHONWARNINGS": "ignore"}
@@ -107,7 +107,9 @@ class Running:
     def wait_for_step(self, step: int) -> None:
         """Return when the step has been told."""
         deadline = time.monotonic() + RUN_SECONDS
-        while not any(e["kind"] == "metric" and "time/step_seconds" in e["values"] and e["step"] >= step for e in self.events()):
+        while not any(
+            e["kind"] == "metric" and "time/step_seconds" in e["values"] and e["step"] >= step for e in self.events()
+        ):
             assert self.process.poll() is None, self.output()
             assert time.monotonic() < deadline, self.output()
             time.sleep(0.1)
@@ -128,9 +130,10 @@ class Running:
 
 @pytest.fixture(scope="session")
 def start_engine(ray_address: str) -> Any:
-    """Start the engine on a spec; `code` replaces the module by a Python program of the test's own."""
+    """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own."""
+    engine = ("jobs.engine", "--device=cpu")
 
-    def start(run_dir: Path, spec: dict[str, Any], *, code: str = "") -> Running:
-        return Running(run_dir, spec, ray_address, code)
+    def start(run_dir: Path, spec: dict[str, Any], *, program: tuple[str, ...] = engine) -> Running:
+        return Running(run_dir, spec, ray_address, program)
 
     return start

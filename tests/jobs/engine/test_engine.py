@@ -1,5 +1,6 @@
 """The built-in trainer on real Ray, DeepSpeed and vLLM."""
 
+import itertools
 import json
 import os
 import signal
@@ -21,11 +22,6 @@ GRPO: dict[str, Any] = {
     "knobs": {"train.num_steps": 4, "eval.num_prompts": 16, "eval.every_steps": 2, "checkpoint.every_steps": 2},
 }
 SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 12, "eval.num_prompts": 32}}
-FAULTY_RUN = """
-from pathlib import Path
-from jobs.engine.session import ROLE_CLASSES, run_session
-raise SystemExit(run_session(Path({run_dir!r}), device="cpu", classes=ROLE_CLASSES | {classes!r}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +69,10 @@ def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo
 
 def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
     for lane in {(e["role"], e["rank"]) for e in grpo.of("span")}:
-        spans = sorted((e["start"], e["duration"]) for e in grpo.of("span") if (e["role"], e["rank"]) == lane and e["depth"] == 0)
-        for (start, duration), (following, _) in zip(spans, spans[1:], strict=False):
+        spans = sorted(
+            (e["start"], e["duration"]) for e in grpo.of("span") if (e["role"], e["rank"]) == lane and e["depth"] == 0
+        )
+        for (start, duration), (following, _) in itertools.pairwise(spans):
             assert following >= start + duration - 2_000_000  # the wall clock may be set while a span is open
 
 
@@ -145,9 +143,14 @@ def test_plain_transformers_generates_what_vllm_did(grpo: Ended) -> None:
     assert len(kept) == 16
     for sample in kept:
         ids = tokenizer.apply_chat_template(
-            [{"role": "user", "content": sample["prompt"]}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+            [{"role": "user", "content": sample["prompt"]}],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
         )["input_ids"]
-        answer = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=32, do_sample=False)[0, ids.shape[1] :]
+        answer = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=32, do_sample=False)[
+            0, ids.shape[1] :
+        ]
         assert tokenizer.decode(answer, skip_special_tokens=True) == sample["completion"]
         assert len(answer) == sample["tokens"]
 
@@ -174,7 +177,10 @@ def test_stop_saves_and_exits_with_ten(stopped: Ended) -> None:
 def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: Ended, stopped: Ended) -> None:
     for step in (1, 2):
         kept = [
-            [json.loads(line)["reward"] for line in (run.run_dir / "samples" / f"step-{step:06d}.jsonl").read_text().splitlines()]
+            [
+                json.loads(line)["reward"]
+                for line in (run.run_dir / "samples" / f"step-{step:06d}.jsonl").read_text().splitlines()
+            ]
             for run in (grpo, stopped)
         ]
         assert kept[0] == kept[1]
@@ -190,10 +196,9 @@ def test_zero_3_shards_show_in_measured_bytes(grpo: Ended, stopped: Ended) -> No
 
 
 def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: Any, tmp_path: Path) -> None:
-    classes = {"vllm": "tests.jobs.engine.faulty:DeafGenerator"}
     spec = GRPO | {"knobs": GRPO["knobs"] | {"optimizer.learning_rate": 0.01, "eval.num_prompts": 0}}
 
-    ended = start_engine(tmp_path, spec, code=FAULTY_RUN.format(run_dir=str(tmp_path), classes=classes)).wait()
+    ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.deaf_run",)).wait()
 
     assert ended.code == 1
     assert (ended.cause["side"], ended.cause["role"], ended.cause["step"]) == ("trainer", "vllm", 2)
@@ -239,7 +244,7 @@ def _pid_of_rank(run_dir: Path, rank: int) -> int:
     wanted = str(run_dir / "log" / f"policy-{rank}.stdout")
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(folder / "fd" / "1") == wanted:
+            if str((folder / "fd" / "1").readlink()) == wanted:
                 return int(folder.name)
         except OSError:
             continue

@@ -1,0 +1,149 @@
+"""Programs of test_ranks: arguments `stages` or `gaps`, and RUN_DIR; writes what it measured to `found.json`."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.engine.algorithm import Counts
+from jobs.engine.batch import make_batch, share_out
+from jobs.engine.crew import Crew
+from jobs.engine.dataset import load_table
+from jobs.engine.device import load_device
+from jobs.engine.examples import Example, render, usable
+from jobs.engine.rollout import largest_gap, roll_out
+from jobs.engine.session import ROLE_CLASSES
+from jobs.engine.sources import model_folder
+from jobs.engine.text import TextModel
+from jobs.engine.weights import WeightSync
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "0": {"memory.zero_stage": "0"},
+    "1": {"memory.zero_stage": "1"},
+    "2": {"memory.zero_stage": "2"},
+    "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
+    "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
+    "bfloat16": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
+    "3": {"memory.zero_stage": "3"},  # last: transformers then splits every model it loads
+}
+
+
+def make_crew(spec: RunSpec, run_dir: Path, on_answer: Callable[..., None] = lambda worker, answer: None) -> Crew:
+    """Place the spec's actors."""
+    return Crew(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
+
+
+def start_policies(crew: Crew, spec: RunSpec) -> list[Any]:
+    """Start building every policy rank."""
+    host, port = crew.address_of(crew.policies[0])
+    size = len(crew.policies)
+    return [
+        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        for p in crew.policies
+    ]
+
+
+def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
+    """Five steps of SFT on two ranks, once for each variant: losses, gradient norms, readings of both ranks."""
+    spec = parse_spec(base)
+    text = TextModel(model_folder(spec.model))
+    examples = usable(spec, render(spec, load_table(spec.data, inputs_dir=run_dir).train[:160], text))
+    crew = make_crew(spec, run_dir)
+    found = {}
+    for variant, changes in VARIANTS.items():
+        crew.gather(start_policies(crew, parse_spec(base | {"knobs": base["knobs"] | changes})))
+        losses, norms = [], []
+        for step in range(5):
+            part = examples[step * 32 : step * 32 + 32]
+            batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
+            shares = share_out(32, num_updates=1, num_ranks=2, seed=str(step))
+            counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=32)]
+            calls = [
+                p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
+                for p, share in zip(crew.policies, shares, strict=True)
+            ]
+            told = crew.gather(calls)
+            losses.append(sum(t[0]["loss/sft"] for t in told))
+            norms.append(told[0][0]["policy/grad_norm"])
+        readings = crew.gather([p.call("readings") for p in crew.policies])
+        found[variant] = {"losses": losses, "norms": norms, "readings": readings}
+    crew.close()
+    return found
+
+
+class SyncBench:
+    """One policy rank, one rollout engine, one prompt longer than a block of the prefix cache."""
+
+    def __init__(self, run_dir: Path, spec: RunSpec) -> None:
+        self.text = TextModel(model_folder(spec.model))
+        question = "Ana has 12 pens and gets 5 more. How many pens now? " * 12
+        ids = tuple(self.text.encode(self.text.prompt([{"role": "user", "content": question}])))
+        self.example = Example(
+            row=0, prompt=question, answer="17", segments=(), tokens=ids, is_trained=(False,) * len(ids)
+        )
+        self.crew = make_crew(spec, run_dir)
+        (self.generator,), (self.policy,) = self.crew.generators, self.crew.policies
+        vllm = self.generator.start(
+            "tests.jobs.engine.faulty:SwitchableGenerator", spec=spec, device="cpu", eos_ids=self.text.eos_ids
+        )
+        self.crew.gather([vllm, *start_policies(self.crew, spec)])
+        self.weights = WeightSync(self.crew)
+        self.weights.connect()
+        self.weights.sync(step=0)
+        self.number = 0
+
+    def gap(self, *, learns: bool = False) -> float:
+        """Draw four completions and compare log-probabilities; with `learns`, take a step on them afterwards."""
+        self.number += 1
+        rollout = roll_out(self.crew, [self.example], samples_per_prompt=4, seed=0, step=self.number)
+        batch = rollout.batch(pad_id=self.text.pad_id)
+        (logprobs,) = self.crew.gather([self.policy.call("logprobs", batch)])
+        if learns:
+            batch = replace(batch, advantages_B=torch.tensor([1.0, -1.0, 0.5, -0.5]), old_logprobs_BL=logprobs)
+            counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=4)]
+            self.crew.gather([self.policy.call("update", [batch], counts, 3e-3)])
+        return largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)
+
+    def sync(self, finish: str) -> None:
+        """A sync that ends with another method of the generator."""
+        self.crew.gather([self.generator.call("start_update")])
+        metadata = self.weights._metadata
+        self.crew.gather([self.generator.call("receive_update", metadata), self.policy.call("send_weights")])
+        self.crew.gather([self.generator.call(finish)])
+
+
+def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, float]:
+    """The gap after good and bad syncs, the policy having learned before each."""
+    bench = SyncBench(run_dir, parse_spec(base))
+    found = {"prompt_tokens": float(len(bench.example.tokens)), "start": bench.gap(learns=True), "skipped": bench.gap()}
+    for number, (fault, finish) in enumerate(
+        (("stale_cache", "finish_without_reset"), ("stale_head", "finish_without_head")), 1
+    ):
+        bench.weights.sync(step=number)
+        found[f"before_{fault}"] = bench.gap(learns=True)
+        bench.sync(finish)
+        found[fault] = bench.gap()
+    bench.weights.sync(step=3)
+    found["end"] = bench.gap()
+    bench.crew.close()
+    return found
+
+
+def main() -> None:
+    """Run one of the two on the spec in the run directory."""
+    run_dir = Path(sys.argv[2])
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+    measure: Callable[[Path, dict[str, Any]], dict[str, Any]] = {"stages": stages, "gaps": gaps}[sys.argv[1]]
+    found = measure(run_dir, json.loads((run_dir / "spec.json").read_text()))
+    (run_dir / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
