@@ -60,7 +60,7 @@ def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapp
         "method": method.upper(),
         "path": address,
         "summary": operation.get("summary", ""),
-        "description": operation.get("description", ""),
+        "description": operation.get("description", "").replace("`", ""),
         "parameters": [
             {
                 "name": p["name"],
@@ -77,7 +77,9 @@ def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapp
         "answers": [
             {"status": status, "name": answer.get("description", ""), "shape": _answer_shape(answer, schema)}
             for status, answer in operation.get("responses", {}).items()
+            if int(status) < 400
         ],
+        "refusals": [status for status in operation.get("responses", {}) if int(status) >= 400],
     }
 
 
@@ -115,10 +117,8 @@ def _type(node: Mapping[str, Any]) -> str:
     if "const" in node:
         return str(node["const"])
     if "anyOf" in node:
-        return (
-            " | ".join(dict.fromkeys(_type(child) for child in node["anyOf"] if child.get("type") != "object"))
-            or "object"
-        )
+        kinds = (_type(child) for child in node["anyOf"] if child.get("type") not in ("object", "null"))
+        return " | ".join(dict.fromkeys(kinds)) or "object"
     if "$ref" in node:
         return str(node["$ref"]).rpartition("/")[2]
     if node.get("type") == "array":

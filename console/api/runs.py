@@ -21,7 +21,7 @@ from console.api.run_schema import (
     RunsOut,
 )
 from console.api.spec_schema import SpecIn
-from console.api.visible import caller, page_of, project_for, run_for
+from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from jobs import lifecycle, tasks
 from jobs.annotate import ChangeRefused, annotate_run, delete_run
 from jobs.catalog.runspec import SpecInvalid, parse_spec
@@ -33,6 +33,12 @@ from jobs.run_filter import FilterInvalid, RunFilter, check_sort, parse_filter
 
 router = Router(tags=["runs"])
 
+States = Annotated[list[str] | None, Query(None, description="Any of these states")]
+Algorithms = Annotated[list[str] | None, Query(None, description="Any of these algorithms")]
+Tags = Annotated[list[str] | None, Query(None, description="All of these tags")]
+Words = Annotated[str, Query("", description="Words, and comparisons like optimizer.learning_rate>1e-4")]
+Archived = Annotated[bool, Query(False, description="The archived runs instead of the others")]
+Sort = Annotated[str, Query("-created", description="A column, knob or metric; - first for descending")]
 Page = Annotated[int, Query(1, ge=1, le=1_000_000)]
 _EVENTS_PER_PAGE = 100
 
@@ -41,7 +47,7 @@ _EVENTS_PER_PAGE = 100
 def launch_run(
     request: HttpRequest,
     spec: Annotated[SpecIn, Body()],
-    project: str | None = None,
+    project: ProjectSlug = None,
     idempotency_key: Annotated[str | None, Header(None, alias="Idempotency-Key", max_length=MAX_KEY_LENGTH)] = None,
 ) -> Status[Any]:
     """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200."""
@@ -64,12 +70,12 @@ def launch_run(
 @router.get("", response={200: RunsOut, **REFUSALS}, summary="List runs")
 def list_runs(
     request: HttpRequest,
-    project: str | None = None,
-    q: Annotated[str, Query("", description="Words, and comparisons like optimizer.learning_rate>1e-4")] = "",
-    state: Annotated[list[str] | None, Query(None)] = None,
-    algorithm: Annotated[list[str] | None, Query(None)] = None,
-    tag: Annotated[list[str] | None, Query(None)] = None,
-    archived: bool = False,
+    project: ProjectSlug = None,
+    q: Words = "",
+    state: States = None,
+    algorithm: Algorithms = None,
+    tag: Tags = None,
+    archived: Archived = False,
     sort: Annotated[
         str, Query("-created", description="A column, knob or metric; - first for descending")
     ] = "-created",
@@ -103,13 +109,13 @@ def list_runs(
 )
 def list_runs_csv(
     request: HttpRequest,
-    project: str | None = None,
-    q: str = "",
-    state: Annotated[list[str] | None, Query(None)] = None,
-    algorithm: Annotated[list[str] | None, Query(None)] = None,
-    tag: Annotated[list[str] | None, Query(None)] = None,
-    archived: bool = False,
-    sort: str = "-created",
+    project: ProjectSlug = None,
+    q: Words = "",
+    state: States = None,
+    algorithm: Algorithms = None,
+    tag: Tags = None,
+    archived: Archived = False,
+    sort: Sort = "-created",
 ) -> StreamingHttpResponse:
     """Return all runs that pass the filter with every knob and last metric."""
     home = project_for(request, project)

@@ -8,7 +8,7 @@ from ninja import Body, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemOut, Refused
 from console.api.spec_schema import SpecIn, spec_schema
-from console.api.visible import project_for
+from console.api.visible import ProjectSlug, project_for
 from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
 from jobs.checks import run_checks
 from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
@@ -47,7 +47,7 @@ def read_schema(request: HttpRequest) -> Any:  # noqa: ARG001
 
 
 @router.post("/check", response={200: SpecCheckOut, **REFUSALS}, summary="Check a spec without launching it")
-def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None) -> SpecCheckOut:
+def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None) -> SpecCheckOut:
     """Say everything that stands against launching this spec, field by field; nothing is queued."""
     home = project_for(request, project, "editor")
     try:
@@ -66,7 +66,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: s
 
 
 @router.post("/preview", response={200: DataPreview, **REFUSALS}, summary="Preview the data of a spec")
-def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None) -> DataPreview:
+def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None) -> DataPreview:
     """Return five samples as the trainer will see them, lengths, and how many rows are too long."""
     home = project_for(request, project, "editor")
     checked = parse_spec(spec)
@@ -78,7 +78,7 @@ def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project:
 
 @router.post("/reward-trial", response={200: RewardTrialOut, **REFUSALS}, summary="Try the reward of a spec")
 def try_spec_reward(
-    request: HttpRequest, spec: Annotated[SpecIn, Body()], project: str | None = None
+    request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None
 ) -> RewardTrialOut:
     """Return what the spec's reward gives to a few completions, bounded in time."""
     home = project_for(request, project, "editor")

@@ -8,7 +8,7 @@ from ninja import File, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from console.api.problem import REFUSALS, ProblemsOut, Refused
-from console.api.visible import caller, project_for
+from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
 from jobs.uploads import DiskFull, UploadRefused, store_upload
 
@@ -34,7 +34,7 @@ class UploadsOut(Schema):
 
 
 @router.post("", response={201: UploadOut, 507: ProblemsOut, **REFUSALS}, summary="Upload a JSONL or Parquet file")
-def upload_file(request: HttpRequest, file: File[UploadedFile], project: str | None = None) -> Status[UploadOut]:
+def upload_file(request: HttpRequest, file: File[UploadedFile], project: ProjectSlug = None) -> Status[UploadOut]:
     """Store a file for use as training data; the same content twice is the same upload."""
     home = project_for(request, project, "editor")
     try:
@@ -53,7 +53,7 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: str | N
 
 
 @router.get("", response={200: UploadsOut, **REFUSALS}, summary="Uploaded files")
-def list_uploads(request: HttpRequest, project: str | None = None) -> UploadsOut:
+def list_uploads(request: HttpRequest, project: ProjectSlug = None) -> UploadsOut:
     """Return the newest 200 files of the project."""
     home = project_for(request, project)
     rows = Upload.objects.filter(project=home).order_by("-created_at", "-pk")[:_SHOWN]

@@ -1,13 +1,16 @@
 """Find what a request names, or answer 404 as if it did not exist."""
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import Http404, HttpRequest
+from ninja import Query
 
 from console.api.problem import Refused
 from jobs.access import Role, projects_of, require
 from jobs.models import Project, Run
+
+ProjectSlug = Annotated[str | None, Query(None, description="Slug of the project; without it, your first one")]
 
 
 def caller(request: HttpRequest) -> AbstractBaseUser:
