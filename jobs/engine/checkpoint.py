@@ -77,7 +77,7 @@ class Checkpoints:
         self._folder, self._keep = folder, keep
 
     def save(self, crew: Crew, state: LoopState, *, spec: Mapping[str, Any]) -> tuple[Path, float]:
-        """Write `step-<n>`, delete all but the newest `keep`, and return the folder and the seconds it took."""
+        """Write `step-<n>`, delete all but the newest `keep` and the best; return the folder and the seconds it took."""
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:
@@ -87,7 +87,8 @@ class Checkpoints:
             )
         seconds = time.perf_counter() - begin
         for old in self.steps()[: -self._keep]:
-            shutil.rmtree(self._folder / f"step-{old}", ignore_errors=True)
+            if old != state.best_step:
+                shutil.rmtree(self._folder / f"step-{old}", ignore_errors=True)
         return final, seconds
 
     def steps(self) -> list[int]:

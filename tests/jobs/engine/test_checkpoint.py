@@ -31,9 +31,10 @@ class FakeCrew:
         return list(calls)
 
 
-def save(folder: Path, step: int, *, keep: int = 2, error: str = "") -> Path:
+def save(folder: Path, step: int, *, keep: int = 2, error: str = "", best_step: int = -1) -> Path:
     crew = cast(Crew, FakeCrew(Rank(error)))
-    return Checkpoints(folder, keep=keep).save(crew, LoopState(step=step, num_consumed=step * 16), spec={})[0]
+    state = LoopState(step=step, num_consumed=step * 16, best_step=best_step)
+    return Checkpoints(folder, keep=keep).save(crew, state, spec={})[0]
 
 
 def test_the_folder_appears_whole(tmp_path: Path) -> None:
@@ -83,6 +84,16 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         save(tmp_path, step, keep=2)
 
     assert Checkpoints(tmp_path, keep=2).steps() == [10, 100]
+
+
+def test_the_best_is_kept_besides_until_there_is_a_better_one(tmp_path: Path) -> None:
+    for step, best_step in ((5, 5), (10, 5), (15, 5)):
+        save(tmp_path, step, keep=1, best_step=best_step)
+    assert Checkpoints(tmp_path, keep=1).steps() == [5, 15]
+
+    save(tmp_path, 20, keep=1, best_step=20)
+
+    assert Checkpoints(tmp_path, keep=1).steps() == [20]
 
 
 def test_a_full_disk_costs_no_older_checkpoint(tmp_path: Path) -> None:
