@@ -5,6 +5,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ class RayHead:
 
     def submit(self, house: House, module: str) -> str:
         env = {**house.environ(), "PYTHONPATH": str(house.folder), "RAY_JOB_STOP_WAIT_TIME_S": "20"}
-        body = {"entrypoint": f"python -m {module}", "runtime_env": {"env_vars": env}}
+        body = {"entrypoint": f"{sys.executable} -m {module}", "runtime_env": {"env_vars": env}}
         answer = self.api.post("/api/jobs/", json=body)
         answer.raise_for_status()
         return str(answer.json()["submission_id"])
@@ -61,7 +62,9 @@ class RayHead:
 
     def end_of(self, job: str, seconds: float = 60) -> str:
         wait_until(lambda: self.status(job) in ("SUCCEEDED", "FAILED", "STOPPED"), seconds)
-        return self.status(job)
+        answer = self.api.get(f"/api/jobs/{job}").json()
+        print(answer["message"])
+        return str(answer["status"])
 
     def close(self) -> None:
         self.api.close()
