@@ -77,7 +77,7 @@ class Checkpoints:
         self._folder, self._keep = folder, keep
 
     def save(self, crew: Crew, state: LoopState, *, spec: Mapping[str, Any]) -> tuple[Path, float]:
-        """Write `step-<n>`, delete all but the newest `keep` and the best; return the folder and the seconds it took."""
+        """Write `step-<n>`, delete all but the newest `keep` and the best; return the folder and the seconds taken."""
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:

@@ -17,6 +17,8 @@ from jobs.engine.tensorboard_log import TensorboardLog
 from profiling import events, profile
 
 _LINES_SECONDS = 1.0
+_FETCH_SECONDS = 5.0
+_JOIN_SECONDS = 2 * _FETCH_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Report:
         self._num_lines: dict[tuple[str, int, str], int] = {}
         self.phase_seconds: dict[tuple[str, str], float] = {}
         self._queue: Any = None
+        self._follower: threading.Thread | None = None
         self._done = threading.Event()
 
     def _write(self, *written: events.Event) -> None:
@@ -164,7 +167,8 @@ class Report:
     def follow(self, queue: Any) -> None:
         """Fetch log lines from the queue actor once a second until `close`."""
         self._queue = queue
-        threading.Thread(target=self._follow, daemon=True).start()
+        self._follower = threading.Thread(target=self._follow, daemon=True)
+        self._follower.start()
 
     def _follow(self) -> None:
         while not self._done.wait(_LINES_SECONDS):
@@ -175,7 +179,7 @@ class Report:
         if self._queue is None:
             return
         try:
-            entries = ray.get(self._queue.take.remote(), timeout=5)
+            entries = ray.get(self._queue.take.remote(), timeout=_FETCH_SECONDS)
         except (
             Exception
         ):  # the reporter never takes the run down: whatever Ray says here, the lines are in the log files
@@ -186,6 +190,8 @@ class Report:
     def close(self) -> None:
         """Flush and close."""
         self._done.set()
+        if self._follower is not None:
+            self._follower.join(_JOIN_SECONDS)
         self._tensorboard.close()
         with self._lock:
             self._log.close()

@@ -1,5 +1,6 @@
 """One run of the engine around its loop: read the spec, join the cluster, load, train, tell how it ended."""
 
+import contextlib
 import json
 import os
 import re
@@ -54,7 +55,10 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
             traceback.print_exc()
         cause = cause_of(error, step=session.step, log_tail=report.log_tail)
         print(cause["text"], file=sys.stderr, flush=True)
-        report.state("failed", str(cause["text"]), step=session.step, cause=cause)
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk: the text above is in the driver's log, and the exit code stands
+            report.state("failed", str(cause["text"]), step=session.step, cause=cause)
         return FAILED
     finally:
         session.close()
@@ -223,5 +227,6 @@ class Session:
         if self._reward is not None:
             self._reward.close()
         if self._crew is not None:
-            self._crew.close()
+            with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
+                self._crew.close()
         ray.shutdown()

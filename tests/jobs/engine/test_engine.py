@@ -205,6 +205,45 @@ def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: 
     assert "weight sync of step 1" in ended.cause["text"]
 
 
+def test_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
+    knobs = {
+        "train.num_steps": 2,
+        "train.updates_per_rollout": 4,
+        "train.micro_batch_size": 5,
+        "rollout.prompts_per_step": 8,
+        "rollout.temperature": 0.7,
+        "rollout.max_new_tokens": 16,
+        "rollout.enable_prefix_caching": False,
+        "algorithm.kl_coefficient": 0,
+        "algorithm.loss_aggregation": "sequence_mean",
+        "optimizer.learning_rate": 3e-3,
+        "optimizer.schedule": "cosine",
+        "eval.num_prompts": 0,
+        "checkpoint.every_steps": 0,
+        "logging.samples_per_step": 3,
+    }
+    spec = {"hardware": {"rollout_engines": 2}, "reward": {"kind": "format"}, "knobs": knobs}
+
+    ended = start_engine(tmp_path, spec).wait()
+
+    assert ended.code == 0, ended.output
+    assert max(ended.series("sync/max_logprob_diff").values()) <= 1e-3
+    assert ended.series("policy/clip_fraction")[2] > 0  # the later updates are off-policy
+    assert max(ended.series("response/length_p95").values()) <= 16
+    assert min(ended.series("response/truncated_share").values()) > 0.5
+    assert ended.series("policy/learning_rate") == pytest.approx({1: 3e-3, 2: 1.5e-3})
+    assert not ended.series("eval/accuracy")
+    assert not ended.series("kl/reference")
+    assert {(e["role"], e["rank"]) for e in ended.of("system")} == {
+        ("policy", 0),
+        ("policy", 1),
+        ("vllm", 0),
+        ("vllm", 1),
+    }
+    assert len([e for e in ended.of("sample") if e["step"] == 1]) == 3
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-2"]
+
+
 def test_sft_learns(start_engine: Any, tmp_path: Path) -> None:
     ended = start_engine(tmp_path, SFT).wait()
 
