@@ -7,19 +7,22 @@ never hold lets others pass. What a live run holds is what it asked for, until i
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import connection, transaction
+from django.db.models import Q
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs import lifecycle
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.cluster import ClusterState
-from jobs.models import LIVE, Answer, Attempt, Run
+from jobs.models import ENDED, LIVE, Answer, Attempt, Run
 from jobs.notify import run_changed
 
 ANSWER_CPUS = 1.0
+CLEANUP_TIME = timedelta(seconds=60)
 _LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in every process
 
 
@@ -85,18 +88,27 @@ def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState
     return verdicts
 
 
-def holders(*, device: str) -> list[Holder]:
-    """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU."""
-    live = Attempt.objects.filter(state__in=LIVE).order_by("pk").values_list("run_id", "num_cpus", "num_gpus")
-    found = [Holder(label=run_id, cpus=cpus, gpus=gpus) for run_id, cpus, gpus in live]
+def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
+    """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU.
+
+    An attempt that just ended without proof that nothing of it runs on holds its share for one more minute: its
+    clean-up job is at work.
+    """
+    since = (now or timezone.now()) - CLEANUP_TIME
+    unproved = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
+    live = Attempt.objects.filter(Q(state__in=LIVE) | unproved).order_by("pk")
+    found = [
+        Holder(label=run_id if state in LIVE else f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
+        for run_id, state, cpus, gpus in live.values_list("run_id", "state", "num_cpus", "num_gpus")
+    ]
     trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
-    gpus = 1.0 if device == "cuda" else 0.0
-    return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=gpus) for run_id in trying]
+    per_answer = 1.0 if device == "cuda" else 0.0
+    return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
 
 
-def room_for_answer(state: ClusterState) -> str:
+def room_for_answer(state: ClusterState, *, now: datetime) -> str:
     """Return why a trained model cannot be tried right now; "" if there is room for it."""
-    held = holders(device=state.device)
+    held = holders(device=state.device, now=now)
     ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
     verdict = judge([ask], held, state)[0]
     return "" if verdict.is_admitted else verdict.reason
@@ -125,7 +137,7 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
     with transaction.atomic():
         _take_lock()
         _fail_unreadable(now)
-        for verdict in judge(waiting(device=state.device), holders(device=state.device), state):
+        for verdict in judge(waiting(device=state.device), holders(device=state.device, now=now), state):
             ask = verdict.ask
             if not verdict.is_admitted:
                 say_why(ask.run_id, verdict.reason)

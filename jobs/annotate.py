@@ -1,18 +1,16 @@
 """What people may change of a run without touching what it is: name, tags, note, archived or not; and deleting it."""
 
-import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.audit import record
+from jobs.files import delete_files
 from jobs.models import ENDED, Run
 from jobs.notify import run_changed
 
@@ -69,8 +67,7 @@ def delete_run(*, run_id: str, confirmed_name: str, user: AbstractBaseUser | Non
         after = {"name": run.name, "state": run.state}
         run.delete()
         record(actor=user, verb="run.delete", object_type="run", object_id=run_id, before=after)
-        folder = Path(settings.FILES_DIR) / "runs" / run_id
-        transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True))
+        transaction.on_commit(partial(delete_files, Run(id=run_id)))
 
 
 def _checked(run: Run, field: str, given: Any, now: datetime) -> tuple[Any, Any]:

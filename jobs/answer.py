@@ -110,7 +110,7 @@ def give_up_late(*, now: datetime) -> None:
 
 
 def _start(answer: Answer, state: ClusterState, now: datetime) -> None:
-    if admission.room_for_answer(state):
+    if admission.room_for_answer(state, now=now):
         return
     if not Answer.objects.filter(pk=answer.pk, state="queued").update(state="starting"):
         return

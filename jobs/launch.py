@@ -10,9 +10,10 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.translation import gettext as _
 
 from jobs import admission, cluster, lifecycle
-from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.models import Attempt, AuditEvent, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
 
@@ -38,6 +39,9 @@ def create_run(
     Raises: SpecInvalid with every problem of the spec; KeyReused if the key stands for another spec.
     """
     checked = parse_spec(to_json(spec) if isinstance(spec, RunSpec) else spec)
+    if checked.policy.retries:
+        text = _("Pitwall does not restart runs by itself yet. Use 0, and clone a run that failed.")
+        raise SpecInvalid([Problem(field="policy.retries", message=text)])
     key = (idempotency_key or "")[:MAX_KEY_LENGTH] or None
     earlier = _earlier(project, key, checked)
     if earlier is not None:

@@ -44,7 +44,7 @@ def make_run(
     if state in ("running", "stopping", "finished", "failed", "stopped"):
         times |= {"started_at": now, "last_contact_at": now}
     if state in ("finished", "failed", "stopped"):
-        times |= {"ended_at": now}
+        times |= {"ended_at": now, "cleanup": {"processes_left": 0}}
     Attempt.objects.filter(pk=attempt.pk).update(state=state, **times)
     mirrored = {k: v for k, v in times.items() if k in ("started_at", "ended_at")}
     Run.objects.filter(pk=run.pk).update(state=state, **mirrored, **fields)

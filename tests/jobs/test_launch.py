@@ -104,6 +104,13 @@ def test_a_spec_with_problems_leaves_nothing_behind() -> None:
     assert not AuditEvent.objects.exists()
 
 
+def test_restarts_that_would_not_happen_are_not_promised() -> None:
+    with pytest.raises(SpecInvalid, match=r"does not restart runs by itself yet\. Use 0"):
+        create(make_project(), {"policy": {"retries": 2, "retry_on": "cluster"}})
+
+    assert not Run.objects.exists()
+
+
 def test_an_ingest_token_opens_its_own_attempt_only() -> None:
     token = launch.ingest_token("r-1", 1)
 

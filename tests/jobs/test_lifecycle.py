@@ -145,6 +145,7 @@ def test_checkpoints_are_asked_of_running_runs_only_and_once() -> None:
 
 def test_a_late_proof_of_cleanup_is_kept_once() -> None:
     run = make_run(state="failed")
+    Attempt.objects.update(cleanup={})
 
     assert lifecycle.record_cleanup(run_id=run.pk, attempt=1, cleanup={"processes_left": 0}, now=NOW)
     assert not lifecycle.record_cleanup(run_id=run.pk, attempt=1, cleanup={"processes_left": 5}, now=NOW)

@@ -206,6 +206,36 @@ def test_a_killed_runner_is_cleaned_up_after_once(ray: FakeRay, clock: Clock) ->
     assert job["runtime_env"]["env_vars"]["PITWALL_RUN"] == run.pk
 
 
+def test_what_a_killed_run_held_is_free_once_its_cleanup_is_proved(ray: FakeRay, clock: Clock) -> None:
+    ray.nodes[0]["resources_total"]["CPU"] = 4.0
+    run, name = live_run(ray)
+    waiting = make_run()
+    ray.end(name, "FAILED", "exit code 137", 137)
+    clock.step()
+    clock.step(11)
+    clock.step(1)
+    assert (state_of(run), state_of(waiting)) == ("failed", "queued")
+    assert f"{run.pk} (cleaning up) holds" in waiting.wait_reason
+
+    lifecycle.record_cleanup(run_id=run.pk, attempt=1, cleanup={"processes_left": 0}, now=clock.now)
+    clock.step(1)
+
+    assert state_of(waiting) == "starting"
+
+
+def test_a_cleanup_that_never_reports_holds_nothing_for_long(ray: FakeRay, clock: Clock) -> None:
+    ray.nodes[0]["resources_total"]["CPU"] = 4.0
+    _run, name = live_run(ray)
+    waiting = make_run()
+    ray.end(name, "FAILED", "exit code 137", 137)
+    clock.step()
+    clock.step(11)
+
+    clock.step(61)
+
+    assert state_of(waiting) == "starting"
+
+
 def test_a_job_that_ray_forgot_is_a_lost_cluster_only_after_ten_seconds(ray: FakeRay, clock: Clock) -> None:
     run, name = live_run(ray)
     job = ray.jobs.pop(name)
@@ -322,7 +352,6 @@ def test_a_slow_start_says_what_it_waits_for(ray: FakeRay, clock: Clock) -> None
 
 def test_steps_ask_ray_nothing_when_nothing_is_live(ray: FakeRay, clock: Clock) -> None:
     make_run(state="finished")
-    Attempt.objects.update(cleanup={"processes_left": 0})
 
     clock.step()
 
@@ -344,7 +373,6 @@ def ask(run: Run) -> Answer:
 
 def test_a_prompt_waits_for_room_and_is_then_submitted(ray: FakeRay, clock: Clock) -> None:
     run = make_run(state="finished")
-    Attempt.objects.filter(run=run).update(cleanup={"processes_left": 0})
     busy, _name = live_run(ray)
     Attempt.objects.filter(run=busy).update(num_cpus=8)
     asked = ask(run)
