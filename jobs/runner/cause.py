@@ -11,6 +11,7 @@ from jobs.runner.trainer import Exit
 from profiling.phases import ROLES
 
 TAIL_BYTES = 64 * 1024
+TAIL_LINES = 80  # of each log: what stands further up was survived
 FULL_BYTES = 1 << 20
 
 _RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
@@ -130,7 +131,7 @@ def cause_of_death(
         "exit_code": ended.code,
     }
     own = {key: value for key, value in progress.cause.items() if value not in ("", None)}
-    if own.get("text") and oom_kills and "memory" not in str(own["text"]).lower():
+    if oom_kills and own.get("side") == "cluster" and "memory" not in str(own.get("text", "")).lower():
         own["text"] = f"{own['text']} (the kernel's out-of-memory killer ended {oom_kills} processes on this node)"
     return found | own
 
@@ -182,7 +183,7 @@ def _last_error(lines: Sequence[_Line]) -> _Line | None:
 
 def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
     """Return the newest log lines, those of the driver's stderr last, because they tell of the end."""
-    found = [_Line(role=role, rank=rank, text=text) for role, rank, text in progress.actor_lines]
+    found = [_Line(role=role, rank=rank, text=text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
     for stream in ("stdout", "stderr"):
         for raw in _tail(run_dir / "log" / f"driver-0.{stream}"):
             found.append(_driver_line(raw))
@@ -204,6 +205,6 @@ def _tail(path: Path) -> Iterable[str]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()
+            return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []

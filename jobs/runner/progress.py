@@ -1,14 +1,14 @@
 """What the runner itself reads from the event log: how far the run is, what it made, what it said last."""
 
 import json
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from profiling.events import Event
 
-MAX_KEPT_ERROR_LINES = 200
+MAX_KEPT_LINES = 500
 READ_BYTES = 4 << 20
 
 
@@ -21,7 +21,7 @@ class Progress:
     state: str = ""  # newest state of the driver
     cause: dict[str, Any] = field(default_factory=dict)  # of a `failed` state
     artifacts: dict[str, Event] = field(default_factory=dict)  # newest announcement by name
-    actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_ERROR_LINES))
+    actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_LINES))
     _position: int = 0
 
     @property
@@ -35,6 +35,16 @@ class Progress:
         if self.state in ("saving", "evaluating", "done"):
             return f"while {'ending' if self.state == 'done' else self.state} after step {self.step}"
         return f"in step {self.step + 1}" if self.step else "before the first step was done"
+
+    def latest_lines(self, most: int) -> list[tuple[str, int, str]]:
+        """Return the newest log lines of the workers, at most so many of each: role, rank, text, in their order."""
+        counts: Counter[tuple[str, int]] = Counter()
+        kept = []
+        for role, rank, text in reversed(self.actor_lines):
+            counts[role, rank] += 1
+            if counts[role, rank] <= most:
+                kept.append((role, rank, text))
+        return kept[::-1]
 
     def read(self) -> None:
         """Take in what was written since the last call. Lines that are no events are passed over."""

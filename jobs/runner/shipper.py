@@ -113,7 +113,8 @@ class Shipper(threading.Thread):
 
     def _is_heartbeat_due(self) -> bool:
         is_waiting_for_the_end = self._last_word is not None
-        return is_waiting_for_the_end or self._clock() - self._posted_at >= HEARTBEAT_SECONDS
+        period = PERIOD_SECONDS if is_waiting_for_the_end else HEARTBEAT_SECONDS
+        return self._clock() - self._posted_at >= period
 
     def _is_stalled(self) -> bool:
         """True if batches are on their way, but none has arrived in the database for a while."""

@@ -124,6 +124,13 @@ def test_what_ray_prefixes_in_the_drivers_log_is_the_workers(tmp_path: Path) -> 
     assert cause["log_line"] == "CUDA out of memory."
 
 
+def test_what_was_survived_long_before_is_not_the_cause(tmp_path: Path) -> None:
+    body = "import sys\nprint('OSError: Address already in use, trying the next port', file=sys.stderr)\n"
+    body += "for i in range(200): print('step', i, file=sys.stderr)\nraise ValueError('no such column')"
+
+    assert "exit code 1 in step 12: ValueError: no such column" in die(tmp_path, body)["text"]
+
+
 def test_a_kill_while_the_kernel_ran_out_of_memory_is_called_that(tmp_path: Path) -> None:
     cause = die(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", oom_kills=1)
 
