@@ -44,7 +44,7 @@ format: install-dev ## let ruff change the files
 	@$(BIN)/ruff format .
 
 bench: install-dev ## measure the promised numbers, as one table
-	@exec $(BIN)/python -m bench
+	@exec $(BIN)/python -m tests.bench
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi

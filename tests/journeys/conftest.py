@@ -27,6 +27,7 @@ class Stack:
     """A running console. `env`: what `manage.py` needs to work on it by hand; `output`: what it has printed so far."""
 
     url: str
+    port: int
     data_dir: Path
     env: dict[str, str]
     process: subprocess.Popen[bytes]
@@ -56,7 +57,7 @@ def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Sta
     with output.open("wb") as file:
         command = [sys.executable, str(ROOT / "manage.py"), "up", "--port", str(port), *arguments]
         process = subprocess.Popen(command, env=env, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
-    stack = Stack(url=f"http://127.0.0.1:{port}", data_dir=data_dir, env=env, process=process, output=output)
+    stack = Stack(url=f"http://127.0.0.1:{port}", port=port, data_dir=data_dir, env=env, process=process, output=output)
     wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)
     return stack
 

@@ -1,0 +1,136 @@
+"""`manage.py up` and `manage.py smoke`, as a person starts, kills and stops them, with real Valkey and Ray."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.embedded.process_tree import descendants, parent_of
+from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
+
+pytestmark = pytest.mark.stack
+
+FIRST_PAGE_SECONDS = 10.0  # promised on two idle cores; a machine that is busy with other tests gets three times that
+PATIENCE = 3.0
+
+
+def wait_for(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:.0f} s"
+        time.sleep(0.1)
+
+
+def processes_of(data_dir: Path) -> list[int]:
+    """Return every living process that was started for this data directory: they all inherit its variable."""
+    found = []
+    mark = f"PITWALL_DATA_DIR={data_dir}\0".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and parent_of(int(entry.name)) is not None:
+            try:
+                if mark in (entry / "environ").read_bytes() + b"\0":
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def up_in(stack: Stack, *, data_dir: Path, port: int) -> subprocess.CompletedProcess[str]:
+    env = stack.env | {"PITWALL_DATA_DIR": str(data_dir)}
+    command = [sys.executable, str(ROOT / "manage.py"), "up", "--port", str(port)]
+    return subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
+
+
+def page(stack: Stack) -> int:
+    with urllib.request.urlopen(f"{stack.url}/signin", timeout=5) as answer:
+        return int(answer.status)
+
+
+def test_a_second_start_in_the_same_directory_is_refused(stack: Stack) -> None:
+    done = up_in(stack, data_dir=stack.data_dir, port=stack.port + 1)
+    assert done.returncode == 1
+    assert f"already runs in {stack.data_dir} (process {stack.process.pid})" in done.stderr
+
+
+def test_a_taken_port_is_refused_and_nothing_starts(stack: Stack, tmp_path: Path) -> None:
+    done = up_in(stack, data_dir=tmp_path, port=stack.port)
+    assert done.returncode == 1
+    assert f"Port {stack.port} on 127.0.0.1 is already in use" in done.stderr
+    assert processes_of(tmp_path) == []
+    assert not (tmp_path / "pitwall.sqlite3").exists()
+
+
+@pytest.mark.parametrize("service", ["web", "redis"])
+def test_a_killed_service_comes_back(stack: Stack, service: str) -> None:
+    programs = {"web": "manage.py\0web", "redis": "valkey-server"}
+    pid = next(
+        pid for pid in descendants(stack.process.pid) if programs[service] in Path(f"/proc/{pid}/cmdline").read_text()
+    )
+
+    os.kill(pid, signal.SIGKILL)
+
+    wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=10)
+    wait_for(lambda: answers(stack, "/readyz"), seconds=30, what=f"a new {service}")
+
+
+def answers(stack: Stack, path: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{stack.url}{path}", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def own_stack() -> Iterator[Stack]:
+    """Run a console that a test may kill."""
+    running = start_stack()
+    yield running
+    stop_stack(running)
+
+
+def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(own_stack: Stack) -> None:
+    wait_for_line(own_stack, "Ray is ready", seconds=60)
+    assert len(processes_of(own_stack.data_dir)) > 15
+
+    own_stack.process.kill()
+    own_stack.process.wait()
+
+    wait_for(lambda: processes_of(own_stack.data_dir) == [], seconds=20, what="the end of all processes")
+
+
+def test_the_first_page_comes_before_ray_and_ctrl_c_leaves_nothing() -> None:
+    begin = time.monotonic()
+    running = start_stack()
+    seconds = time.monotonic() - begin
+    try:
+        assert page(running) == 200
+        assert seconds < FIRST_PAGE_SECONDS * PATIENCE
+    finally:
+        code = stop_stack(running)
+    assert code == 0
+    assert processes_of(running.data_dir) == []
+
+
+def test_a_demo_that_learns_nothing_fails_the_smoke_test() -> None:
+    changes = ("optimizer.learning_rate=0", "train.num_steps=20", "eval.every_steps=20", "checkpoint.every_steps=0")
+    command = [sys.executable, str(ROOT / "manage.py"), "smoke", *(f"--set={change}" for change in changes)]
+
+    done = subprocess.run(command, cwd=ROOT, env=clean_env(), check=False, capture_output=True, text=True, timeout=600)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "finished, step 20 of 20" in done.stdout
+    assert re.search(r"FAIL: mean reward of the last 20 steps 0\.[0-6]", done.stdout)
+
+
+def clean_env() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PITWALL_DATA_DIR")
+    }
