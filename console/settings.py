@@ -1,5 +1,6 @@
 """Every setting, read from the environment in one place. Nothing here starts or connects to anything."""
 
+import contextlib
 import secrets
 from pathlib import Path
 
@@ -23,10 +24,8 @@ def _secret_key() -> str:
         fresh = DATA_DIR / f"secret_key.{secrets.token_hex(4)}"
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_urlsafe(48))
-        try:
+        with contextlib.suppress(FileExistsError):
             path.hardlink_to(fresh)  # the first process to come wins, all read the same key
-        except FileExistsError:
-            pass
         fresh.unlink()
     return path.read_text()
 
@@ -117,7 +116,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",  # deferred ones fail with "database is locked" when two processes write
         "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-32768; PRAGMA mmap_size=268435456;",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
+        "PRAGMA cache_size=-32768; PRAGMA mmap_size=268435456;",
     }
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
