@@ -1,6 +1,7 @@
 """The hub: one tail of the live stream per web process, fanned out in memory to this process's websockets.
 
-It is a fast path only. Whoever falls behind, or misses what Redis lost, is told so (`Mailbox.take_lost`) and reads the database.
+It is a fast path only. Whoever falls behind, or misses what Redis lost, is told so (`Mailbox.take_lost`) and reads the
+database.
 """
 
 import asyncio

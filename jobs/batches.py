@@ -23,7 +23,7 @@ _NUMBER_NAMES = ("NaN", "Infinity", "-Infinity")
 
 
 class BatchInvalid(ValueError):
-    """The body cannot be taken. `events` are the indices of the events to leave out; empty if the whole body is wrong."""
+    """The body cannot be taken. `events` are the indices of those to leave out; empty if the whole body is wrong."""
 
     def __init__(self, sentences: list[str], events: tuple[int, ...] = ()) -> None:
         self.sentences = tuple(sentences)
@@ -60,7 +60,7 @@ def parse_batch(body: bytes, *, attempt: int) -> Batch:
     if not isinstance(raw, dict):
         raise BatchInvalid(["The body must be a JSON object with batch, events and answered."])
     number, events = raw.get("batch"), raw.get("events", [])
-    if not _is_int(number, 0, MAX_INT64):
+    if not isinstance(number, int) or not _is_int(number, 0, MAX_INT64):
         raise BatchInvalid([f"batch: {_shown(number)} is not a batch number; use 1, 2, 3..., or 0 for a heartbeat."])
     if not isinstance(events, list) or len(events) > MAX_EVENTS:
         raise BatchInvalid([f"events: must be a list of at most {MAX_EVENTS} events."])

@@ -10,7 +10,7 @@ READ_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """The next frames above a number, oldest first; `newest` is the run's newest. `is_folded`: they are not there any more."""
+    """The next frames above a number, oldest first. `newest` is the run's newest; `is_folded`: they are gone."""
 
     frames: tuple[tuple[int, str], ...]  # seq, JSON text
     newest: int

@@ -1,7 +1,7 @@
 """Chunks: the sealed columns of one series, and the roll-ups made of them. Pure arithmetic on NumPy arrays and bytes.
 
-Level 0 holds points (x, t, y). Levels 1 and 2 hold rows that stand for 100 and 10,000 points each: first, last, smallest and
-largest point with their places, mean, and where the first NaN is, so that a picture drawn from them shows real points.
+Level 0 holds points (x, t, y). Levels 1 and 2 hold rows that stand for 100 and 10,000 points each: first, last,
+smallest and largest point with their places, mean, and where the first NaN is: what is drawn from them are real points.
 Little-endian throughout; a chunk begins with its kind, so that a later format can stand beside this one.
 """
 
@@ -61,7 +61,7 @@ def join(parts: list[Points]) -> Points:
 
 
 def encode_points(data: Points) -> bytes:
-    """Return a level-0 chunk. Lossless: y is kept as float32 only where that is the same number, x as a stride only if even.
+    """Return a level-0 chunk. Lossless: y is float32 only where that is the same number, x a stride only if even.
 
     t stands last and compressed, because pictures over steps do not read it.
     """

@@ -1,6 +1,6 @@
 """Fold frames into chunks, roll chunks up, and let frames go once nobody can still need them.
 
-A run is folded in one transaction that also moves `folded_seq`: repeating it changes nothing, dying in it changes nothing.
+A run is folded in one transaction that also moves `folded_seq`: neither repeating it nor dying in it changes anything.
 """
 
 import logging
@@ -120,7 +120,7 @@ class Folded:
 
 
 def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
-    """Move what the run's next frames hold into its chunks, at most `limit` frames of one attempt, in one transaction."""
+    """Move what the run's next frames hold into its chunks, at most `limit` frames, in one transaction."""
     with transaction.atomic():
         run = Run.objects.select_for_update().only("folded_seq", "latest_attempt").get(pk=run_id)
         rows = Frame.objects.filter(run_id=run_id, seq__gt=run.folded_seq).order_by("seq")[:limit]

@@ -1,7 +1,7 @@
 """Frames: the events of one batch as columns, encoded once as the very JSON text that browsers receive.
 
-A frame is both the message of docs/protocol.md section 5 and the log that chunks are made of, so it keeps every number at
-full precision. Nothing here touches the database.
+A frame is both the message of docs/protocol.md section 5 and the log that chunks are made of, so it keeps every number
+at full precision. Nothing here touches the database.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class LogBlock:
 
 
 def encode_frame(*, seq: int, attempt: int, events: Sequence[Mapping[str, Any]], logs: Sequence[LogBlock]) -> bytes:
-    """Return the frame's JSON text. `logs` are the events' lines with their place in the log, which only ingest knows."""
+    """Return the frame's JSON text. `logs` are the events' lines with their places, which only ingest knows."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
         by_kind.setdefault(event["kind"], []).append(event)

@@ -16,8 +16,8 @@ EXPECT_SECONDS = 7 * 86_400  # after this silence `expect` is taken from the dat
 
 # KEYS: expect, stream. ARGV: batch, durable + 1, longest queue, seconds, run, attempt, events
 # Returns {expect, taken}; taken: 1 appended, 0 another batch is expected, -1 the queue is full.
-# A heartbeat (batch 0) finding the whole stream empty knows that nothing of this attempt is on its way: if Redis lost the
-# stream but not the number, the number falls back to what the database has.
+# A heartbeat (batch 0) finding the whole stream empty knows that nothing of this attempt is on its way: if Redis lost
+# the stream but not the number, the number falls back to what the database has.
 _ACCEPT = """
 local batch, floor = tonumber(ARGV[1]), tonumber(ARGV[2])
 local expect = tonumber(redis.call('GET', KEYS[1]) or ARGV[2])
@@ -64,7 +64,7 @@ async def accept(
     """
     keys = (expect_key(run_id, attempt), INGEST)
     args = (batch.number, durable_through + 1, max_queued, EXPECT_SECONDS, run_id, attempt, batch.events)
-    expect, taken = await client.eval(_ACCEPT, len(keys), *keys, *args)  # type: ignore[misc]
+    expect, taken = await client.eval(_ACCEPT, len(keys), *keys, *args)
     if taken == -1:
         raise QueueFull(f"{max_queued} batches wait to be stored.")
     return Accepted(expect=int(expect), is_taken=taken == 1)

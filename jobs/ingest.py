@@ -1,7 +1,8 @@
 """The ingest process: ingest stream -> database -> live stream, and now and then frames -> chunks.
 
-It always reads the stream from its beginning, because what is stored is removed: nothing to remember, so it may be killed
-at any moment. It survives a Redis or a database that goes away; both are asked again, with back-off, until they are back.
+It always reads the stream from its beginning, because what is stored is removed: nothing to remember, so it may be
+killed at any moment. It survives a Redis or a database that goes away; both are asked again, with back-off, until they
+are back.
 """
 
 import logging
@@ -70,7 +71,7 @@ class Ingest:
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
     def work(self) -> int:
-        """Store what waits on the stream, waiting up to half a second for something, and return how many batches there were.
+        """Store what waits on the stream, or comes within half a second; return how many batches there were.
 
         Raises: redis.RedisError, django.db.OperationalError or InterfaceError; everything is then still on the stream.
         """

@@ -1,4 +1,4 @@
-"""Tell open pages that a run's header changed: one entry on the live stream; the web processes read the header themselves.
+"""Tell open pages that a run's header changed: one entry on the live stream; web processes read the header themselves.
 
 Best effort: a page that misses it learns the same from its next frame or heartbeat.
 """

@@ -39,8 +39,7 @@ def read_samples(
     chosen = Sample.objects.filter(run_id=run_id)
     if is_eval is not None:
         chosen = chosen.filter(is_eval=is_eval)
-    steps = chosen.values_list("step", flat=True).distinct().order_by("-step")[:MAX_STEPS]
-    steps = tuple(steps)
+    steps = tuple(chosen.values_list("step", flat=True).distinct().order_by("-step")[:MAX_STEPS])
     if step is not None:
         chosen = chosen.filter(step=step)
     if query:

@@ -23,9 +23,9 @@ class Sampled:
 
 
 def sample(rows: Rows, *, num_points: int) -> Sampled:
-    """Return at most `num_points` real points of the rows: first, last, and of each bin the smallest, largest and first NaN.
+    """Return at most `num_points` real points of the rows: first, last, and each bin's smallest, largest and first NaN.
 
-    Bins hold equally many rows. `num_points` is at least 8. Rows with single points that all fit are returned as they are.
+    Bins hold equally many rows. Single points that all fit are returned as they are.
     Raises: ValueError if `num_points` is below 8.
     """
     if num_points < 8:
@@ -38,12 +38,11 @@ def sample(rows: Rows, *, num_points: int) -> Sampled:
     width = -(-n // ((num_points - 2) // (3 if has_nan else 2)))
     starts = np.arange(0, n, width, dtype=np.int64)
     lowest, highest = extremes(rows, width=width)
-    place, x, y = [0, n - 1], [rows.x0[0], rows.x1[-1]], [rows.y0[0], rows.y1[-1]]
     low, high = rows.ymin[lowest], rows.ymax[highest]
     has_number = ~np.isnan(low)
-    places = [np.array(place), lowest[has_number], highest[has_number]]
-    xs = [np.array(x), rows.xmin[lowest[has_number]], rows.xmax[highest[has_number]]]
-    ys = [np.array(y), low[has_number], high[has_number]]
+    places = [np.array([0, n - 1]), lowest[has_number], highest[has_number]]
+    xs = [np.array([rows.x0[0], rows.x1[-1]]), rows.xmin[lowest[has_number]], rows.xmax[highest[has_number]]]
+    ys = [np.array([rows.y0[0], rows.y1[-1]]), low[has_number], high[has_number]]
     if has_nan:
         first = first_nans(rows, starts=starts)
         places.append(first)
@@ -84,7 +83,7 @@ def smooth(rows: Rows, *, weight: float) -> Floats:
 
 
 def _moving_average(y: Floats, weight: float, width: int = 64) -> Floats:
-    """Return s_i = weight * s_(i-1) + (1 - weight) * y_i from s = 0: blocks by one matrix, then what flows between them."""
+    """Return s_i = weight * s_(i-1) + (1 - weight) * y_i from s = 0: blocks by a matrix, then what flows between."""
     if weight == 0:
         return y
     num = -(-len(y) // width)

@@ -54,9 +54,9 @@ class SeriesName:
 class Series:
     """One series of one attempt, `n` points standing for `of`. Columns are [n].
 
-    `x` is the step (kind metric) or Unix ns (kind system). `low` and `high` are the extremes of the point's stretch of the
-    series. `smooth` is the moving average at the point, over single points or, if `row_points` is above 1, over the means
-    of so many points each; None if none was asked for.
+    `x` is the step (kind metric) or Unix ns (kind system). `low` and `high` are the extremes of the point's stretch of
+    the series. `smooth` is the moving average at the point, over single points or, if `row_points` is above 1, over the
+    means of so many points each; None if none was asked for.
     """
 
     kind: str
@@ -183,7 +183,7 @@ def _read_chunks(
     for level, keys in _levels(metric_ids, num_points, window).items():
         for some in _queries(keys, level, smoothing, window):
             rows = some.order_by("metric_id", "attempt", "level", "seq")
-            blobs: dict[tuple[Key, int], list[bytes]] = {}
+            blobs: dict[tuple[Key, int], list[bytes | memoryview]] = {}
             for metric_id, attempt, chunk_level, chunk_through, blob in rows.values_list(
                 "metric_id", "attempt", "level", "through_seq", "blob"
             ).iterator(chunk_size=2000):
@@ -228,7 +228,7 @@ def _level(num: int, num_points: int, *, sealed: int) -> int:
 def _queries(
     keys: dict[Key, tuple[int, int]], level: int, smoothing: float | None, window: Window
 ) -> Iterable[QuerySet[Chunk]]:
-    """Yield the chunks to read: sealed ones of `level`, and of each finer level those that no coarser one covers yet."""
+    """Yield the chunks to read: those of `level`, and of each finer level those that no coarser one covers yet."""
     if level == 0 and window.is_open:
         yield Chunk.objects.filter(metric_id__in={metric_id for metric_id, _ in keys}, level=0)
         return

@@ -48,7 +48,7 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What need not be asked again for an attempt while its batches are stored here. Thrown away if a transaction fails."""
+    """What need not be asked again while an attempt's batches are stored here. Thrown away if a transaction fails."""
 
     through: int = -1  # the durable batch that this is the state of; another one there: somebody else stored, ask again
     series: set[SeriesKey] = field(default_factory=set)
@@ -73,7 +73,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
     """Store what is next in line of the deliveries, all of one attempt and in the order of the stream.
 
     What was stored before, or comes from an attempt that is not the run's latest, is passed over. The caller throws
-    `memory` away if this raises. Raises: django.db.Error, and whatever a batch that got past the door by mistake causes.
+    `memory` away if this raises. Raises: django.db.Error, and whatever a batch causes that the door should have refused.
     """
     run_id, number = deliveries[0].run_id, deliveries[0].attempt
     with transaction.atomic():
@@ -112,7 +112,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
     memory.through = taken[-1].batch
-    return Stored(frames=tuple((frame.seq, frame.payload) for frame in frames), has_gap=has_gap)
+    return Stored(frames=tuple((frame.seq, bytes(frame.payload)) for frame in frames), has_gap=has_gap)
 
 
 def skip(delivery: Delivery, *, reason: str, now: datetime) -> None:

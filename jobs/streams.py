@@ -1,7 +1,7 @@
 """The Redis side of the live path: names of keys, and clients made for it.
 
-Redis holds only what is on its way: batches that are not in the database yet (`INGEST`), and what browsers are to see at
-once (`LIVE`). Losing all of it loses no data: the runner still has every batch that is not durable.
+Redis holds only what is on its way: batches that are not in the database yet (`INGEST`), and what browsers are to see
+at once (`LIVE`). Losing all of it loses no data: the runner still has every batch that is not durable.
 """
 
 import json

@@ -24,8 +24,8 @@ class WithTail(Generic[T]):
 def read_with_tail(run_id: str, read: Callable[[], tuple[T, int]]) -> WithTail[T]:
     """Return what `read` returns with the frames that are not in it.
 
-    `read` gives its chunks and their highest `through_seq`. The order matters: first how far the run is folded, then chunks,
-    then frames. Chunks that go further were folded in between, and all is read again; frames stay for minutes after that.
+    `read` gives its chunks and their highest `through_seq`. The order matters: first how far the run is folded, then
+    chunks, then frames. Chunks that go further were folded in between, and all is read again; frames stay for minutes.
     """
     for _ in range(_TRIES):
         folded = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)

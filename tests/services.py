@@ -95,17 +95,19 @@ def valkey(_valkey_server: Valkey, settings: Any) -> Iterator[Valkey]:
 
 
 class Postgres:
-    """A private cluster: trust on a unix socket, no TCP. Its programs refuse to run as root, so another user runs them."""
+    """A private cluster: trust on a unix socket, no TCP. Its programs refuse to run as root; another user runs them."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, *, is_durable: bool = False) -> None:
         self._programs = programs
+        self._is_durable = is_durable  # tests do without: their data may go with the power
         self.folder = folder
         self.url = f"postgres://postgres@/{folder}/postgres"
 
     def start(self) -> None:
         """Make the cluster and start it."""
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} -c fsync=off -c full_page_writes=off"
+        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder}"
+        options += "" if self._is_durable else " -c fsync=off -c full_page_writes=off"
         log = str(self.folder / "log")
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", log, "-o", options, "start")
 

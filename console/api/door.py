@@ -1,9 +1,9 @@
 """Who may come in at the runners' door, and how what is away is said: shared by the views under `/ingest/`."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import redis
 from asgiref.sync import sync_to_async
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 Inner = Callable[Concatenate[HttpRequest, Attempt, P], Awaitable[HttpResponseBase]]
-View = Callable[Concatenate[HttpRequest, str, int, P], Awaitable[HttpResponseBase]]
+View = Callable[Concatenate[HttpRequest, str, int, P], Coroutine[Any, Any, HttpResponseBase]]
 
 
 class RequestRefused(Exception):

@@ -33,7 +33,7 @@ class MetricsOut(Schema):
 
 
 class SeriesOut(Schema):
-    """One series of one attempt: `n` real points standing for `of`. Numbers that are not finite are "NaN", "Infinity"..."""
+    """One series of one attempt: `n` real points standing for `of`. Numbers not finite are "NaN", "Infinity"..."""
 
     kind: str
     name: str

@@ -39,7 +39,7 @@ def test_every_kind_of_event_passes_unchanged() -> None:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        ({**metric(1), "kind": "metrics"}, "kind: \"metrics\" is not one of metric, span"),
+        ({**metric(1), "kind": "metrics"}, 'kind: "metrics" is not one of metric, span'),
         ({**metric(1), "attempt": 2}, "attempt: 2 is not 1"),
         ({**metric(1), "step": 1.5}, "step: 1.5 is not a whole number"),
         ({**metric(1), "step": True}, "step: true is not a whole number"),
@@ -47,15 +47,15 @@ def test_every_kind_of_event_passes_unchanged() -> None:
         ({**metric(1), "rank": -1}, "rank: -1"),
         ({**metric(1), "t": 0}, "t: 0 is not a time"),
         ({**metric(1), "values": [1]}, "values: must map names to numbers"),
-        ({**metric(1), "values": {"loss": "nan"}}, "values.loss: \"nan\" is not a number"),
+        ({**metric(1), "values": {"loss": "nan"}}, 'values.loss: "nan" is not a number'),
         ({**metric(1), "values": {"loss": True}}, "values.loss: true is not a number"),
         ({**metric(1), "values": {"": 1}}, "1 to 120 characters"),
-        ({**GOOD[2], "phase": "thinking"}, "phase: \"thinking\" is not one of load, rollout"),
+        ({**GOOD[2], "phase": "thinking"}, 'phase: "thinking" is not one of load, rollout'),
         ({**GOOD[2], "duration": -1}, "duration: -1"),
-        ({**GOOD[3], "stream": "stdlog"}, "stream: \"stdlog\" is not one of stdout, stderr"),
+        ({**GOOD[3], "stream": "stdlog"}, 'stream: "stdlog" is not one of stdout, stderr'),
         ({**GOOD[3], "lines": "text"}, "lines: must be a list"),
         ({**GOOD[4], "prompt": None}, "prompt: must be a text"),
-        ({**GOOD[5], "path": "../../etc/passwd"}, "path: \"../../etc/passwd\" must lie inside"),
+        ({**GOOD[5], "path": "../../etc/passwd"}, 'path: "../../etc/passwd" must lie inside'),
         ({**GOOD[5], "name": "../x"}, "cannot name a file"),
         ({**GOOD[6], "role": "runner", "state": "training"}, "no last word of a runner"),
         ({**GOOD[7], "text": 1}, "text: must be a text"),
@@ -116,6 +116,8 @@ def test_plain_names_of_files_pass(name: str) -> None:
     assert name_problem(name) == ""
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "../a", "a/../b", "a//b", ".ssh", "a b", "a\0", "a/content", "x" * 256, None])
+@pytest.mark.parametrize(
+    "name", ["", "/a", "a/", "../a", "a/../b", "a//b", ".ssh", "a b", "a\0", "a/content", "x" * 256, None]
+)
 def test_names_that_lead_elsewhere_are_refused(name: Any) -> None:
     assert "cannot name a file" in name_problem(name)

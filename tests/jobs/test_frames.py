@@ -54,7 +54,9 @@ def test_a_metric_that_an_event_lacks_is_null_not_nan() -> None:
 
 def test_times_travel_as_strings_and_come_back_to_the_nanosecond() -> None:
     start = 1_790_000_000_123_456_789
-    event = make.span("update", start=start, duration=17, attempt=1, step=4, role="policy", rank=1, depth=1, name="adam")
+    event = make.span(
+        "update", start=start, duration=17, attempt=1, step=4, role="policy", rank=1, depth=1, name="adam"
+    )
 
     frame = round_trip([event])
 

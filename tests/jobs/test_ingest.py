@@ -233,7 +233,9 @@ def test_samples_artifacts_notes_and_states_get_their_rows(valkey: Valkey) -> No
         attempt=1, step=3, group=0, index=1, prompt="2+2", completion="4", expected="4", reward=float("nan"),
         rewards={"math": 1.0}, tokens=2, is_eval=True,
     )  # fmt: skip
-    artifact = make.artifact("model/final", artifact="model", path="model/final", attempt=1, step=3, meta={"dtype": "f32"})
+    artifact = make.artifact(
+        "model/final", artifact="model", path="model/final", attempt=1, step=3, meta={"dtype": "f32"}
+    )
     put(
         valkey, run, 1, sample, artifact, make.note("Saved a checkpoint", attempt=1, step=3, meta={"seconds": 2}),
         make.state("ready", attempt=1),

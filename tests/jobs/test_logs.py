@@ -63,7 +63,16 @@ def test_pages_backwards_and_forwards_meet_without_a_gap(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("query", "num"),
-    [("vllm", 30), ("ÜBERLAUF", 15), ("überlauf", 15), ("100%", 15), ("done_", 15), ("VLLM 7", 1), ("nothing", 0), ("_", 15)],
+    [
+        ("vllm", 30),
+        ("ÜBERLAUF", 15),
+        ("überlauf", 15),
+        ("100%", 15),
+        ("done_", 15),
+        ("VLLM 7", 1),
+        ("nothing", 0),
+        ("_", 15),
+    ],
 )
 def test_search_knows_no_case_and_no_wildcards(run: Run, query: str, num: int) -> None:
     assert len(read_logs(run_id=run.pk, query=query).lines) == num

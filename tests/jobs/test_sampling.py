@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from jobs.chunks import points, roll_up, rows_of_points
 from jobs.sampling import sample, smooth, sort_rows
 
-values = st.lists(
-    st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(-1e9, 1e9), min_size=1, max_size=400
-)
+values = st.lists(st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(-1e9, 1e9), min_size=1, max_size=400)
 
 
 def rows_of(y: list[float]) -> object:

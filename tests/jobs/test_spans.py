@@ -35,7 +35,10 @@ def test_all_spans_come_by_lane_and_start(run: Run) -> None:
     answer = read_spans(run_id=run.pk)
 
     assert (answer.n, answer.of, answer.through_seq) == (3000, 3000, 3)
-    assert [(lane.role, lane.rank, len(lane.spans)) for lane in answer.lanes] == [("policy", 1, 1500), ("vllm", 0, 1500)]
+    assert [(lane.role, lane.rank, len(lane.spans)) for lane in answer.lanes] == [
+        ("policy", 1, 1500),
+        ("vllm", 0, 1500),
+    ]
     assert answer.lanes[1].spans.step.tolist() == list(range(1500))
     assert {answer.lanes[1].spans.phases[i] for i in answer.lanes[1].spans.phase} == {"rollout"}
 

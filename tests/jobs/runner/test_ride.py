@@ -126,6 +126,31 @@ def test_a_lost_redis_is_filled_again_from_the_files(house: House, console: Fake
     assert steps_of(console) == list(range(1, 30))
 
 
+def test_a_lost_stream_is_noticed_while_the_trainer_never_pauses(house: House, console: FakeConsole) -> None:
+    console.is_ingesting = False
+    house.trainer(
+        """
+        step = 0
+        while not (run_dir / "go").exists():
+            step += 1
+            metric(step)
+            time.sleep(0.01)
+        """
+    )
+    runner = house.start()
+    console.wait_for(lambda: console.expect > 4)
+
+    console.lose_stream()
+    with console.condition:
+        console.is_ingesting = True
+    console.wait_for(lambda: console.durable > 6)
+    (house.run_dir / "go").touch()
+    house.finish(runner)
+
+    assert_gapless(console)
+    assert steps_of(console) == list(range(1, len(steps_of(console)) + 1))
+
+
 def test_answers_lost_on_the_way_double_nothing(house: House, console: FakeConsole) -> None:
     console.lose_answers = 3
     house.trainer("for step in range(1, 6): metric(step)\n")

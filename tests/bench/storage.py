@@ -1,0 +1,160 @@
+"""Storage, measured: durable ingest and reading for charts. `python -m tests.bench.storage [--postgres]`.
+
+Ingest is the whole way from the Redis stream through the commit to the live stream, folding into chunks included, on
+real Valkey; reading is `read_series` and its JSON for ten runs, from chunks of random float64 (which nothing shortens).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.stage import ROOT, Result, environment, measure, print_table, seconds
+
+COMMAND = "python -m tests.bench.storage"
+
+BATCHES, EVENTS, VALUES = 100, 100, 20  # 200,000 points
+RUNS, METRICS, POINTS, PIXELS = 10, 20, 100_000, 1000
+
+
+def main() -> None:
+    """Measure on SQLite, and with --postgres on a private PostgreSQL as well."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--postgres", action="store_true", help="also on PostgreSQL (needs its server programs)")
+    parser.add_argument("--inside", metavar="DATABASE", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.inside:
+        _inside(given.inside)
+        return
+    from tests.services import Postgres, Valkey, find_postgres
+
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="pw-bench-vk-") as folder:
+        valkey = Valkey(Path(folder))
+        valkey.start()
+        try:
+            with environment(redis_url=valkey.url) as env:
+                results += _child("SQLite", env)
+            if given.postgres:
+                programs = find_postgres()
+                if programs is None:
+                    sys.exit("There are no PostgreSQL server programs (initdb). Install the package postgresql.")
+                with tempfile.TemporaryDirectory(prefix="pw-bench-pg-", ignore_cleanup_errors=True) as place:
+                    if os.geteuid() == 0:
+                        import shutil
+
+                        shutil.chown(place, "postgres", "postgres")
+                    server = Postgres(programs, Path(place), is_durable=True)
+                    server.start()
+                    try:
+                        with environment(redis_url=valkey.url, database_url=server.url) as env:
+                            results += _child("PostgreSQL", env)
+                    finally:
+                        server.stop()
+        finally:
+            valkey.kill()
+    print_table(results)
+
+
+def _child(database: str, env: dict[str, str]) -> list[Result]:
+    argv = [sys.executable, "-m", "tests.bench.storage", "--inside", database]
+    done = subprocess.run(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=True)
+    return [Result(**{**row, "spread": tuple(row["spread"])}) for row in json.loads(done.stdout)]
+
+
+def _inside(database: str) -> None:
+    """Measure in this process, whose settings name the database, and print JSON."""
+    import django
+
+    django.setup()
+    command = COMMAND if database == "SQLite" else f"{COMMAND} --postgres"
+    found = []
+    for what, unit, function, times in (
+        (f"durable ingest, {database}", "points/s", _ingest(), 5),
+        (f"read {RUNS} runs x {METRICS} metrics x {POINTS:,} points for {PIXELS} px, {database}", "s", _read(None), 5),
+        (f"the same, smoothed (0.6), {database}", "s", _read(0.6), 3),
+    ):
+        median, spread = measure(function, times=times)
+        found.append({"what": what, "median": median, "spread": spread, "unit": unit, "command": command})
+    print(json.dumps(found))
+
+
+def _project():  # type: ignore[no-untyped-def]  # models exist only after django.setup
+    from jobs.models import Project
+
+    return Project.objects.get_or_create(slug="bench", name="Bench")[0]
+
+
+def _ingest():  # type: ignore[no-untyped-def]
+    import redis
+    from django.conf import settings
+
+    from jobs.ingest import Ingest
+    from jobs.models import Attempt, Run
+    from jobs.streams import INGEST
+    from tests.batches import metric
+
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5)
+    bodies = []
+    for batch in range(BATCHES):
+        rows = [
+            metric(batch * EVENTS + i, **{f"metric/{k}": i / 7 + k / 3 for k in range(VALUES)}) for i in range(EVENTS)
+        ]
+        bodies.append(json.dumps(rows).encode())
+    count = iter(range(10**6))
+
+    def once() -> float:
+        run = Run.objects.create(project=_project(), name="ingest", spec={}, state="running")
+        attempt = Attempt.objects.create(run=run, state="running", submission_id=f"ingest-{next(count)}")
+        for batch, body in enumerate(bodies, start=1):
+            client.xadd(INGEST, {"run": run.pk, "attempt": 1, "batch": batch, "events": body})
+        ingest = Ingest(client)
+
+        def work() -> None:
+            while client.xlen(INGEST):
+                ingest.work()
+
+        took = seconds(work)
+        attempt.refresh_from_db()
+        assert attempt.durable_batch == BATCHES
+        return BATCHES * EVENTS * VALUES / took
+
+    return once
+
+
+def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
+    import numpy as np
+    import orjson
+
+    from console.api.series import series_json
+    from jobs.chunks import points
+    from jobs.folding import _append_points
+    from jobs.models import Metric, Run
+    from jobs.series import read_series
+
+    names = [f"metric/{k}" for k in range(METRICS)]
+    runs = list(Run.objects.filter(name="read"))
+    if not runs:
+        rng = np.random.default_rng(0)
+        x = np.arange(1, POINTS + 1)
+        t = 1_790_000_000_000_000_000 + x * 10**8 + rng.integers(0, 10**6, POINTS)
+        for _ in range(RUNS):
+            run = Run.objects.create(project=_project(), name="read", spec={}, state="finished")
+            rows = [Metric.objects.create(run=run, name=name) for name in names]
+            _append_points({row.pk: points(x, t, rng.normal(size=POINTS)) for row in rows}, 1, 0)
+            runs.append(run)
+
+    def read() -> None:
+        for run in runs:
+            answer = read_series(run_id=run.pk, names=names, num_points=PIXELS, smoothing=smoothing)
+            assert sum(s.of for s in answer.series) == METRICS * POINTS
+            orjson.dumps(series_json(answer), option=orjson.OPT_SERIALIZE_NUMPY)
+
+    return lambda: seconds(read)
+
+
+if __name__ == "__main__":
+    main()
