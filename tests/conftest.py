@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import translation
 
 from tests.services import _valkey_server, postgres, valkey  # noqa: F401 (fixtures)
 
@@ -67,6 +68,13 @@ def _download_chromium() -> str:
     return (
         "" if done.returncode == 0 else f"Playwright could not download its own: {lines[-1] if lines else 'no reason'}"
     )
+
+
+@pytest.fixture(autouse=True)
+def _language_does_not_leak() -> Generator[None, None, None]:
+    """Forget the language that a test's request has activated for this thread."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session")
