@@ -51,7 +51,6 @@ class Shipper(threading.Thread):
         self._closing = threading.Event()
         self.is_done = threading.Event()
         self.is_fenced = threading.Event()
-        self.is_answering = threading.Event()
 
     @property
     def is_over(self) -> bool:
@@ -81,8 +80,9 @@ class Shipper(threading.Thread):
         """Send one POST if it is time; return the seconds from its start to the next turn."""
         batch: Batch | None = None
         try:
-            batch = self._next_batch() if self._has_asked and not self._is_stalled() else None
-            if batch is None and self.is_answering.is_set() and not self._is_heartbeat_due():
+            must_ask = not self._has_asked or self._is_stalled()
+            batch = None if must_ask else self._next_batch()
+            if batch is None and not must_ask and not self._is_heartbeat_due():
                 return LOOK_SECONDS
             self._exchange(batch)
         except Fenced as error:
@@ -91,7 +91,6 @@ class Shipper(threading.Thread):
         except Refused as error:
             return self._on_refused(error, batch, backoff)
         except (ConsoleAway, BatchUnknown, OSError) as error:
-            self.is_answering.clear()
             self._say_once(str(error))
             return backoff.wait_seconds()
         except Exception:  # a fault of ours must not end the shipping; training does not notice either way
@@ -99,7 +98,6 @@ class Shipper(threading.Thread):
             return backoff.wait_seconds()
         backoff.reset()
         self._refused_since = self._trouble_said_at = None
-        self.is_answering.set()
         is_behind = self._expect < self._outbox.next_number or self._is_full(batch)
         return 0 if is_behind else PERIOD_SECONDS
 
