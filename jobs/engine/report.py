@@ -165,7 +165,7 @@ class Report:
                 self.lines(role, rank, stream, lines[self._num_lines.get((role, rank, stream), 0) :])
 
     def follow(self, queue: Any) -> None:
-        """Fetch log lines from the queue actor once a second until `close`."""
+        """Fetch log lines from the queue actor once a second until `unfollow`."""
         self._queue = queue
         self._follower = threading.Thread(target=self._follow, daemon=True)
         self._follower.start()
@@ -187,11 +187,16 @@ class Report:
         for role, rank, stream, lines in entries:
             self.lines(role, rank, stream, lines)
 
-    def close(self) -> None:
-        """Flush and close."""
+    def unfollow(self) -> None:
+        """Stop fetching. Before the driver leaves the cluster: a later fetch would make Ray join it again by itself."""
         self._done.set()
         if self._follower is not None:
             self._follower.join(_JOIN_SECONDS)
+        self._queue = None
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.unfollow()
         self._tensorboard.close()
         with self._lock:
             self._log.close()

@@ -226,6 +226,7 @@ class Session:
         """End the reward's process and every actor, and leave the cluster."""
         if self._reward is not None:
             self._reward.close()
+        self._report.unfollow()
         if self._crew is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
                 self._crew.close()
