@@ -19,7 +19,9 @@ from console.api_token import make_token
 from console.management.commands import launch
 from console.run_table import run_table
 from jobs import lifecycle
-from jobs.models import Run
+from jobs.frames import encode_frame
+from jobs.models import Frame, Metric, Run
+from profiling.events import metric
 from tests.rows import NOW, make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -151,6 +153,29 @@ def test_waiting_follows_to_the_end_and_leaves_with_its_state(
     assert "running, step 7 of 60" in out
     assert f"state  {state}" in out
     assert ("loss is NaN" in out) is (state != "finished")
+
+
+def test_the_table_is_made_of_what_the_api_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(_seconds: float) -> None:
+        run = Run.objects.get()
+        for name in ("reward/mean", "time/rollout_seconds"):
+            Metric.objects.create(run=run, name=name)
+        for step in (1, 2, 3):
+            events = [metric({"reward/mean": step / 4, "time/rollout_seconds": 0.5}, attempt=1, step=step, t=step)]
+            payload = encode_frame(seq=step, attempt=1, events=events, logs=[])
+            Frame.objects.create(run=run, seq=step, attempt=1, batch=step, at=NOW, payload=payload)
+        Run.objects.update(seq=3, step=3)
+        lifecycle.admit(run_id=run.pk, attempt=1, now=NOW)
+        lifecycle.finish(run_id=run.pk, attempt=1, state="finished", cause={}, cleanup={}, now=NOW)
+
+    monkeypatch.setattr(api_client.time, "sleep", train)
+
+    _code, out, _err = run_command({"knobs": {"train.num_steps": 3}}, tmp_path, "--wait")
+
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "steps 3 of 3" in lines
+    assert "Reward 0.500 -> 0.500 (means of the first and last 3 steps)" in lines
+    assert "Rollout 0.500 s a step, 1.5 s in all" in lines
 
 
 def test_the_table_shows_both_ends_and_where_the_time_went() -> None:
