@@ -1,0 +1,184 @@
+"""A console without Ray for browser tests: real Valkey, web and ingest processes on this session's test database."""
+
+import itertools
+import os
+import random
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import httpx
+import pytest
+from django.contrib.auth.models import AbstractUser
+from django.db import connection
+from django.test import Client
+from django.test.utils import setup_databases, teardown_databases
+
+from console.embedded.ports import free_block
+from jobs.launch import ingest_token
+from jobs.models import Attempt, Project, Run
+from profiling import events
+from profiling.events import Event
+from tests.batches import manage, service_environment
+from tests.rows import make_project, make_user
+from tests.services import Valkey
+
+START_SECONDS = 60
+NS = 1_000_000_000
+PHASES = (
+    ("rollout", 0.3, "vllm"),
+    ("old_logprobs", 0.15, "policy"),
+    ("update", 0.4, "policy"),
+    ("weight_sync", 0.1, "policy"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConsole:
+    """Where it answers, and somebody who may see and change `project`."""
+
+    url: str
+    project: Project
+    user: AbstractUser
+
+    def session_cookie(self) -> dict[str, str]:
+        """Return the cookie of a signed-in browser."""
+        client = Client()
+        client.force_login(self.user)
+        return {"name": "pitwall_session", "value": client.cookies["pitwall_session"].value, "url": self.url}
+
+
+@dataclass(slots=True, kw_only=True)
+class Reporter:
+    """What a runner would post for a run, step by step."""
+
+    console: LiveConsole
+    run: Run
+    num_steps: int = 0
+    clock: int = field(default_factory=lambda: time.time_ns() - 120 * NS)
+    batch: int = 0
+
+    def post(self, some: list[Event]) -> None:
+        """Ship one batch as the runner does; returns when the console has taken it."""
+        self.batch += 1
+        url = f"{self.console.url}/ingest/{self.run.pk}/1/events"
+        answer = httpx.post(
+            url,
+            json={"batch": self.batch, "events": some, "answered": []},
+            headers={"Authorization": f"Bearer {ingest_token(self.run.pk, 1)}"},
+        )
+        answer.raise_for_status()
+        assert answer.json()["expect"] == self.batch + 1, answer.text
+
+    def steps(self, count: int, *, at_once: int = 1) -> None:
+        """Post `count` more steps, `at_once` a batch."""
+        for _ in range(0, count, at_once):
+            some: list[Event] = []
+            for _ in range(at_once):
+                self.num_steps += 1
+                some += self.step_events(self.num_steps)
+            self.post(some)
+
+    def last_word(self, state: str, *, cause: Mapping[str, Any]) -> None:
+        """Post the runner's last event: `state` is finished, failed or stopped."""
+        head = {"kind": "state", "attempt": 1, "step": self.num_steps, "role": "runner", "rank": 0, "t": self.clock}
+        word = {**head, "state": state, "cause": cause, "text": "", "meta": {"processes_left": 0}}
+        self.post([cast(Event, word)])
+
+    def step_events(self, step: int) -> list[Event]:
+        """Return the events of one step: spans of three processes, metrics, samples, log lines."""
+        found: list[Event] = []
+        for phase, seconds, role in PHASES:
+            length = int(seconds * NS)
+            for who, rank in (("driver", 0), (role, 0), *([("policy", 1)] if role == "policy" else [])):
+                found.append(
+                    events.span(phase, start=self.clock, duration=length, attempt=1, step=step, role=who, rank=rank)
+                )
+            self.clock += length
+        values = {"reward/mean": 0.4 + step / 200, "time/step_seconds": 0.95, "policy/entropy": 1.0}
+        found.append(events.metric(values, attempt=1, step=step, t=self.clock))
+        rng = random.Random(step)
+        for group, index in itertools.product(range(2), range(2)):
+            is_right = rng.random() < 0.5
+            found.append(
+                events.sample(
+                    attempt=1,
+                    step=step,
+                    group=group,
+                    index=index,
+                    prompt=f"Step {step}: what is {group} plus {index}?",
+                    completion=f"The answer is {group + index + (0 if is_right else 1)}",
+                    expected=str(group + index),
+                    reward=float(is_right),
+                    rewards={"math": float(is_right)},
+                    tokens=7,
+                )
+            )
+        lines = [f"step {step} of the driver", f"needle {step}" if step % 5 == 0 else "hay"]
+        found.append(events.log(lines, attempt=1, role="driver", step=step))
+        found.append(
+            events.log([f"[rank 1] step {step}"], attempt=1, role="policy", rank=1, stream="stderr", step=step)
+        )
+        return found
+
+
+@pytest.fixture(scope="session")
+def made_database(django_db_setup: None, django_db_blocker: object) -> Iterator[None]:
+    """Make the test database where pytest-django has not: it makes only what the mark of a collected test asks for,
+    and that mark would wrap these tests in transactions that the console's processes cannot see into.
+    """
+    del django_db_setup
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # Playwright's loop runs in this thread; nothing here awaits
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        if connection.settings_dict["NAME"] == connection.creation._get_test_db_name():
+            yield
+            return
+        made = setup_databases(verbosity=0, interactive=False, aliases={"default"})
+    yield
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        teardown_databases(made, verbosity=0)
+
+
+@pytest.fixture(scope="module")
+def live_console(made_database: None, django_db_blocker: object, _valkey_server: Valkey) -> Iterator[LiveConsole]:
+    """Start web and ingest for the tests of one module; what they write is deleted afterwards."""
+    del made_database
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        if not _valkey_server.is_running:
+            _valkey_server.start()
+        (port,) = free_block(1, seed="run page")
+        url = f"http://127.0.0.1:{port}"
+        settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
+        environment = {**service_environment(_valkey_server.url), **settings, "RAY_ADDRESS": "http://127.0.0.1:9"}
+        project = make_project()
+        user = make_user("watcher", project=project)
+        processes = [
+            subprocess.Popen(manage(name), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for name in ("web", "ingest")
+        ]
+        try:
+            _wait_for(f"{url}/signin")
+            yield LiveConsole(url=url, project=project, user=user)
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(20)
+            Attempt.objects.filter(run__project=project).delete()
+            project.delete()
+            user.delete()
+
+
+def _wait_for(url: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    pytest.fail(f"{url} did not answer within {START_SECONDS} s")

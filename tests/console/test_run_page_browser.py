@@ -1,0 +1,364 @@
+"""The run page in a browser, on a real console: it grows, survives a cut, searches, zooms, and says what is wrong."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jobs import notify
+from jobs.lifecycle import finish
+from jobs.models import Attempt, Run
+from tests.console.live_console import LiveConsole, Reporter
+from tests.rows import NOW, make_artifact, make_run
+from tests.services import Valkey
+
+pytestmark = pytest.mark.browser
+
+# Lets a test cut the page's websocket and keep it away, as a lost network would.
+CUT = """
+window.sockets = [];
+const Real = window.WebSocket;
+window.WebSocket = class extends Real {
+  constructor(url, protocols) {
+    super(window.isCut ? new URL("/ws/nowhere", url) : url, protocols);
+    window.sockets.push(this);
+  }
+};
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+"""
+STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
+
+
+@pytest.fixture(autouse=True)
+def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
+    settings.REDIS_URL = _valkey_server.url  # so that what the test itself changes is announced to the page
+    notify._client.cache_clear()
+    yield
+    notify._client.cache_clear()
+
+
+@pytest.fixture
+def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
+    """A signed-in browser window; a test fails if a script did, or the page broke its own security policy."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
+    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
+    context.add_init_script(CUT)
+    window = context.new_page()
+    problems: list[str] = []
+    window.on("pageerror", lambda error: problems.append(str(error)))
+    yield window
+    assert problems == []
+    assert window.evaluate("window.violations") == []
+    context.close()
+
+
+def start(live_console: LiveConsole, *, state: str = "running", steps: int = 0, **fields: Any) -> Reporter:
+    spec = {"knobs": {"train.num_steps": 100, "eval.every_steps": 0}}
+    run = make_run(live_console.project, state=state, spec=spec, user=live_console.user, **fields)
+    reporter = Reporter(console=live_console, run=run)
+    reporter.steps(steps)
+    return reporter
+
+
+def until(page: Page, expression: str, value: Any = None) -> None:
+    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
+    end = time.monotonic() + 15
+    while not page.evaluate(expression, value):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(30)
+
+
+def open_run(page: Page, console: LiveConsole, run: Run, tab: str = "") -> None:
+    page.goto(f"{console.url}/runs/{run.pk}{f'/{tab}' if tab else ''}")
+    until(page, "window.pitwallRun?.feed.socket")
+
+
+def wait_for_steps(page: Page, count: int) -> None:
+    until(page, f"({STEPS}).length >= {count}")
+
+
+def test_charts_grow_without_a_reload(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=3)
+    open_run(page, live_console, reporter.run)
+    wait_for_steps(page, 3)
+    page.evaluate("window.isSamePage = true")
+
+    reporter.steps(5)
+
+    wait_for_steps(page, 8)
+    expect(page.locator('[data-field="step"]')).to_have_text("8")
+    head = page.locator('[data-plan="reward"]').locator("xpath=..").locator('[data-part="value"]')
+    expect(head).to_have_text("0.440")
+    expect(page.locator('[data-field="latest-title"]')).to_have_text("Samples of step 8")
+    assert page.evaluate("window.isSamePage") is True
+
+
+def test_a_cut_socket_leaves_no_gap_and_no_double(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=4)
+    open_run(page, live_console, reporter.run)
+    wait_for_steps(page, 4)
+    page.evaluate("window.isCut = true; window.sockets.at(-1).close()")
+    expect(page.locator('[data-field="live"]')).to_have_attribute("data-live", "off")
+
+    reporter.steps(6)
+    page.evaluate("window.isCut = false")
+    wait_for_steps(page, 10)
+    reporter.steps(2)
+
+    wait_for_steps(page, 12)
+    assert page.evaluate(STEPS) == list(range(1, 13))
+    spans = page.evaluate("window.pitwallRun.store.lanes.byKey.get('driver|0').rows[0].start.length")
+    assert spans == 4 * 12
+    expect(page.locator('[data-field="live"]')).to_have_attribute("data-live", "on")
+
+
+def test_what_arrives_while_a_part_is_read_counts_once(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    page.goto(f"{live_console.url}/runs/{reporter.run.pk}")
+    reporter.steps(20)  # while the page reads series and spans and connects
+
+    wait_for_steps(page, 22)
+    until(page, "window.pitwallRun.store.lanes.steps.size >= 22")
+    assert page.evaluate(STEPS) == list(range(1, 23))
+    assert page.evaluate("window.pitwallRun.store.lanes.byKey.get('driver|0').rows[0].start.length") == 4 * 22
+
+
+def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    open_run(page, live_console, reporter.run, "charts")
+    event = reporter.step_events(3)
+    for one in event:
+        if one["kind"] == "metric":
+            one["values"]["policy/entropy"] = "NaN"
+    reporter.post(event)
+
+    chart = "document.querySelector('[data-metric=\"policy/entropy\"] .chart').chart"
+    until(page, f"{chart}?.shown?.odd.length === 1")
+    assert page.evaluate(f"{chart}.shown.odd[0][0]") == 3
+    expect(page.locator('[data-metric="policy/entropy"] [data-part="value"]')).to_have_text("NaN")
+
+
+def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=30)
+    open_run(page, live_console, reporter.run)
+    page.get_by_role("navigation", name="Run").get_by_role("link", name="Charts").click()
+    card = page.locator('[data-metric="reward/mean"] .u-over')
+    box = card.bounding_box()
+    assert box is not None
+    page.locator('[data-panel="charts"] [data-smooth]').fill("0.9")
+    page.mouse.move(box["x"] + 20, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 60, box["y"] + 40, steps=4)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"/charts\?.*zoom="))
+    zoom = page.evaluate("window.pitwallRun.view.zoom")
+
+    page.reload()
+    until(page, "window.pitwallRun?.feed.socket")
+
+    after = page.evaluate("window.pitwallRun.view")
+    assert after["smoothing"] == 0.9
+    assert after["zoom"]["min"] == pytest.approx(zoom["min"], rel=1e-6)
+    expect(page.locator('[data-panel="charts"]')).to_be_visible()
+    page.locator('[data-metric="reward/mean"] .u-over').dblclick()
+    assert page.evaluate("window.pitwallRun.view.zoom") is None
+
+
+def test_metrics_are_found_by_name_and_by_label(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    open_run(page, live_console, reporter.run, "charts")
+    expect(page.locator("[data-metric]")).to_have_count(3)
+
+    page.get_by_role("searchbox", name="Filter metrics").fill("step time")
+
+    expect(page.locator("[data-metric]")).to_have_count(1)
+    page.get_by_role("searchbox", name="Filter metrics").fill("nothing like it")
+    expect(page.locator('[data-field="charts-empty"]')).to_contain_text("No metric matches")
+
+
+def test_the_timeline_draws_zooms_and_follows(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=4)
+    open_run(page, live_console, reporter.run, "timeline")
+    until(page, "window.pitwallRun.store.lanes.steps.size === 4")
+    canvas = page.locator('[data-canvas="lanes"]')
+    timeline = "document.querySelector('[data-canvas=lanes]').timeline"
+    until(page, f"{timeline}.painter.needed({timeline}.lanes.sorted) > 100")
+    page.wait_for_timeout(100)  # one frame and the summary's delay
+    rollout = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--phase-rollout').trim()")
+    assert rollout in page.evaluate(COLORS)
+    expect(page.locator("[data-selection-rows]")).to_contain_text("Rollout")
+
+    whole = page.evaluate(f"{timeline}.view.to - {timeline}.view.from")
+    canvas.hover(position={"x": 500, "y": 20})
+    page.mouse.wheel(0, -400)
+    until(page, f"{timeline}.view.to - {timeline}.view.from < {whole * 0.8}")
+    expect(page.locator('[data-field="tip"]')).to_contain_text("driver")
+    canvas.focus()
+    page.keyboard.press("0")
+    until(page, f"{timeline}.window === null")
+
+    reporter.steps(1)
+    until(page, "window.pitwallRun.store.lanes.steps.size === 5")
+    page.get_by_text("Spans on the screen as a table").click()
+    expect(page.locator("[data-span-rows] tr").first).to_contain_text("driver")
+
+
+COLORS = """() => {
+  const canvas = document.querySelector('[data-canvas=lanes]');
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const found = new Set();
+  for (let i = 0; i < data.length; i += 4) {
+    found.add('#' + [data[i], data[i + 1], data[i + 2]].map((part) => part.toString(16).padStart(2, '0')).join(''));
+  }
+  return [...found];
+}"""
+
+
+def test_the_log_is_searched_line_by_line_and_followed(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=20)
+    open_run(page, live_console, reporter.run, "logs")
+    expect(page.locator(".run-log-line").last).to_contain_text("step 20")
+
+    page.get_by_role("searchbox", name="Search the log").fill("needle")
+
+    expect(page.locator('[data-field="log-hits"]')).to_have_text("4 of 4")
+    expect(page.locator(".run-log-line.is-hit")).to_contain_text("needle 20")
+    page.get_by_role("button", name="Previous match").click()
+    expect(page.locator(".run-log-line.is-hit")).to_contain_text("needle 15")
+    page.get_by_label("Process").select_option("policy-1")
+    expect(page.locator('[data-field="log-hits"]')).to_have_text("no match")
+    reporter.steps(1)
+    expect(page.locator(".run-log-line").last).to_contain_text("[rank 1] step 21")
+    assert page.locator(".run-log-line").count() == 21
+
+
+def test_a_link_to_a_log_line_leads_there(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console)
+    reporter.steps(300, at_once=50)
+    open_run(page, live_console, reporter.run, "logs")
+    page.locator("[data-log-view]").evaluate("(node) => { node.scrollTop = 3000; }")
+    expect(page.locator('[data-log="follow"]')).to_have_attribute("aria-pressed", "false")
+    cursor = page.locator(".run-log-line").nth(40).get_attribute("data-cursor")
+    line = page.locator(f'[data-cursor="{cursor}"]')
+    text = line.inner_text()
+    line.get_by_role("link").click()
+
+    page.reload()
+
+    expect(page.locator(".run-log-line.is-target")).to_be_in_viewport()
+    assert page.locator(".run-log-line.is-target").inner_text() == text
+    assert page.locator(".run-log-line").count() < 150, "lines out of sight are not in the page"
+
+
+def test_new_samples_are_announced_and_shown_on_demand(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=3)
+    open_run(page, live_console, reporter.run, "samples")
+    rows = page.locator("[data-samples] tr")
+    expect(rows).to_have_count(12)
+
+    reporter.steps(1)
+
+    page.get_by_role("button", name="Show 4 new").click()
+    expect(rows).to_have_count(16)
+    rows.first.click()
+    expect(page.locator(".run-sample-full")).to_contain_text("math")
+    page.get_by_role("spinbutton", name="Step").fill("2")
+    expect(rows).to_have_count(4)
+    page.get_by_label("By group").check()
+    expect(page.locator(".run-group-row")).to_have_count(2)
+
+
+def test_the_theme_changes_the_canvases_too(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=6)
+    open_run(page, live_console, reporter.run)
+    wait_for_steps(page, 6)
+    drawn = "[...document.querySelectorAll('[data-canvas=steps], .u-wrap canvas')].map((one) => one.toDataURL()).join()"
+    page.wait_for_timeout(200)
+    before = page.evaluate(drawn)
+    theme = page.evaluate("document.documentElement.dataset.bsTheme")
+
+    page.keyboard.press("Alt+m")
+
+    until(page, f"document.documentElement.dataset.bsTheme !== '{theme}'")
+    until(page, "(before) => (" + drawn + ") !== before", before)
+
+
+def test_a_queued_run_says_its_place_and_why_it_waits(page: Page, live_console: LiveConsole) -> None:
+    run = start(live_console, state="queued", wait_reason="It needs 4 CPUs; 1 of 8 is free.").run
+    open_run(page, live_console, run)
+
+    notice = page.locator('[data-field="wait"]')
+    expect(notice).to_contain_text(re.compile(r"Queued, place \d+\. It needs 4 CPUs; 1 of 8 is free\."))
+    expect(page.locator('[data-action="stop"]')).to_have_text("Cancel")
+    page.locator('[data-action="stop"]').click()
+    expect(page.get_by_role("dialog")).to_contain_text("does not start")
+    page.get_by_role("button", name="Cancel run").click()
+    expect(page.locator('[data-field="state"]')).to_have_text("stopped")
+
+
+def test_a_run_that_fails_shows_its_cause_at_once(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    open_run(page, live_console, reporter.run)
+    expect(page.locator('[data-field="state"]')).to_have_text("running")
+
+    reporter.last_word(
+        "failed",
+        cause={"side": "trainer", "role": "policy", "rank": 1, "step": 3, "text": "Out of memory.", "log_line": "OOM"},
+    )
+
+    expect(page.locator('[data-field="state"]')).to_have_text("failed")
+    expect(page.locator('[data-field="cause"]')).to_contain_text("Trainer, policy 1, step 3: Out of memory. OOM")
+    expect(page.locator('[data-action="stop"]')).to_be_hidden()
+
+
+def test_stopping_says_what_it_costs_and_then_does_it(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    open_run(page, live_console, reporter.run)
+
+    page.locator('[data-action="stop"]').click()
+    expect(page.get_by_role("dialog")).to_contain_text("saves a checkpoint first")
+    page.get_by_role("button", name="Stop run").click()
+
+    expect(page.locator('[data-field="state"]')).to_have_text("stopping")
+    assert Attempt.objects.get(run=reporter.run).commands.get().verb == "stop"
+
+
+def test_a_run_is_renamed_in_place_and_back(page: Page, live_console: LiveConsole) -> None:
+    run = start(live_console).run
+    open_run(page, live_console, run)
+
+    page.get_by_role("button", name="Rename the run").click()
+    page.get_by_role("textbox", name="Name of the run").fill("a better name")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("a better name")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(run.name)
+
+
+def test_a_ready_model_can_be_downloaded_and_asked(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    make_artifact(reporter.run)
+    finish(run_id=reporter.run.pk, attempt=1, state="finished", cause={}, cleanup={}, now=NOW)
+    open_run(page, live_console, reporter.run)
+
+    expect(page.get_by_role("link", name="Download model")).to_be_visible()
+    form = page.locator('[data-tryit="overview"]')
+    form.get_by_role("textbox").fill("What is 1 plus 1?")
+    form.get_by_role("button", name="Ask").click()
+    expect(form.locator('[data-part="state"]')).to_contain_text(re.compile("waiting for"))
+
+
+def test_the_overview_fits_the_window(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=6)
+    open_run(page, live_console, reporter.run)
+    wait_for_steps(page, 6)
+    expect(page.locator("[data-latest] tr")).to_have_count(4)
+
+    size = page.evaluate("[document.documentElement.scrollHeight, document.documentElement.scrollWidth]")
+
+    assert size == [900, 1440]
