@@ -184,9 +184,8 @@ def _report(delays: list[float], viewers: int) -> None:
         (f"{what}, p99", p99),
     ]
     print_table([Result(what=name, median=value, spread=spread, unit="ms", command=COMMAND) for name, value in rows])
-    print(
-        f"{len(ordered):,} deliveries on {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; none missing, none twice."
-    )
+    machine = f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
+    print(f"{len(ordered):,} deliveries on {machine}; none missing, none twice.")
 
 
 if __name__ == "__main__":
