@@ -28,7 +28,7 @@ def resolve(source: str, preferred: Lock) -> Lock:
         output.write_text("".join(f"{block}\n" for block in preferred.values()))
         command = [sys.executable, "-m", "uv", "pip", "compile", str(FOLDER / source), "--output-file", str(output)]
         command += ["--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--strip-extras"]
-        command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
+        command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_31"]
         command += ["--excludes", str(FOLDER / "excludes.txt"), "--overrides", str(FOLDER / "overrides.txt")]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return read(output)

@@ -23,6 +23,7 @@ DISK_BYTES = {"console": 2 * GIB, "engine": 6 * GIB, "dev": 6 * GIB, "gpu": 30 *
 CUDA_TORCH_BYTES = 12 * GIB  # where the index has no CPU build of torch: its CUDA packages take 4.7 GiB
 CPU_FEATURES = ("avx2", "fma", "f16c")  # vLLM's CPU build has an AVX2 and an AVX512 library, nothing below
 PYTHONS = ((3, 11), (3, 12))
+GLIBC = (2, 31)  # the newest that a locked wheel asks for; Debian 11, Ubuntu 20.04 and later have it
 
 
 class Facts(NamedTuple):
@@ -32,6 +33,7 @@ class Facts(NamedTuple):
     has_venv: bool
     machine: str
     system: str
+    glibc: tuple[int, int] | None
     cpu_features: frozenset[str]
     has_make: bool
     memory_bytes: int | None
@@ -47,6 +49,7 @@ def read_facts(folder: str) -> Facts:
         has_venv=bool(importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")),
         machine=platform.machine(),
         system=platform.system(),
+        glibc=_glibc(),
         cpu_features=_cpu_features(),
         has_make=shutil.which("make") is not None,
         memory_bytes=_available_memory(),
@@ -61,6 +64,11 @@ def problems(facts: Facts, *, chosen: str, is_installed: bool) -> list[str]:
     found = _python_problems(facts, is_installed=is_installed)
     if facts.system != "Linux" or facts.machine != "x86_64":
         found.append(f"Pitwall's locked packages are for Linux on x86_64; this is {facts.system} on {facts.machine}.")
+    if facts.glibc is not None and facts.glibc < GLIBC:
+        found.append(
+            f"The C library is glibc {facts.glibc[0]}.{facts.glibc[1]}; the packages need {GLIBC[0]}.{GLIBC[1]} or newer. "
+            "Use Debian 12, Ubuntu 22.04 or later."
+        )
     if not facts.has_make:
         found.append("make is missing. Install it: apt-get install make.")
     if chosen != "console":
@@ -122,6 +130,12 @@ def warnings(facts: Facts, *, is_installed: bool) -> list[str]:
             f"index has only the standard one, its CUDA packages need {_gib(CUDA_TORCH_BYTES)}."
         )
     return found
+
+
+def _glibc() -> tuple[int, int] | None:
+    name, version = platform.libc_ver()
+    parts = version.split(".")
+    return (int(parts[0]), int(parts[1])) if name == "glibc" and len(parts) > 1 else None
 
 
 def _cpu_features() -> frozenset[str]:
