@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.models import Run, Upload
-from tests.console.live_console import LiveConsole, live_console  # noqa: F401 (fixture)
+from tests.console.live_console import LiveConsole, live_console, made_database  # noqa: F401 (fixtures)
 from tests.console.test_pages_browser import NAMELESS, WATCH
 from tests.rows import make_run
 

@@ -185,6 +185,7 @@ export class Knobs {
 
   #open(group, isOpen) {
     const button = group.querySelector("h3 button");
+    if (button.getAttribute("aria-expanded") === String(isOpen)) return;
     button.setAttribute("aria-expanded", String(isOpen));
     document.getElementById(button.getAttribute("aria-controls")).hidden = !isOpen;
     if (!group.classList.contains("reward-editor")) queueMicrotask(() => this.#showGroups());
