@@ -66,7 +66,7 @@ def problems(facts: Facts, *, chosen: str, is_installed: bool) -> list[str]:
         found.append(f"Pitwall's locked packages are for Linux on x86_64; this is {facts.system} on {facts.machine}.")
     if facts.glibc is not None and facts.glibc < GLIBC:
         found.append(
-            f"The C library is glibc {facts.glibc[0]}.{facts.glibc[1]}; the packages need {GLIBC[0]}.{GLIBC[1]} or newer. "
+            f"The C library is glibc {facts.glibc[0]}.{facts.glibc[1]}; packages need {GLIBC[0]}.{GLIBC[1]} or later. "
             "Use Debian 12, Ubuntu 22.04 or later."
         )
     if not facts.has_make:

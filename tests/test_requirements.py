@@ -73,7 +73,7 @@ def test_torch_and_cuda_stand_apart() -> None:
 
 def test_every_asked_package_is_locked() -> None:
     asked = {
-        re.split(r"[\[<>=; ]", line)[0].lower()
+        re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-")
         for name in ("console.in", "engine.in", "dev.in")
         for line in (FOLDER / name).read_text().splitlines()
         if line and not line.startswith(("#", "-"))
@@ -112,7 +112,7 @@ def test_a_good_machine_is_welcome(preflight: ModuleType, chosen: str) -> None:
         ({"python": (3, 9)}, "Python 3.11 or 3.12 is needed; this is 3.9"),
         ({"python": (3, 13)}, "this is 3.13"),
         ({"has_venv": False}, "apt-get install python3-venv (python3.11-venv"),
-        ({"glibc": (2, 28)}, "glibc 2.28; the packages need 2.31"),
+        ({"glibc": (2, 28)}, "glibc 2.28; packages need 2.31"),
         ({"has_make": False}, "apt-get install make"),
         ({"machine": "aarch64"}, "this is Linux on aarch64"),
         ({"cpu_features": frozenset({"sse4_2"})}, "lacks avx2, fma, f16c"),
