@@ -4,11 +4,12 @@ First come, first served: a run that fits never overtakes one that must wait for
 never hold lets others pass. What a live run holds is what it asked for, until it has ended.
 """
 
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -115,15 +116,11 @@ def room_for_answer(state: ClusterState, *, now: datetime) -> str:
 
 
 def waiting(*, device: str) -> list[Ask]:
-    """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open."""
-    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", "number", "run__spec")
-    asks = []
-    for run_id, number, raw in rows:
-        spec = parse_spec(raw)
-        cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)
-        per_worker = float(spec.hardware.cpus_per_worker)
-        asks.append(Ask(run_id=run_id, attempt=number, cpus=cpus, gpus=gpus, cpus_per_worker=per_worker))
-    return asks
+    """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open.
+
+    A stored spec that this version no longer accepts is left out; `admit_waiting` ends its run.
+    """
+    return [ask for _key, ask in _queue(device) if isinstance(ask, Ask)]
 
 
 def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
@@ -136,8 +133,12 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
     admitted = []
     with transaction.atomic():
         _take_lock()
-        _fail_unreadable(now)
-        for verdict in judge(waiting(device=state.device), holders(device=state.device, now=now), state):
+        queue = _queue(state.device)
+        for (run_id, number), problem in queue:
+            if isinstance(problem, SpecInvalid):
+                _fail_unreadable(run_id, number, problem, now)
+        asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
+        for verdict in judge(asks, holders(device=state.device, now=now), state):
             ask = verdict.ask
             if not verdict.is_admitted:
                 say_why(ask.run_id, verdict.reason)
@@ -156,16 +157,34 @@ def say_why(run_id: str, reason: str) -> None:
         transaction.on_commit(partial(run_changed, run_id))
 
 
-def _fail_unreadable(now: datetime) -> None:
-    """End queued runs whose stored spec an upgraded console no longer accepts, so that they block nobody."""
-    rows = Attempt.objects.filter(state="queued").values_list("run_id", "number", "run__spec")
+def _queue(device: str) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
+    """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
+    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", "number", "run__spec")
+    found: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
     for run_id, number, raw in rows:
         try:
-            parse_spec(raw)
+            cpus, gpus, per_worker = _asked(json.dumps(raw), device)
         except SpecInvalid as error:
-            text = _("this console no longer accepts its spec: %(why)s Clone it and launch again.") % {"why": error}
-            cause = {"side": "pitwall", "text": text}
-            lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
+            found.append(((run_id, number), error))
+        else:
+            ask = Ask(run_id=run_id, attempt=number, cpus=cpus, gpus=gpus, cpus_per_worker=per_worker)
+            found.append(((run_id, number), ask))
+    return found
+
+
+@lru_cache(maxsize=2048)
+def _asked(spec_text: str, device: str) -> tuple[float, float, float]:
+    """Return CPUs, GPUs and CPUs of one worker; kept, because a queue is judged each second and specs never change."""
+    spec = parse_spec(json.loads(spec_text))
+    cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)
+    return cpus, gpus, float(spec.hardware.cpus_per_worker)
+
+
+def _fail_unreadable(run_id: str, number: int, error: SpecInvalid, now: datetime) -> None:
+    """End a queued run whose stored spec an upgraded console no longer accepts, so that it blocks nobody."""
+    text = _("this console no longer accepts its spec: %(why)s Clone it and launch again.") % {"why": error}
+    cause = {"side": "pitwall", "text": text}
+    lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
 
 
 def _take_lock() -> None:

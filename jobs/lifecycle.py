@@ -13,6 +13,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import F
 
+from jobs.audit import record
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.notify import run_changed
 
@@ -81,9 +82,12 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     canceled = _change(
         run_id, number, "stopped", now, text="Canceled in the queue", user=user, fields=fields, only_from={"queued"}
     )
-    if canceled:
-        return True
-    return _change(run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"})
+    if not canceled and not _change(
+        run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"}
+    ):
+        return False
+    record(actor=user, verb="run.cancel" if canceled else "run.stop", object_type="run", object_id=run_id)
+    return True
 
 
 def request_checkpoint(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:

@@ -119,6 +119,7 @@ def test_a_spec_that_an_upgrade_no_longer_reads_fails_with_the_reason() -> None:
     run = make_run()
     other = make_run()
     Run.objects.filter(pk=run.pk).update(spec={**run.spec, "knobs": {"gone.knob": {"value": 1}}})
+    assert [ask.run_id for ask in admission.waiting(device="cpu")] == [other.pk]
 
     admitted = admission.admit_waiting(state=cluster(), now=NOW)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs import lifecycle
-from jobs.models import ENDED, STATES, Attempt, Command, Run, RunEvent
+from jobs.models import ENDED, STATES, Attempt, AuditEvent, Command, Run, RunEvent
 from tests.rows import NOW, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -114,6 +114,7 @@ def test_stopping_a_live_run_sends_one_command_however_often_it_is_asked(state: 
 
     assert states_of(run) == ("stopping", "stopping")
     assert Command.objects.filter(attempt__run=run, verb="stop").count() == 1
+    assert AuditEvent.objects.filter(verb="run.stop", object_id=run.pk).count() == 1
 
 
 def test_stopping_an_ended_run_changes_nothing() -> None:
