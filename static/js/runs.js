@@ -262,5 +262,5 @@ document.addEventListener("focusin", (event) => {
   if (mine && mine.id !== current) { current = mine.id; rows().forEach((r) => r.classList.toggle("is-current", r === mine)); }
 });
 
-document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target.id === "results") { fresh.clear(); showSelection(); } });
+document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target?.id === "results") { fresh.clear(); showSelection(); } });
 showSelection();

@@ -44,7 +44,13 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
   function connect() {
     clearTimeout(timer);
     if (isClosed || socket) return;
-    const mine = new WebSocket(url());
+    let mine;
+    try {
+      mine = new WebSocket(url());
+    } catch {
+      later(); // refused before it began; try again like after any other loss
+      return;
+    }
     socket = mine;
     mine.onopen = () => {
       tries = 0;

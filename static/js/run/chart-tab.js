@@ -99,7 +99,8 @@ export class ChartTab {
     const part = (name) => card.querySelector(`[data-part="${name}"]`);
     card.querySelector("h2").textContent = info.label;
     card.dataset.metric = metric.name;
-    part("hint").textContent = info.unit && info.unit !== "share" ? `${metric.name}, ${info.unit}` : metric.name;
+    const name = info.label === metric.name ? "" : metric.name;
+    part("hint").textContent = [name, info.unit === "share" ? "" : info.unit].filter(Boolean).join(", ");
     part("hint").title = info.definition ? `${metric.name}: ${info.definition}` : metric.name;
     part("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }));
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(metric.name));

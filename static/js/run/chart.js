@@ -232,12 +232,12 @@ export class Chart {
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
         { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => numbers.timeTick(value, step)) : undefined },
-        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => splits.map((value) => numbers.tick(value, plot.unit)) },
+        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
         drawClear: [(u) => drawLimits(u, plot.limits ?? [])],
-        draw: [(u) => drawMarks(u, isTime ? [] : view.marks), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
+        draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
         setCursor: [(u) => this.#tellValue(u.cursor.idx)],
         setSelect: [(u) => this.#zoomed(u)],
       },
@@ -268,8 +268,23 @@ export class Chart {
     const isTime = this.plot.isTime || this.view.axis === "time";
     if (zoom && zoom.isTime === isTime) return [zoom.min, zoom.max];
     const last = xs.length ? xs[xs.length - 1] : 1;
-    if (isTime) return xs.length ? [xs[0], Math.max(last, xs[0] + 10)] : [Date.now() / 1e3 - 60, Date.now() / 1e3];
+    if (isTime) return this.#clockRange(xs);
     return [0, Math.max(end, last, 1)];
+  }
+
+  /** All charts on the clock share one range: that of the timeline, or of their own points before it is read. */
+  #clockRange(xs) {
+    const { lanes } = this.store;
+    const now = Date.now() / 1e3;
+    const own = xs.length ? [xs[0], xs[xs.length - 1]] : [now - 60, now];
+    const [from, to] = lanes.numSpans ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date / 1e3) : own;
+    return [from, Math.max(to, from + 10)];
+  }
+
+  #marks(isTime) {
+    if (!isTime) return this.view.marks;
+    const clock = this.store.lanes.clockOfSteps();
+    return this.view.marks.map((mark) => ({ ...mark, x: clock(mark.x) })).filter((mark) => mark.x !== null);
   }
 
   #yRange(low, high) {

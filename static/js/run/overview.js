@@ -59,10 +59,17 @@ export class Overview {
       const body = document.querySelector(`[data-plan="${plan.key}"]`);
       const head = body.previousElementSibling;
       const lines = plan.lines.map((line) => ({ ...line, dash: line.is_dashed, isPoints: line.is_points, fixed: true }));
-      if (lines[0] && !plan.is_stacked) lines[0].color = `--run-${this.page.color % 10}`;
+      if (lines[0] && !plan.is_stacked) this.#colorLines(lines);
       const parts = { body, value: head.querySelector('[data-part="value"]'), points: head.querySelector('[data-part="points"]') };
       new Chart(parts, { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits }, this.store, this.view);
     }
+  }
+
+  /** The first line has the run's color; another one that would have the same takes the next. */
+  #colorLines(lines) {
+    const own = `--run-${this.page.color % 10}`;
+    lines[0].color = own;
+    for (const line of lines.slice(1)) if (line.color === own) line.color = "--run-0";
   }
 
   #chip(chip, raw) {

@@ -1,0 +1,246 @@
+"""Home, run list, cluster and account in a browser, on a real console: live rows, keys, verbs, themes, strict CSP."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jobs.models import Run
+from tests.console.live_console import LiveConsole, Reporter, live_console  # noqa: F401 (fixture)
+from tests.rows import make_run
+
+pytestmark = pytest.mark.browser
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+const Real = window.WebSocket;
+window.sockets = [];
+window.WebSocket = class extends Real {
+  constructor(url, protocols) {
+    super(window.isCut ? String(url).replace(/\\/ws\\/.*/, "/ws/nowhere") : url, protocols);
+    window.sockets.push(this);
+  }
+};
+"""
+# What a screen reader would have no name for.
+NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hidden]), select, textarea, summary")]
+  .filter((node) => node.checkVisibility() && !node.ariaHidden)
+  .filter((node) => !(node.textContent.trim() || node.ariaLabel || node.title || node.labels?.length
+    || node.querySelector("img[alt], [aria-label]")))
+  .map((node) => node.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture
+def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:  # noqa: F811
+    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
+    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
+    context.add_init_script(WATCH)
+    window = context.new_page()
+    problems: list[str] = []
+    window.on("pageerror", lambda error: problems.append(str(error)))
+    yield window
+    assert problems == []
+    assert window.evaluate("window.violations") == []
+    context.close()
+
+
+@pytest.fixture(autouse=True)
+def _empty(live_console: LiveConsole) -> None:  # noqa: F811
+    Run.objects.filter(project=live_console.project).delete()
+
+
+def add(console: LiveConsole, name: str, *, state: str = "running", steps: int = 0) -> Reporter:
+    spec = {"name": name, "knobs": {"train.num_steps": 100}}
+    reporter = Reporter(console=console, run=make_run(console.project, state=state, spec=spec, user=console.user))
+    reporter.steps(steps)
+    return reporter
+
+
+def open_page(page: Page, console: LiveConsole, path: str) -> None:
+    page.goto(console.url + path)
+    for _ in range(100):  # wait_for_function needs eval, which the CSP forbids
+        if page.evaluate("window.sockets.some((socket) => socket.readyState === 1)"):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail("the page's websocket did not open within 5 s")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/runs", "/cluster", "/account", "/runs/new"])
+def test_every_page_keeps_the_csp_has_one_heading_and_a_name_for_everything(
+    page: Page,
+    live_console: LiveConsole,  # noqa: F811
+    path: str,
+    theme: str,
+) -> None:
+    add(live_console, "a run", steps=2)
+    page.context.add_cookies([{"name": "pitwall_theme", "value": theme, "url": live_console.url}])
+
+    page.goto(live_console.url + path)
+    page.wait_for_load_state("networkidle")
+
+    assert page.locator("html").get_attribute("data-bs-theme") == theme
+    assert page.locator("main h1").count() == 1
+    assert page.evaluate(NAMELESS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 1440
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_rows_follow_their_run_without_moving(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    going = add(live_console, "going", steps=3)
+    add(live_console, "other")
+    open_page(page, live_console, "/runs")
+    row = page.locator(f"#{going.run.pk}")
+    row.locator("td.select input").check()
+    before = row.bounding_box()
+
+    going.steps(4)
+
+    expect(row.locator("[data-cell=step]")).to_contain_text("7 / 100")
+    expect(row.locator("[data-cell=value]")).to_contain_text("0.435")
+    expect(row.locator("polyline")).to_be_attached()
+    assert row.bounding_box() == before
+    expect(row.locator("td.select input")).to_be_checked()
+
+
+def test_home_follows_what_runs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    going = add(live_console, "going", steps=1)
+    open_page(page, live_console, "/")
+
+    going.steps(5)
+
+    expect(page.locator(".live-card")).to_contain_text("6 / 100")
+
+
+def test_keys_move_select_and_clear(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    for name in ("one", "two", "three"):
+        add(live_console, name, state="finished")
+    open_page(page, live_console, "/runs")
+
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("X")
+
+    bar = page.get_by_role("toolbar", name="Selected runs")
+    expect(bar).to_contain_text("3 runs selected")
+    page.keyboard.press("Escape")
+    expect(bar).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/runs/r-\w+$"))
+
+
+def test_tags_are_given_and_taken_back(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    one = add(live_console, "one", state="finished").run
+    open_page(page, live_console, "/runs")
+
+    page.locator(f"#{one.pk} td.select input").check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.locator("#tag-input").fill("baseline")
+    page.keyboard.press("Enter")
+
+    expect(page.locator(f"#{one.pk} .tag")).to_have_text("baseline")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(f"#{one.pk} .tag")).to_have_count(0)
+
+
+def test_archiving_takes_the_row_away_and_undo_brings_it_back(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    one = add(live_console, "one", state="finished").run
+    add(live_console, "two", state="finished")
+    open_page(page, live_console, "/runs")
+
+    page.locator(f"#{one.pk} td.select input").check()
+    page.get_by_role("button", name="Archive").click()
+
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+
+
+def test_stopping_asks_first_and_says_what_it_costs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    one = add(live_console, "one", steps=1).run
+    open_page(page, live_console, "/runs")
+
+    page.locator(f"#{one.pk} td.select input").check()
+    page.get_by_role("button", name="Stop 1 running").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Stop 1 run?")
+    expect(dialog).to_contain_text("saves a checkpoint")
+    dialog.get_by_role("button", name="Stop 1 running").click()
+
+    expect(page.locator(f"#{one.pk} .state")).to_have_text("stopping")
+
+
+def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    one = add(live_console, "one", state="finished").run
+    open_page(page, live_console, "/runs")
+
+    page.locator(f"#{one.pk}").hover()
+    page.get_by_role("button", name="Edit name, tags and note of one").click()
+    page.locator("#edit-name").fill("")
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#edit-name-error")).to_contain_text("is not a name")
+    assert page.evaluate("document.activeElement.id") == "edit-name"
+    page.locator("#edit-name").fill("better")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(f"#{one.pk}")).to_contain_text("better")
+
+
+def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    add(live_console, "alpha", state="finished")
+    add(live_console, "beta", state="failed")
+    open_page(page, live_console, "/runs")
+
+    page.keyboard.press("/")
+    page.keyboard.type("state:failed")
+
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"\?q=state%3Afailed$"))
+    page.go_back()
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+
+
+def test_the_palette_finds_a_run_by_name(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    one = add(live_console, "needle in the list", state="finished").run
+    open_page(page, live_console, "/")
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("needle")
+    expect(page.get_by_role("option", name="needle in the list")).to_be_visible()
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(re.compile(f"/runs/{one.pk}$"))
+
+
+def test_alt_m_switches_the_theme_for_good_and_question_mark_lists_the_keys(
+    page: Page,
+    live_console: LiveConsole,  # noqa: F811
+) -> None:
+    open_page(page, live_console, "/")
+    before = page.locator("html").get_attribute("data-bs-theme")
+
+    page.keyboard.press("Alt+m")
+    page.reload()
+
+    assert page.locator("html").get_attribute("data-bs-theme") != before
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_contain_text("Next and previous row")
+
+
+def test_a_lost_connection_is_said_and_heals_by_itself(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+    going = add(live_console, "going", steps=1)
+    open_page(page, live_console, "/runs")
+
+    page.evaluate("window.isCut = true; window.sockets.forEach((socket) => socket.close())")
+    expect(page.get_by_text("The console does not answer")).to_be_visible(timeout=8000)
+    going.steps(2)
+    page.evaluate("window.isCut = false")
+
+    expect(page.get_by_text("The console does not answer")).to_be_hidden(timeout=20000)
+    expect(page.locator(f"#{going.run.pk} [data-cell=step]")).to_contain_text("3 / 100")
