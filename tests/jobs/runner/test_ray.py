@@ -51,8 +51,8 @@ class RayHead:
         wait_until(lambda: self.api.get("/api/v0/nodes").json()["data"]["result"]["result"], 60)
 
     def submit(self, house: House, module: str) -> str:
-        env = {**house.environ(), "PYTHONPATH": str(house.folder), "RAY_JOB_STOP_WAIT_TIME_S": "20"}
-        body = {"entrypoint": f"{sys.executable} -m {module}", "runtime_env": {"env_vars": env}}
+        env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "20"}
+        body = {"entrypoint": f"cd {house.folder} && {sys.executable} -m {module}", "runtime_env": {"env_vars": env}}
         answer = self.api.post("/api/jobs/", json=body)
         answer.raise_for_status()
         return str(answer.json()["submission_id"])
