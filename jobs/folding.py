@@ -180,7 +180,6 @@ def collect_spans(frames: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Spa
 def _append_points(fresh: dict[int, Points], attempt: int, through: int) -> None:
     """Fill up each series' open chunk, seal what is full, roll up what was sealed."""
     open_chunks = _open_chunks(list(fresh), attempt)
-    changed: list[Chunk] = []
     made: list[Chunk] = []
     sealed: list[tuple[int, int]] = []
     for metric_id, data in fresh.items():
@@ -193,14 +192,10 @@ def _append_points(fresh: dict[int, Points], attempt: int, through: int) -> None
             part = data[start : start + CHUNK_POINTS]
             seq += 1
             chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, **_extent(part), through_seq=through)
-            if last is not None and last.seq == seq:
-                chunk.pk = last.pk
-                changed.append(chunk)
-            else:
-                made.append(chunk)
+            made.append(chunk)
             if len(part) == CHUNK_POINTS:
                 sealed.append((metric_id, seq))
-    _write(made, changed)
+    _write(made)
     _roll_up_sealed(sealed, attempt, through, level=1)
 
 
@@ -210,7 +205,6 @@ def _extent(part: Points) -> dict[str, Any]:
 
 def _append_spans(fresh: dict[int, Spans], attempt: int, through: int) -> None:
     open_chunks = _open_chunks(list(fresh), attempt)
-    changed: list[Chunk] = []
     made: list[Chunk] = []
     for metric_id, data in fresh.items():
         last = open_chunks.get(metric_id)
@@ -224,20 +218,19 @@ def _append_spans(fresh: dict[int, Spans], attempt: int, through: int) -> None:
             x0, x1 = int(part.start.min()), int((part.start + part.duration).max())
             chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, n=len(part), x0=x0, x1=x1)
             chunk.blob, chunk.through_seq = encode_spans(part), through
-            if last is not None and last.seq == seq:
-                chunk.pk = last.pk
-                changed.append(chunk)
-            else:
-                made.append(chunk)
-    _write(made, changed)
+            made.append(chunk)
+    _write(made)
 
 
-def _write(made: list[Chunk], changed: list[Chunk]) -> None:
-    Chunk.objects.bulk_create(made, batch_size=100)
-    for chunk in changed:
-        Chunk.objects.filter(pk=chunk.pk).update(
-            n=chunk.n, x0=chunk.x0, x1=chunk.x1, blob=chunk.blob, through_seq=chunk.through_seq
-        )
+def _write(chunks: list[Chunk]) -> None:
+    """Insert the chunks; an open one of the same place is replaced."""
+    Chunk.objects.bulk_create(
+        chunks,
+        batch_size=200,
+        update_conflicts=True,
+        unique_fields=["metric", "attempt", "level", "seq"],
+        update_fields=["n", "x0", "x1", "blob", "through_seq"],
+    )
 
 
 def _open_chunks(metric_ids: list[int], attempt: int) -> dict[int, Chunk]:
