@@ -1,5 +1,6 @@
 """A throw-away console for a benchmark: own data directory, database, Valkey; and how a result is printed."""
 
+import json
 import os
 import statistics
 import subprocess
@@ -8,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+COLLECT = "PITWALL_BENCH_COLLECT"  # names the file that gathers every result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,10 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def print_table(results: Sequence[Result]) -> None:
-    """Print one line a number."""
+    """Print one line a number; also append them to the file that the environment names, for `make bench`."""
+    if collected := os.environ.get(COLLECT):
+        with Path(collected).open("a") as file:
+            file.writelines(json.dumps(asdict(result)) + "\n" for result in results)
     rows = [("what", "median", "min – max", "command")]
     rows += [
         (r.what, f"{_short(r.median)} {r.unit}", f"{_short(r.spread[0])} – {_short(r.spread[1])}", r.command)

@@ -1,0 +1,189 @@
+"""What a person does on the real parts: sign in, launch, watch, try, download; stop; cancel; see a cause."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.journeys.conftest import Stack, wait_for_line
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine]
+
+RAY_SECONDS = 90
+START_MS = 120_000  # imports of torch, DeepSpeed and vLLM in four processes on two cores
+END_MS = 180_000
+PROMPT = "Ana picks 12 pens in the morning and 7 in the evening. How many pens in total?"
+FAILING_REWARD = """
+calls = 0
+
+
+def reward(prompt: str, completion: str, answer: str) -> float:
+    global calls
+    calls += 1
+    if calls > 40:
+        raise RuntimeError("the judge is out of ink")
+    return 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, stack: Stack) -> Iterator[BrowserContext]:
+    """A browser that signed in through the one-time link, once for the module."""
+    wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
+    window = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
+    page = window.new_page()
+    page.goto(stack.signin_link())
+    expect(page).to_have_url(f"{stack.url}/")
+    yield window
+    window.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A fresh tab; a test fails if one of its scripts did."""
+    tab = context.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    yield tab
+    assert problems == []
+    tab.close()
+
+
+def fill_small_run(page: Page, stack: Stack, *, name: str, steps: int, **knobs: str) -> None:
+    """Fill the New run form for a run of `steps` small steps on the bundled model."""
+    page.goto(f"{stack.url}/runs/new")
+    expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
+    page.get_by_role("tab", name=re.compile("All")).or_(
+        page.get_by_role("button", name=re.compile("^All"))
+    ).first.click()
+    page.locator("[name=name]").fill(name)
+    values = {
+        "train.num_steps": str(steps),
+        "rollout.prompts_per_step": "4",
+        "rollout.samples_per_prompt": "4",
+        "eval.num_prompts": "8",
+        **{knob.replace("__", "."): value for knob, value in knobs.items()},
+    }
+    folded = page.locator('.knob-group h3 button[aria-expanded="false"]:visible')
+    while folded.count():
+        folded.first.click()
+    for knob, value in values.items():
+        page.locator(f'[name="knobs.{knob}"]').fill(value)
+
+
+def launch(page: Page) -> str:
+    """Press the launch button; return the id of the run whose page opens."""
+    page.get_by_role("button", name=re.compile("^Launch")).click()
+    page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=60_000)
+    return page.url.rsplit("/", 1)[1]
+
+
+def state(page: Page) -> Locator:
+    return page.locator('[data-field="state"]')
+
+
+def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack, tmp_path: Path) -> None:
+    fill_small_run(page, stack, name="first run", steps=12, eval__every_steps="6")
+    launch(page)
+    page.evaluate("window.isSamePage = true")
+
+    expect(state(page)).to_contain_text("running", timeout=START_MS)
+    page.wait_for_function(
+        "window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x).length >= 2", timeout=START_MS
+    )
+    seen = page.evaluate("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x)")
+    expect(state(page)).to_contain_text("finished", timeout=END_MS)
+    assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
+    steps = page.evaluate("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x)")
+    assert steps == list(range(1, 13)), "every step once"
+    assert len(seen) < len(steps)
+
+    page.reload()
+    page.wait_for_function("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x).length == 12")
+
+    page.get_by_role("link", name=re.compile("^Files")).click()
+    row = page.get_by_role("row", name=re.compile("model-final.zip"))
+    with page.expect_download() as waiting:
+        row.get_by_role("link", name="Download").click()
+    archive = tmp_path / "model.zip"
+    waiting.value.save_as(archive)
+
+    box = page.locator("[data-tryit]:visible")
+    box.get_by_label("Prompt for the trained model").fill(PROMPT)
+    box.get_by_role("button", name="Ask").click()
+    answer = box.locator('[data-part="answer"]')
+    expect(answer).to_contain_text(re.compile(r"\S"), timeout=START_MS)
+    assert answer.inner_text().strip() == greedy_answer(archive, tmp_path / "model", PROMPT)
+
+
+def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
+    """Return what plain transformers says to `prompt` with the downloaded model, decoding greedily."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    out = model.generate(**ids, do_sample=False, max_new_tokens=256)
+    text = tokenizer.decode(out[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+    return str(text).strip()
+
+
+def test_a_running_run_stops_with_a_checkpoint_and_leaves_nothing(page: Page, stack: Stack) -> None:
+    fill_small_run(page, stack, name="to be stopped", steps=5000, checkpoint__every_steps="0", eval__every_steps="0")
+    run_id = launch(page)
+    page.wait_for_function(
+        "window.pitwallRun?.store.of('reward/mean').flatMap((s) => s.x).length >= 2", timeout=START_MS
+    )
+
+    page.locator('[data-action="stop"]').click()
+    page.locator('[data-action="stop-now"]').click()
+
+    expect(state(page)).to_contain_text("stopped", timeout=60_000)
+    expect(page.get_by_text(re.compile(r"Checkpoint \d+ saved")).first).to_be_visible()
+    page.goto(f"{stack.url}/runs/{run_id}/files")
+    expect(page.get_by_role("row", name=re.compile("model-final.zip"))).to_be_visible()
+    page.goto(f"{stack.url}/cluster")
+    expect(page.get_by_text("Every run that ended has proved that nothing of it is left.")).to_be_visible()
+
+
+def test_a_waiting_run_says_why_and_is_cancelled_in_the_queue(page: Page, stack: Stack) -> None:
+    fill_small_run(
+        page, stack, name="holds the cluster", steps=5000, eval__every_steps="0", checkpoint__every_steps="0"
+    )
+    page.locator('[name="hardware.policy_ranks"]').fill("4")
+    page.locator('[name="knobs.rollout.prompts_per_step"]').fill("4")
+    holder = launch(page)
+    fill_small_run(page, stack, name="waits", steps=2)
+    waiting = launch(page)
+
+    expect(page.locator('[data-field="wait"]')).to_contain_text(re.compile(f"Needs 4 CPUs.*{holder}"), timeout=30_000)
+    page.locator('[data-action="stop"]').click()
+    page.locator('[data-action="stop-now"]').click()
+    expect(state(page)).to_contain_text("stopped", timeout=15_000)
+    assert not (stack.data_dir / "runs" / waiting).exists(), "nothing of a cancelled run was started"
+
+    page.goto(f"{stack.url}/runs/{holder}")
+    page.locator('[data-action="stop"]').click()
+    page.locator('[data-action="stop-now"]').click()
+    expect(state(page)).to_contain_text("stopped", timeout=START_MS)
+
+
+def test_a_failing_run_names_its_cause_on_the_page(page: Page, stack: Stack) -> None:
+    fill_small_run(page, stack, name="fails", steps=50, eval__every_steps="0")
+    page.select_option('[name="reward.kind"]', "custom")
+    page.locator('[name="reward.file_name"]').fill("judge.py")
+    page.locator('[name="reward.source"]').fill(FAILING_REWARD)
+    launch(page)
+
+    expect(state(page)).to_contain_text("failed", timeout=START_MS)
+    cause = page.locator('[data-field="cause"]')
+    expect(cause).to_contain_text("judge.py")
+    expect(cause).to_contain_text("the judge is out of ink")
