@@ -97,6 +97,12 @@ export class Knobs {
     this.#sayChanges(changed.size);
   }
 
+  /** Open the group that a field stands in. */
+  openGroupOf(field) {
+    const group = field.closest(".knob-group");
+    if (group) this.#open(group, true);
+  }
+
   /** Make a field visible wherever it hides, and return its input. */
   reveal(field) {
     const group = field.closest(".knob-group");

@@ -47,6 +47,7 @@ export class Problems {
       const field = slot.closest(".field");
       const text = [...new Set(told.map((p) => p.message))].join(" ");
       if (slot.textContent !== text) slot.textContent = text;
+      if (told.length && !field.hasAttribute("data-problem")) this.#knobs.openGroupOf(field);
       field.toggleAttribute("data-problem", told.length > 0);
       for (const node of field.querySelectorAll("input, select, textarea")) {
         const isWrong = told.some((p) => this.#isAbout(p.field, node.name));
@@ -83,8 +84,9 @@ export class Problems {
     return name === problemField || name.startsWith(`${problemField}.`);
   }
 
-  // An empty input that nobody has touched is not wrong yet, only not filled in.
+  // An empty input that nobody has touched is not wrong yet, only not filled in. Others than the form's own check know better.
   #isTooEarly(problem) {
+    if (!this.of("form").includes(problem)) return false;
     if ([...this.#touched].some((name) => this.#isAbout(problem.field, name))) return false;
     const kind = this.#form.elements[problem.field.replace(/\.id$/, ".kind")]?.value;
     const node = this.#form.elements[problem.field] ?? this.#form.elements[`${problem.field}.${kind}`];
