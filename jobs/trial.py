@@ -113,6 +113,9 @@ try:
     limit(resource.RLIMIT_AS, {MAX_MEMORY_BYTES})
 except (ValueError, OSError):
     pass  # macOS knows the limit and refuses to set it
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: a console that is killed leaves no trial behind
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
