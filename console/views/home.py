@@ -43,7 +43,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "headline": _headline(found),
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in found.attention],
         "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in found.live],
-        "queued": [{"header": h, "reason": hint(h, now=now)} for h in found.queued],
+        "queued": [
+            {"header": h, "reason": hint(h, now=now)} for h in sorted(found.queued, key=lambda h: h.queue_position or 0)
+        ],
         "recent": [{"header": h, "metric": main_metric(h), "value": _value(h)} for h in found.recent[:_RECENT]],
         "cluster": cluster_in_use(),
         "can_edit": role(request.user, project) in ("editor", "admin"),
