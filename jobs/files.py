@@ -118,7 +118,7 @@ def _append(part: Path, piece: Piece) -> None:
             raise DiskFull(errno.ENOSPC, "The console's disk is full.")
         fd = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if not part.is_char_device():
+            if os.fstat(fd).st_size > piece.offset:
                 os.ftruncate(fd, piece.offset)  # what a crash left above the last byte that was counted
             done = 0
             while done < len(piece.data):

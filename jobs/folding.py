@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Max
 
 from jobs.chunks import (
@@ -42,6 +42,7 @@ FOLD_FRAMES = 500
 FOLD_BYTES = 4 << 20
 FOLD_SECONDS = 300.0
 FOLD_AT_ONCE = 2000  # frames in one transaction
+RETRY_SECONDS = 60.0
 KEEP_SECONDS = 600.0  # a frame stays this long after it was folded, for pages that come back
 KEEP_LOG_LINES = 200_000  # of one role, rank and stream of an attempt; the oldest go first
 DELETE_AT_ONCE = 2000
@@ -57,6 +58,7 @@ class _Tail:
     num_bytes: int = 0
     since: float = 0.0  # monotonic
     folded: deque[tuple[float, int]] = field(default_factory=deque)
+    not_before: float = 0.0  # after folding failed
 
 
 class Folder:
@@ -81,7 +83,14 @@ class Folder:
         due = [run_id for run_id, tail in tails.items() if self._is_due(tail, clock)]
         if due:
             run_id = max(due, key=lambda each: tails[each].num_frames)
-            folded = fold(run_id=run_id)
+            try:
+                folded = fold(run_id=run_id)
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:  # storing must go on; the frames stay and are read as they are
+                log.exception("Run %s could not be folded; trying again in a minute.", run_id)
+                tails[run_id].not_before = clock + RETRY_SECONDS
+                return
             is_done = folded.num_frames < FOLD_AT_ONCE
             tails[run_id].num_frames = 0 if is_done else tails[run_id].num_frames - folded.num_frames
             tails[run_id].num_bytes = 0 if is_done else tails[run_id].num_bytes
@@ -94,6 +103,8 @@ class Folder:
                 del tails[run_id]
 
     def _is_due(self, tail: _Tail, clock: float) -> bool:
+        if clock < tail.not_before:
+            return False
         is_old = tail.num_frames > 0 and clock - tail.since > self._fold_seconds
         return is_old or tail.num_frames >= FOLD_FRAMES or tail.num_bytes >= FOLD_BYTES
 
@@ -139,7 +150,8 @@ def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
             mine = [frame for _, number, frame in frames if number == attempt]
             by_id = {ids[key]: value for key, value in collect(mine).items() if key in ids}
             _append_points(by_id, attempt, through)
-            by_id_spans = {ids["span", "", role, rank]: s for (role, rank), s in collect_spans(mine).items()}
+            spans = {("span", "", *lane): s for lane, s in collect_spans(mine).items()}
+            by_id_spans = {ids[key]: s for key, s in spans.items() if key in ids}
             _append_spans(by_id_spans, attempt, through)
         Run.objects.filter(pk=run_id).update(folded_seq=through)
     return Folded(num_frames=len(frames), through_seq=through)

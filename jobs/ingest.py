@@ -23,7 +23,7 @@ from jobs.streams import INGEST, LIVE, LIVE_ENTRIES, beat, client, expect_key
 log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 0.1
-READ_BATCHES = 200
+READ_BATCHES = 64  # of at most 2 MiB each
 BLOCK_MS = 500
 BEAT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 5.0
@@ -54,7 +54,7 @@ class Ingest:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                self.work()
+                num_stored = self.work()
             except redis.RedisError as error:
                 self._tell(f"Redis is away: {error}")
             except _AWAY as error:
@@ -65,7 +65,8 @@ class Ingest:
                 if self._trouble:
                     log.info("Ingest goes on.")
                 self._trouble, wait = "", 0.1
-                self._stop.wait(max(0.0, WINDOW_SECONDS - (time.monotonic() - began)))
+                if num_stored < READ_BATCHES:  # else more waits already
+                    self._stop.wait(max(0.0, WINDOW_SECONDS - (time.monotonic() - began)))
                 continue
             self._stop.wait(wait)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)

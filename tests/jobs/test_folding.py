@@ -229,6 +229,35 @@ def test_a_quiet_run_is_folded_after_five_minutes() -> None:
         assert Run.objects.get(pk=run.pk).folded_seq == 3
 
 
+def test_a_run_that_cannot_be_folded_stops_nothing_and_is_tried_again() -> None:
+    run, memory = make_run(state="running"), Memory()
+    clock = {"now": 1000.0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobs.folding.time.monotonic", lambda: clock["now"])
+        write(run, 1, 600, memory=memory, per_batch=1)
+        folder = Folder()
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(folding, "decode_frame", lambda _: {}["nothing"])
+            folder.work()
+            folder.work()
+        assert Run.objects.get(pk=run.pk).folded_seq == 0
+
+        clock["now"] += 61
+        folder.work()
+
+        assert Run.objects.get(pk=run.pk).folded_seq == 600
+
+
+def test_spans_past_the_limit_of_series_do_not_stop_folding() -> None:
+    run = make_run(state="running")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobs.storing.MAX_SERIES", 1)
+        events = [metric(1, loss=1.0), make.span("rollout", start=T0, duration=1, attempt=1, step=1, role="vllm")]
+        store([delivery(run.pk, 1, events)], memory=Memory(), now=NOW)
+
+    assert fold(run_id=run.pk).num_frames == 1
+
+
 def test_frames_that_are_not_folded_are_never_forgotten() -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 5, memory=memory, per_batch=1)
