@@ -1,11 +1,12 @@
 # `make demo` and `make test` are the two to know; `make help` lists all.
 
-VENV ?= .venv
 PYTHON ?= $(or $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; \
 	done),python3)
 PORT ?= 8000
 ENGINE ?= cpu
+# The two builds of vLLM cannot share an environment.
+VENV ?= $(if $(filter gpu,$(ENGINE)),.venv-gpu,.venv)
 SET := $(if $(filter gpu,$(ENGINE)),gpu,engine)
 BIN := $(VENV)/bin
 RUN := $(BIN)/python manage.py

@@ -35,15 +35,15 @@ def require_free(port: int, host: str = "127.0.0.1") -> None:
         )
 
 
-def free_block(count: int, *, seed: str) -> tuple[int, ...]:
+def free_block(count: int, *, seed: str, avoid: int = 0) -> tuple[int, ...]:
     """Return `count` neighboring free ports; the same seed looks in the same place first, other seeds elsewhere.
 
-    Raises: PortTaken if there is no such block.
+    `avoid`: a port that somebody is about to open. Raises: PortTaken if there is no such block.
     """
     assert count <= BLOCK
     for first in _blocks(seed):
         block = tuple(range(first, first + count))
-        if all(is_free(port) for port in block):
+        if avoid not in block and all(is_free(port) for port in block):
             return block
     raise PortTaken(f"No {count} neighboring free ports between {FIRST} and {LAST} for the embedded services.")
 

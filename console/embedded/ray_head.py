@@ -41,9 +41,9 @@ def new_token() -> str:
     return secrets.token_hex(32)
 
 
-def ray_service(data_dir: Path, env: Mapping[str, str], *, token: str) -> tuple[Service, str]:
+def ray_service(data_dir: Path, env: Mapping[str, str], *, token: str, web_port: int) -> tuple[Service, str]:
     """Return the service and the address of its Job API. Raises: PortTaken."""
-    ports = free_block(len(PORT_OPTIONS), seed=str(data_dir))
+    ports = free_block(len(PORT_OPTIONS), seed=str(data_dir), avoid=web_port)
     temp_dir = short_dir(data_dir, "ray", suffix=RAY_SOCKET_SUFFIX)
     empty(temp_dir)  # logs and sockets of earlier lives; Ray itself never removes them
     num_cpus = max(MIN_LOGICAL_CPUS, os.cpu_count() or 1)

@@ -52,7 +52,7 @@ def embedded(*, data_dir: Path, port: int, environ: Mapping[str, str], demo: tup
     outside: list[Service] = []
     if not environ.get("RAY_ADDRESS"):
         token = environ.get("RAY_AUTH_TOKEN") or new_token()
-        ray, settings["RAY_ADDRESS"] = ray_service(data_dir, env, token=token)
+        ray, settings["RAY_ADDRESS"] = ray_service(data_dir, env, token=token, web_port=port)
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
         outside.append(ray)
     needs: tuple[str, ...] = ()

@@ -54,6 +54,13 @@ def test_a_block_with_a_taken_port_is_passed_over() -> None:
         assert not set(free_block(9, seed="another directory")) & set(block)
 
 
+def test_rays_ports_keep_clear_of_the_web_page(tmp_path: Path) -> None:
+    block = free_block(9, seed=str(tmp_path))
+    plan = embedded(data_dir=tmp_path, port=block[3], environ=SECRETS)
+    ray = next(service for service in plan.services if service.name == "ray")
+    assert str(block[3]) not in ray.argv
+
+
 def test_a_second_start_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     lock = DataDirLock(tmp_path)
     with pytest.raises(
