@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Count, F, JSONField, Q, QuerySet
+from django.db.models import Count, F, JSONField, OrderBy, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Coalesce, Lower
 from django.utils import timezone
 
 from jobs.catalog.knob import knobs
@@ -109,11 +110,10 @@ def runs_list(
     num_pages = max(1, math.ceil(len(ids) / size))
     page = min(max(page, 1), num_pages)
     rows = _rows(ids[(page - 1) * size : page * size], columns)
-    facets = mine.filter(archived_at__isnull=not filters.is_archived).values_list("state", "tags")
-    states: Counter[str] = Counter()
+    shown = mine.filter(archived_at__isnull=not filters.is_archived)
+    states = dict(shown.order_by().values_list("state").annotate(Count("pk")))
     tags: Counter[str] = Counter()
-    for state, own_tags in facets:
-        states[state] += 1
+    for own_tags in shown.exclude(tags=[]).values_list("tags", flat=True):
         tags.update(own_tags)
     return RunsPage(
         rows=tuple(rows),
@@ -189,6 +189,17 @@ def queue_summary() -> QueueSummary:
     return QueueSummary(num_queued=waiting.count(), oldest_at=oldest)
 
 
+_IN_SQL: Mapping[str, Any] = {
+    "created": F("created_at"),
+    "started": Coalesce("started_at", "created_at"),
+    "ended": F("ended_at"),
+    "name": Lower("name"),
+    "state": F("state"),
+    "step": F("step"),
+}
+"""What the database sorts by itself: ten thousand rows need not be read to show fifty."""
+
+
 def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
     """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
     key = check_sort(sort)
@@ -200,6 +211,9 @@ def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
         rows = rows.filter(spec__algorithm__in=filters.algorithms)
     if filters.authors:
         rows = rows.filter(created_by__username__in=filters.authors)
+    if key in _IN_SQL and not (filters.words or filters.comparisons or filters.tags or filters.without_tags):
+        order = OrderBy(_IN_SQL[key], descending=sort.startswith("-"), nulls_last=True)
+        return list(rows.order_by(order, "-created_at", "-pk").values_list("pk", flat=True))
     fields = ("pk", "name", "note", "tags", "state", "step", "created_at", "started_at", "ended_at")
     wanted: dict[str, Any] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
     wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
