@@ -37,6 +37,7 @@ const check = new Question(form.dataset.check, form, {
   waitMs: 150,
   onAnswer(answer) {
     problems.set("form", answer.problems);
+    for (const name of ["summary", "command-text"]) place(name).classList.toggle("is-stale", answer.problems.length > 0);
     if (answer.problems.length) {
       preview.cancel();
       if (previewState === "asked") { previewState = "none"; previewOf = ""; }

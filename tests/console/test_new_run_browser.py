@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.models import Run, Upload
-from tests.console.live_console import LiveConsole, live_console, made_database  # noqa: F401 (fixtures)
+from tests.console.live_console import LiveConsole
 from tests.console.test_pages_browser import NAMELESS, WATCH
 from tests.rows import make_run
 
@@ -19,7 +19,7 @@ TRIAL_MS = 30_000  # starting the trial process on a busy machine
 
 
 @pytest.fixture
-def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:  # noqa: F811
+def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
     """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
     context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
@@ -34,12 +34,12 @@ def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:  # noqa
 
 
 @pytest.fixture(autouse=True)
-def _empty(live_console: LiveConsole) -> None:  # noqa: F811
+def _empty(live_console: LiveConsole) -> None:
     Run.objects.filter(project=live_console.project).delete()
 
 
 @pytest.fixture
-def form(page: Page, live_console: LiveConsole) -> Page:  # noqa: F811
+def form(page: Page, live_console: LiveConsole) -> Page:
     """The page, opened and checked by the server for the first time."""
     page.goto(f"{live_console.url}/runs/new")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
@@ -174,7 +174,7 @@ def test_a_custom_reward_is_tried_and_its_fault_is_named(form: Page) -> None:
     expect(form.locator("#e-reward-source")).to_contain_text("line 2")
 
 
-def test_a_clone_says_what_differs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_a_clone_says_what_differs(page: Page, live_console: LiveConsole) -> None:
     run = make_run(live_console.project, spec={"name": "first-t01", "knobs": {"train.num_steps": 12}})
     page.goto(f"{live_console.url}/runs/new?from={run.pk}")
     expect(page.locator(".origin-line")).to_have_text(f"Cloned from {run.pk}, 0 changes")
@@ -206,7 +206,7 @@ def test_a_spec_goes_out_as_json_and_comes_back(form: Page, tmp_path: Path) -> N
     expect(form.locator('[name="knobs.train.num_steps"]')).to_have_value("33")
 
 
-def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole, tmp_path: Path) -> None:  # noqa: F811
+def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole, tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"question": "1 + 1?", "answer": "2"}\n' * 10)
     form.select_option('[name="data.kind"]', "upload")
