@@ -144,9 +144,10 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, Any]]:
         "config": _("Config"),
         "files": _("Files"),
     }
+    num_samples = run.sample_set.count()
     counts = {
         "charts": run.metrics.exclude(kind="span").values("name").distinct().count() or "",
-        "samples": run.sample_set.count() or "",
+        "samples": f"{num_samples:,}" if num_samples else "",
         "config": _("%(n)s changed") % {"n": num_changed(spec)} if num_changed(spec) else "",
         "files": run.artifacts.count() or "",
     }

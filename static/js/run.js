@@ -1,6 +1,6 @@
 /** The page of one run: one store, one feed, seven tabs. */
 
-import { fill, gettext } from "./format.js";
+import { el, fill, gettext } from "./format.js";
 import { Actions } from "./run/actions.js";
 import { get } from "./run/api.js";
 import { ChartTab } from "./run/chart-tab.js";
@@ -125,7 +125,9 @@ function listen() {
   feed.onOpen = () => get(page.api).then(showHeader, () => {}); // whatever was missed while it was away
   feed.onProblem = (error) => {
     const place = document.querySelector('[data-field="charts-error"]');
-    write(place, error ? fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }) : "");
+    if (!error) place.replaceChildren();
+    else place.replaceChildren(fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }), " ",
+      el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")));
   };
   files.onChange((artifacts) => {
     view.marks = artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));

@@ -177,7 +177,7 @@ export class Chart {
   }
 
   #line(line, lane, attempts, many, place) {
-    const column = { x: [], y: [], smooth: [], n: 0, of: 0 };
+    const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
     for (const { series, before } of visible(attempts)) {
       const part = series.columns(this.view.smoothing, this.view.zoom);
       let count = part.x.length;
@@ -189,6 +189,7 @@ export class Chart {
         column.y = [...column.y, ...part.y.slice(0, count)];
         column.smooth = [...column.smooth, ...part.smooth.slice(0, count)];
       }
+      column.latest = series.latest ?? column.latest;
       column.n += part.x.length;
       column.of += part.of;
     }
@@ -221,7 +222,7 @@ export class Chart {
     return {
       width,
       height,
-      padding: [8, 8, 0, 0],
+      padding: [8, 14, 0, 0],
       legend: { show: false },
       cursor: {
         drag: { x: true, y: false, setScale: false },
@@ -355,22 +356,22 @@ export class Chart {
 
   /** Return the smallest and largest value of many lanes. */
   #spread(lines, x) {
-    const values = lines.map(({ column }) => (x === null ? column.y.at(-1) : column.y[column.x.indexOf(x)])).filter(Number.isFinite);
+    const values = lines.map(({ column }) => (x === null ? column.latest : column.y[column.x.indexOf(x)])).filter(Number.isFinite);
     if (!values.length) return "—";
     const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => numbers.metric(value, this.plot.unit));
     return low === high ? low : `${low} – ${high}`;
   }
 
   #valueOf(line, x) {
-    const { x: xs, y } = line.column;
-    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : numbers.metric(y[y.length - 1], this.plot.unit);
+    const { x: xs, y, latest } = line.column;
+    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : numbers.metric(latest, this.plot.unit);
     const at = xs.indexOf(x);
     return at < 0 ? "" : numbers.metric(y[at], this.plot.unit);
   }
 
   #total(index, isUnder) {
-    const top = this.shown.data[1];
-    return top?.length ? top[isUnder ? index : top.length - 1] : null;
+    if (!isUnder) return this.shown.lines.reduce((sum, { column }) => sum + (Number.isFinite(column.latest) ? column.latest : 0), 0);
+    return this.shown.data[1]?.[index] ?? null;
   }
 
   /** Show or hide one line (a click on its legend). */

@@ -7,6 +7,7 @@ import { Lanes } from "./lanes.js";
 const POINTS = 1000;
 const NAMES_PER_REQUEST = 40;
 const MAX_SPANS = 60000;
+const RECENT_STEPS = 12; // of a long run, read whole
 
 export class Feed {
   constructor(store, page, view) {
@@ -46,6 +47,12 @@ export class Feed {
   /** Have these metrics in the store; those that are there already cost nothing. */
   want(names) {
     for (const name of names) this.wanted.add(name);
+    return this.#loadMissing();
+  }
+
+  /** Read what is wanted and could not be read. */
+  retry() {
+    if (this.wantsSpans && this.store.lanesThrough === null) this.#loadSpans();
     return this.#loadMissing();
   }
 
@@ -153,10 +160,24 @@ export class Feed {
     }
   }
 
+  /** Return where the newest steps of an answer begin, in seconds of the store's lanes. */
+  #recentCut(answer) {
+    const { lanes } = this.store;
+    const found = new Lanes();
+    for (const column of answer.lanes) if (column.start.length) lanes.seconds(column.start[0]); // sets the origin
+    found.origin = lanes.origin;
+    for (const column of answer.lanes) found.add(column, answer.phases);
+    return found.latestSteps(RECENT_STEPS)?.[0] ?? Infinity;
+  }
+
   async #loadSpans() {
     try {
       for (let tries = 0; tries < 5; tries += 1) {
-        if (this.store.takeSpans(await get(`${this.page.api}/spans?limit=${MAX_SPANS}`))) break;
+        const answer = await get(`${this.page.api}/spans?limit=${MAX_SPANS}`);
+        const cut = answer.n < answer.of ? this.#recentCut(answer) : Infinity;
+        const from = this.store.lanes.nanoseconds(cut === Infinity ? 0 : cut);
+        const recent = cut === Infinity ? null : await get(`${this.page.api}/spans?from_ns=${from}&limit=${MAX_SPANS}`);
+        if (this.store.takeSpans(answer, recent, cut)) break;
       }
     } catch (error) {
       this.onProblem(error);

@@ -5,7 +5,8 @@ import { get } from "./api.js";
 import { write } from "./header.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
-const SLOW_MS = 2000;
+const QUICK_MS = 2000; // while bytes arrive
+const SLOW_MS = 15000;
 
 export class FileTab {
   constructor({ page, store }) {
@@ -41,7 +42,9 @@ export class FileTab {
       this.#draw();
       for (const listener of this.listeners) listener(this.artifacts);
       clearTimeout(this.again);
-      if (this.artifacts.some((one) => !one.is_ready && one.size > 0) && !this.isEnded) this.again = setTimeout(() => this.load(), SLOW_MS);
+      const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0);
+      const isCopying = open.some((one) => one.received > 0);
+      if (isCopying || (open.length && !this.isEnded)) this.again = setTimeout(() => this.load(), isCopying ? QUICK_MS : SLOW_MS);
     } catch (error) {
       this.#problem(error);
     }

@@ -86,11 +86,15 @@ export class Lanes {
     return new Date(Number((this.origin ?? 0n) / 1000000n) + seconds * 1000);
   }
 
-  /** Add the columns of one lane as they travel: phase start duration depth step name. `phases` names indexes, if they are indexes. */
-  add(column, phases = null) {
+  /**
+   * Add the columns of one lane as they travel: phase start duration depth step name. `phases` names indexes, if they are indexes.
+   * Only spans that start in [from, before) are taken.
+   */
+  add(column, phases = null, { from = -Infinity, before = Infinity } = {}) {
     const lane = this.lane(column.role, column.rank);
     for (let i = 0; i < column.start.length; i += 1) {
       const start = this.seconds(column.start[i]);
+      if (start < from || start >= before) continue;
       const end = start + Number(column.duration[i]) / 1e9;
       const phase = phases ? phases[column.phase[i]] : column.phase[i];
       const depth = column.depth?.[i] ?? 0;

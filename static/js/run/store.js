@@ -77,13 +77,19 @@ export class RunStore extends EventTarget {
     }
   }
 
-  /** Take the answer of /spans; returns false if it must be read again. */
-  takeSpans(answer) {
-    if (!this.#reaches(answer.through_seq)) return false;
+  /**
+   * Take the answer of /spans; returns false if it must be read again. Of a long run it holds only the longest spans: then
+   * `recent` is an answer with all of them from `cut` (seconds of the lanes) on.
+   */
+  takeSpans(answer, recent = null, cut = Infinity) {
+    const last = recent ?? answer;
+    if (!this.#reaches(last.through_seq)) return false;
     this.lanes.clear();
-    for (const column of answer.lanes) this.lanes.add(column, answer.phases);
-    this.lanesThrough = answer.through_seq;
-    this.hasAllSpans = answer.of === undefined || answer.n === answer.of;
+    for (const column of answer.lanes) this.lanes.add(column, answer.phases, { before: cut });
+    for (const column of recent?.lanes ?? []) this.lanes.add(column, recent.phases, { from: cut });
+    this.lanesThrough = last.through_seq;
+    this.hasAllSpans = answer.n === answer.of;
+    this.numAllSpans = answer.of;
     for (const frame of this.frames) this.#applySpans(frame);
     this.touch("spans");
     return true;

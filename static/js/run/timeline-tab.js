@@ -91,9 +91,15 @@ export class TimelineTab {
     this.#lanes(lanes);
     this.#soon();
     write(field("timeline-note"), fill(gettext("%(spans)s spans, %(steps)s steps, %(time)s"), {
-      spans: grouped(this.store.lanes.numSpans), steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
+      spans: this.#spans(), steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
       time: numbers.duration(this.timeline.extent.to - this.timeline.extent.from),
     }));
+  }
+
+  #spans() {
+    const { numSpans } = this.store.lanes;
+    if (this.store.hasAllSpans) return grouped(numSpans);
+    return fill(gettext("%(n)s longest of %(of)s"), { n: grouped(numSpans), of: grouped(Math.max(this.store.numAllSpans, numSpans)) });
   }
 
   #follow(isFollowing) {
