@@ -59,11 +59,7 @@ class Policy:
             world_size=world_size,
             verbose=False,
         )
-        config = deepspeed_config(self._spec, world_size)
-        if self._stage == 3:
-            from transformers.integrations import HfDeepSpeedConfig
-
-            self._keeps_sharding = HfDeepSpeedConfig(config)  # alive while loading: weights are split as they are read
+        # In ZeRO-3 every rank reads the whole model into host memory, and `initialize` splits it.
         model: Any = load_model(self._folder, precision="float32")
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -74,7 +70,9 @@ class Policy:
             betas=(0.9, self._spec.float_knob("optimizer.beta2")),
             weight_decay=self._spec.float_knob("optimizer.weight_decay"),
         )
-        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+        engine, *_ = deepspeed.initialize(
+            model=model, optimizer=optimizer, config=deepspeed_config(self._spec, world_size)
+        )
         return engine
 
     # -- learning --

@@ -31,7 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "bfloat16": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
-    "3": {"memory.zero_stage": "3"},  # last: transformers then splits every model it loads
+    "3": {"memory.zero_stage": "3"},
 }
 
 
