@@ -99,18 +99,35 @@ def decode_all(blobs: Sequence[bytes | memoryview]) -> Points:
     """Return the points of many chunks, one after the other, without their t (all zeros)."""
     heads = [_HEAD.unpack_from(blob) for blob in blobs]
     total = sum(head[2] for head in heads)
-    x, y = np.empty(total, np.int64), np.empty(total, np.float64)
+    y = np.empty(total, np.float64)
+    x = _even_x(heads, total)
+    is_even = x is not None
+    x = np.empty(total, np.int64) if x is None else x
     at = 0
     for blob, (kind, flags, n, x0, stride) in zip(blobs, heads, strict=True):
         assert kind == _POINTS, kind
         dtype = "<f4" if flags & _IS_FLOAT32 else "<f8"
         y[at : at + n] = np.frombuffer(blob, dtype, n, _HEAD.size)
-        if flags & _IS_EVEN:
+        if is_even:
+            pass
+        elif flags & _IS_EVEN:
             x[at : at + n] = np.arange(x0, x0 + stride * n, stride) if stride else x0
         else:
             x[at : at + n] = np.frombuffer(blob, "<i8", n, _HEAD.size + n * (4 if flags & _IS_FLOAT32 else 8))
         at += n
-    return Points(x=x, t=np.zeros(total, np.int64), y=y)
+    return Points(x=x, t=np.broadcast_to(np.int64(0), total), y=y)
+
+
+def _even_x(heads: Sequence[tuple[int, ...]], total: int) -> Ints | None:
+    """Return x of all chunks if they are one even row, as the steps of a run mostly are; None if not."""
+    if not heads:
+        return None
+    stride, expected = heads[0][4], heads[0][3]
+    for _, flags, n, x0, own_stride in heads:
+        if not flags & _IS_EVEN or x0 != expected or (own_stride != stride and n > 1):
+            return None
+        expected += stride * n
+    return heads[0][3] + stride * np.arange(total, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +194,7 @@ def rows_of_points(data: Points) -> Rows:
     return Rows(
         x0=x, x1=x, xmin=x, xmax=x, xnan=x, y0=y, y1=y, ymin=y, ymax=y, t0=data.t,
         mean=y if is_finite.all() else np.where(is_finite, y, np.nan),
-        n=np.ones(len(x), np.int64), finite=is_finite.astype(np.int64), nan=is_nan.astype(np.int64),
+        n=np.broadcast_to(np.int64(1), len(x)), finite=is_finite.astype(np.int64), nan=is_nan.astype(np.int64),
     )  # fmt: skip
 
 

@@ -1,10 +1,13 @@
 """Down-sampling that keeps every spike and every NaN, and smoothing. Pure arithmetic on NumPy arrays."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from jobs.chunks import Floats, Ints, Rows, extremes, first_nans
+
+_ONE = -40.0  # exp of this is nothing beside 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +73,16 @@ def smooth(rows: Rows, *, weight: float) -> Floats:
     """
     if not 0 <= weight < 1:
         raise ValueError(f"smooth is {weight}; use 0 (off) to below 1.")
-    out = np.full(len(rows), np.nan)
     is_number = rows.finite > 0
     y = rows.mean[is_number]
     if not len(y):
-        return out
-    biased = _moving_average(y, weight)
-    averaged = biased / -np.expm1(np.arange(1, len(y) + 1) * np.log(weight)) if weight else y
+        return np.full(len(rows), np.nan)
+    averaged = _moving_average(y, weight).copy()
+    num = min(len(y), math.ceil(_ONE / math.log(weight))) if weight else 0  # later ones divide by 1, to the last bit
+    averaged[:num] /= -np.expm1(np.arange(1, num + 1) * math.log(weight or 1))
+    if len(y) == len(rows):
+        return averaged
+    out = np.full(len(rows), np.nan)
     newest = np.cumsum(is_number) - 1
     out[newest >= 0] = averaged[newest[newest >= 0]]
     return out
