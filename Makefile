@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format bench gpu-check install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench gpu-check install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,11 @@ lint: install-dev ## ruff: rules and format
 format: install-dev ## let ruff change the files
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+messages: install-dev ## gather the pages' texts into console/locale and compile the translations (needs gettext)
+	@for domain in django djangojs; do \
+		$(RUN) makemessages -l zh_Hans -d $$domain --no-obsolete --no-wrap -i tests -i node_modules -i 'static/vendor/*'; done
+	@cd console && ../$(BIN)/python ../manage.py compilemessages -l zh_Hans
 
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench

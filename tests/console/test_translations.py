@@ -72,8 +72,8 @@ def test_the_catalogs_hold_what_the_code_says_and_nothing_else(tmp_path: Path) -
     for domain in DOMAINS:
         said = msgids(tmp_path / "console" / "locale" / "zh_Hans" / "LC_MESSAGES" / f"{domain}.po")
         kept = msgids(MESSAGES / f"{domain}.po")
-        assert sorted(said - kept) == [], "new strings: run manage.py makemessages and translate them"
-        assert sorted(kept - said) == [], "strings that nobody says any more: run manage.py makemessages --no-obsolete"
+        assert sorted(said - kept) == [], "new strings: run make messages and translate them"
+        assert sorted(kept - said) == [], "strings that nobody says any more: run make messages"
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
