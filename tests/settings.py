@@ -5,7 +5,7 @@ import tempfile
 
 os.environ.setdefault("PITWALL_DATA_DIR", tempfile.mkdtemp(prefix="pitwall-test-"))
 
-from console.settings import *  # noqa: E402, F403
+from console.settings import *  # noqa: F403
 
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":  # noqa: F405
     # A file, so that threads and processes share it as they do in the product.
