@@ -7,6 +7,7 @@ const commands = [];
 let entries = [];
 let active = 0;
 let asked = 0;
+let shownFor = null; // the query that the list answers in full
 
 /** Offer a command in the palette: addCommand(gettext("Switch theme"), run, "Alt M"). */
 export function addCommand(text, run, keys = "") {
@@ -28,6 +29,7 @@ async function search(query) {
   const wanted = query.trim().toLowerCase();
   const pages = [...document.querySelectorAll(".topnav a")].map((a) => ({ text: a.textContent, url: a.href, keys: a.dataset.keys }));
   const local = [...pages, ...commands].filter((entry) => entry.text.toLowerCase().includes(wanted));
+  shownFor = null;
   show(local);
   try {
     const answer = await fetch(`${dialog.dataset.source}?q=${encodeURIComponent(query)}`, { headers: { Accept: "application/json" } });
@@ -38,6 +40,7 @@ async function search(query) {
   } catch {
     // Offline: pages and commands are still there.
   }
+  if (mine === asked) shownFor = query;
 }
 
 function show(found) {
@@ -79,16 +82,19 @@ if (dialog) {
     clearTimeout(waiting);
     waiting = setTimeout(() => search(input.value), 80);
   });
-  input.addEventListener("keydown", (event) => {
+  input.addEventListener("keydown", async (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       active = (active + (event.key === "ArrowDown" ? 1 : entries.length - 1)) % Math.max(1, entries.length);
       mark();
-    } else if (event.key === "Enter") {
+      event.preventDefault();
+    } else if (event.key === "Enter" && !event.isComposing) {
+      event.preventDefault();
+      if (shownFor !== input.value) { // typed faster than the list follows: Enter means what was typed
+        clearTimeout(waiting);
+        await search(input.value);
+      }
       choose(active);
-    } else {
-      return;
     }
-    event.preventDefault();
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 }
