@@ -40,8 +40,11 @@ def parent_of(pid: int) -> int | None:
     return None if state in "ZX" else int(parent)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the process ids of all living descendants of `pid`, nearest first."""
+def descendants(pid: int, *, spare: frozenset[int] = frozenset()) -> list[int]:
+    """Return the process ids of all living descendants of `pid`, nearest first, without `spare` and what is below them.
+
+    One pass over /proc answers for all: a process that is being forked meanwhile is found below its parent, or not.
+    """
     children: dict[int, list[int]] = defaultdict(list)
     for candidate in _pids():
         parent = parent_of(candidate)
@@ -49,7 +52,7 @@ def descendants(pid: int) -> list[int]:
             children[parent].append(candidate)
     found, frontier = [], [pid]
     while frontier:
-        frontier = [child for parent in frontier for child in children[parent]]
+        frontier = [child for parent in frontier for child in children[parent] if child not in spare]
         found += frontier
     return found
 
@@ -61,21 +64,20 @@ def kill_descendants(*, spare: frozenset[int] = frozenset(), seconds: float = 10
     """
     deadline = time.monotonic() + seconds
     while True:
-        kept = set(spare).union(*(descendants(pid) for pid in spare)) if spare else set()
-        left = [pid for pid in descendants(os.getpid()) if pid not in kept]
+        left = descendants(os.getpid(), spare=spare)
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        _reap(kept)
+        _reap(spare)
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)
 
 
-def _reap(kept: set[int]) -> None:
-    """Collect the exit status of ended children, but not of those that somebody else waits for."""
+def _reap(spare: frozenset[int]) -> None:
+    """Collect the exit status of ended children, but not of `spare`, which somebody else waits for."""
     for pid in _pids():
-        if pid not in kept:
+        if pid not in spare:
             with contextlib.suppress(ChildProcessError, OSError):
                 os.waitpid(pid, os.WNOHANG)
 
