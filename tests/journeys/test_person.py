@@ -1,6 +1,7 @@
 """What a person does on the real parts: sign in, launch, watch, try, download; stop; cancel; see a cause."""
 
 import re
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,17 @@ def launch(page: Page) -> str:
     return page.url.rsplit("/", 1)[1]
 
 
+STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
+
+
+def until(page: Page, expression: str, *, seconds: float = 30) -> None:
+    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(f"Boolean(window.pitwallRun) && Boolean({expression})"):
+        assert time.monotonic() < deadline, f"{expression} did not come true within {seconds:.0f} s"
+        page.wait_for_timeout(100)
+
+
 def state(page: Page) -> Locator:
     return page.locator('[data-field="state"]')
 
@@ -91,18 +103,16 @@ def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack,
     page.evaluate("window.isSamePage = true")
 
     expect(state(page)).to_contain_text("running", timeout=START_MS)
-    page.wait_for_function(
-        "window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x).length >= 2", timeout=START_MS
-    )
-    seen = page.evaluate("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x)")
+    until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
+    seen = page.evaluate(STEPS)
     expect(state(page)).to_contain_text("finished", timeout=END_MS)
     assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
-    steps = page.evaluate("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x)")
+    steps = page.evaluate(STEPS)
     assert steps == list(range(1, 13)), "every step once"
     assert len(seen) < len(steps)
 
     page.reload()
-    page.wait_for_function("window.pitwallRun.store.of('reward/mean').flatMap((s) => s.x).length == 12")
+    until(page, f"({STEPS}).length == 12")
 
     page.get_by_role("link", name=re.compile("^Files")).click()
     row = page.get_by_role("row", name=re.compile("model-final.zip"))
@@ -139,17 +149,16 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
 def test_a_running_run_stops_with_a_checkpoint_and_leaves_nothing(page: Page, stack: Stack) -> None:
     fill_small_run(page, stack, name="to be stopped", steps=5000, checkpoint__every_steps="0", eval__every_steps="0")
     run_id = launch(page)
-    page.wait_for_function(
-        "window.pitwallRun?.store.of('reward/mean').flatMap((s) => s.x).length >= 2", timeout=START_MS
-    )
+    until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
 
     page.locator('[data-action="stop"]').click()
     page.locator('[data-action="stop-now"]').click()
 
     expect(state(page)).to_contain_text("stopped", timeout=60_000)
-    expect(page.get_by_text(re.compile(r"Checkpoint \d+ saved")).first).to_be_visible()
+    expect(page.get_by_text(re.compile(r"after step \d+, with a checkpoint")).first).to_be_visible()
     page.goto(f"{stack.url}/runs/{run_id}/files")
     expect(page.get_by_role("row", name=re.compile("model-final.zip"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile(r"checkpoint-\d+"))).to_be_visible()
     page.goto(f"{stack.url}/cluster")
     expect(page.get_by_text("Every run that ended has proved that nothing of it is left.")).to_be_visible()
 
