@@ -40,7 +40,7 @@ class RayHead:
 
     def __init__(self, folder: Path) -> None:
         token = secrets.token_hex(16)
-        service, address = ray_service(folder, os.environ, token=token)
+        service, address = ray_service(folder, os.environ, token=token, web_port=0)
         self._process = subprocess.Popen(
             service.argv, env=dict(service.env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
