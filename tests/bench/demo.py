@@ -128,7 +128,7 @@ def _click(client: httpx.Client, knobs: dict[str, Any]) -> dict[str, Any]:
     begin = time.monotonic()
     answer = client.post("/api/runs", json={"name": "bench", "knobs": knobs})
     answer.raise_for_status()
-    run_id = answer.json()["id"]
+    run_id = answer.json()["run"]["id"]
     seen: dict[str, Any] = {"run": run_id}
     while "finished" not in seen:
         run = Run.objects.get(pk=run_id)
