@@ -96,10 +96,6 @@ class Checkpoints:
         found = [_STEP.fullmatch(p.name) for p in self._folder.glob("step-*")]
         return sorted(int(match.group(1)) for match in found if match)
 
-    def latest_step(self) -> int:
-        """Return the newest checkpoint's step, 0 if there is none."""
-        return max(self.steps(), default=0)
-
 
 def read_state(folder: Path) -> LoopState:
     """Return the loop state of a checkpoint folder."""

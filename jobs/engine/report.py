@@ -1,6 +1,5 @@
 """Everything the run tells: events, sample files and TensorBoard, from the driver alone. Counts its own time."""
 
-import json
 import math
 import threading
 import time
@@ -205,8 +204,3 @@ class Report:
 def folder_bytes(folder: Path) -> int:
     """Return the bytes of all files below `folder`."""
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON for people and machines, line end included."""
-    path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -15,7 +15,6 @@ from console.embedded.child import Child
 from console.embedded.process_tree import descendants, parent_of
 from console.embedded.service import Service
 
-SLEEPER = "import time; time.sleep(60)"
 # A service that starts a grandchild in a group of its own, as Ray does, and says both process ids.
 SPAWNER = """
 import os, subprocess, sys, time
