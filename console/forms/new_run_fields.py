@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from console.forms.new_run import baseline, show, spec_to_form
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import Algorithm, RunSpec
+from jobs.catalog.runspec import RANGES, Algorithm, RunSpec
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
@@ -179,7 +179,7 @@ def _columns(values: Mapping[str, str]) -> Group:
             kind="number",
             flag="data.eval_share",
             unit=_("of rows"),
-            allowed=_("a number from 0 to 0.9"),
+            allowed=_("a number from %(low)s to %(high)s") % _range("data.eval_share"),
             help=_("Share of the rows that is kept for evaluation where the data has no split of its own for it."),
         ),
         Field(
@@ -212,6 +212,11 @@ def _columns(values: Mapping[str, str]) -> Group:
     return Group(id="columns", title=_("Columns and prompt"), note="", fields=fields)
 
 
+def _range(name: str) -> dict[str, str]:
+    low, high = RANGES[name]
+    return {"low": f"{low:,g}", "high": f"{high:,g}"}
+
+
 def _resources(values: Mapping[str, str]) -> Group:
     def number(name: str, label: str, text: str, algorithms: tuple[str, ...] = ALGORITHMS, unit: str = "") -> Field:
         full = f"hardware.{name}"
@@ -223,7 +228,7 @@ def _resources(values: Mapping[str, str]) -> Group:
             flag=full,
             unit=unit,
             help=text,
-            allowed=_("a whole number of at least 1"),
+            allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
             algorithms=algorithms,
         )
 

@@ -191,7 +191,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "policy": RunPolicy,
 }
 
-_LIMITS: dict[str, tuple[float, float]] = {
+RANGES: Mapping[str, tuple[float, float]] = {  # least and most of each number outside the knobs, by dotted field
     "data.eval_share": (0.0, 0.5),
     "hardware.policy_ranks": (1, 4096),
     "hardware.rollout_engines": (1, 1024),
@@ -281,12 +281,12 @@ def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: lis
             return raw
         problems.append(Problem(field=name, message=f"{raw!r} is not text."))
     elif kind in (int, float):
-        low, high = _LIMITS[name]
+        low, high = RANGES[name]
         is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw)
         if is_number and (kind is float or float(cast(float, raw)).is_integer()) and low <= cast(float, raw) <= high:
             return kind(raw)
         what = "a whole number" if kind is int else "a number"
-        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {what} from {low:g} to {high:g}."))
+        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {what} from {low:,g} to {high:,g}."))
     else:
         raise AssertionError(f"{name} has a type the validator does not know: {kind}")
     return default

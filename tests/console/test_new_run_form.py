@@ -19,8 +19,9 @@ from console.forms.new_run import (
     show,
     spec_to_form,
 )
+from console.forms.new_run_fields import groups
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.runspec import KnobValue, RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RANGES, KnobValue, RunSpec, SpecInvalid, parse_spec, to_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])
@@ -34,7 +35,7 @@ def section_values(cls: type[Any]) -> st.SearchStrategy[Any]:
         if f.type is int:
             return st.integers(1, LIMITS.get(f.name, 8))
         if f.type is float:
-            return st.floats(0, 0.9)
+            return st.floats(*RANGES["data.eval_share"])
         return TEXT
 
     return st.builds(cls, **{f.name: values(f) for f in dataclasses.fields(cls)})
@@ -164,6 +165,17 @@ def test_bad_text_is_refused_beside_its_own_field(name: str, text: str, words: s
         parse_spec(form_to_raw({name: text}, default_spec()))
 
     assert words in {p.field: p.message for p in caught.value.problems}[name]
+
+
+@pytest.mark.parametrize("name", [name for name in RANGES if not name.startswith("policy.")])
+def test_what_a_number_field_says_it_takes_is_what_is_taken(name: str) -> None:
+    said = next(f.allowed for group in groups({}) for f in group.fields if f.name == name)
+
+    with pytest.raises(SpecInvalid) as caught:
+        parse_spec(form_to_raw({name: "-1"}, default_spec()))
+
+    (problem,) = caught.value.problems
+    assert problem.message.endswith(f" is not allowed. Use {said}.")
 
 
 def test_changes_against_the_base_are_named_with_what_was() -> None:
