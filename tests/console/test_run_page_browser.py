@@ -11,12 +11,14 @@ from playwright.sync_api import Browser, Page, expect
 from jobs import notify
 from jobs.lifecycle import finish
 from jobs.models import Attempt, Run
+from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.rows import NOW, make_artifact, make_run
 from tests.services import Valkey
 
 pytestmark = pytest.mark.browser
 
+NOW_NS = int(NOW.timestamp() * 1e9)
 # Lets a test cut the page's websocket and keep it away, as a lost network would.
 CUT = """
 window.sockets = [];
@@ -140,6 +142,27 @@ def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveC
     until(page, f"{chart}?.shown?.odd.length === 1")
     assert page.evaluate(f"{chart}.shown.odd[0][0]") == 3
     expect(page.locator('[data-metric="policy/entropy"] [data-part="value"]')).to_have_text("NaN")
+
+
+def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, live_console: LiveConsole) -> None:
+    """Smoothed, 0.0003 differs from itself in the last digit: ticks over that span never end."""
+    reporter = start(live_console)
+    constants = {"policy/learning_rate": 0.0003, "groups/without_signal_share": 0.0, "sync/bytes": 120_320.0}
+    reporter.post([events.metric(constants, attempt=1, step=step, t=NOW_NS) for step in range(1, 41)])
+    open_run(page, live_console, reporter.run, "charts")
+    rate = "document.querySelector('[data-metric=\"policy/learning_rate\"] .chart').chart"
+    until(page, f"{rate}?.uplot?.data[0].length === 40")
+
+    low, high = page.evaluate(f"[{rate}.uplot.scales.y.min, {rate}.uplot.scales.y.max]")
+
+    assert low <= 0.0003 - 1e-5 and high >= 0.0003 + 1e-5
+    for is_log in ("true", "false"):
+        page.evaluate(f"window.pitwallRun.view.isLog = {is_log}; window.pitwallRun.view.redraw(true)")
+        until(page, f"!{rate}.needs")
+    page.evaluate("window.pitwallRun.view.setZoom({ min: 20, max: 20 + 1e-12, isTime: false })")
+    zoom = page.evaluate("window.pitwallRun.view.zoom")
+    assert zoom["max"] - zoom["min"] == pytest.approx(1)
+    until(page, f"!{rate}.needs")
 
 
 def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: LiveConsole) -> None:

@@ -12,12 +12,14 @@ import { drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { laneName } from "./painter.js";
 import { visible } from "./series.js";
 
+const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
+const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks. Charts redraw when it changes. */
 export class ChartView {
   constructor({ smoothing, axis, isLog, zoom, end }) {
-    Object.assign(this, { smoothing, axis, isLog, zoom, end });
+    Object.assign(this, { smoothing, axis, isLog, end, zoom: zoom && widened(zoom) });
     this.marks = [];
     this.charts = new Set();
     this.sync = uPlot.sync("run");
@@ -30,12 +32,17 @@ export class ChartView {
     for (const chart of this.charts) chart.invalidate(fresh);
   }
 
-  /** Zoom all charts to { min, max }, or to everything with null. */
+  /** Zoom all charts to { min, max }, or to everything with null. A zoom shows at least one step, or a tenth of a second. */
   setZoom(zoom) {
-    this.zoom = zoom;
+    this.zoom = zoom && widened(zoom);
     this.redraw();
-    this.onZoom(zoom);
+    this.onZoom(this.zoom);
   }
+}
+
+function widened({ min, max, isTime }) {
+  const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
+  return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
 }
 
 const seen = new IntersectionObserver((entries) => {
@@ -107,7 +114,7 @@ export class Chart {
   #draw() {
     const { clientWidth, clientHeight } = this.parts.body;
     if (!clientWidth || !clientHeight) return;
-    const shown = this.#collect();
+    const shown = (this.shown = this.#collect()); // the ranges that uPlot asks for while it is built read it
     if (shown.layout !== this.layout) this.needs = "build";
     if (this.needs === "build" || !this.uplot) {
       this.layout = shown.layout;
@@ -115,12 +122,10 @@ export class Chart {
       this.parts.body.replaceChildren();
       this.uplot = new uPlot(this.#options(shown, clientWidth, clientHeight), shown.data, this.parts.body);
     } else {
-      this.shown = shown;
       this.uplot.setData(shown.data, false);
       this.#scale();
       this.uplot.redraw(true, true);
     }
-    this.shown = shown;
     this.needs = "";
     this.#tellPoints(shown);
     this.#tellLegend(shown);
@@ -294,7 +299,9 @@ export class Chart {
     if (["bytes", "percent"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
     const limits = (this.plot.limits ?? []).filter((limit) => limit.value <= high * 3 && limit.value >= low).map((limit) => limit.value);
     const top = Math.max(high, ...limits);
-    const room = (top - low) * 0.1 || Math.abs(top) * 0.1 || 0.1;
+    const size = Math.max(Math.abs(top), Math.abs(low));
+    const isFlat = top - low <= size * FLAT; // smoothing a constant leaves differences in the last digit
+    const room = (isFlat ? size : top - low) * 0.1 || 0.1;
     const bottom = low >= 0 && low - room * 3 < 0 ? 0 : low - room;
     return uPlot.rangeNum(bottom, top + room, { min: { pad: 0, soft: 0, mode: bottom === 0 ? 1 : 0 }, max: { pad: 0, soft: 0, mode: 0 } });
   }
