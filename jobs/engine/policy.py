@@ -39,9 +39,10 @@ class Policy:
     def _make_engine(self, world_size: int, host: str, port: int) -> Any:
         import deepspeed
 
-        # Without this DeepSpeed builds a shared-memory extension at the first init: 25 s and a compiler. Training
-        # never uses it.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        # Reading this name makes DeepSpeed try a compiler and a linker on every extension it has, whose errors land in
+        # the log, and its shared-memory one is then built at the first init: 25 s. Training uses none of them, so the
+        # answer is given before the question.
+        deepspeed.ops.__compatible_ops__ = {}
         os.environ.update(
             {
                 "MASTER_ADDR": host,
