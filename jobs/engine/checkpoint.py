@@ -70,14 +70,23 @@ def _sync_tree(folder: Path) -> None:
     _sync(folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint that was written to `folder` in `seconds`; the steps whose checkpoints were `removed` for it."""
+
+    folder: Path
+    seconds: float
+    removed: tuple[int, ...]
+
+
 class Checkpoints:
     """The checkpoints of a run, in `folder`."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def save(self, crew: Crew, state: LoopState, *, spec: Mapping[str, Any]) -> tuple[Path, float]:
-        """Write `step-<n>`, delete all but the newest `keep` and the best; return the folder and the seconds taken."""
+    def save(self, crew: Crew, state: LoopState, *, spec: Mapping[str, Any]) -> Saved:
+        """Write `step-<n>`, then delete all but the newest `keep` and the best."""
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:
@@ -86,10 +95,14 @@ class Checkpoints:
                 json.dumps(asdict(state) | {"ranks": len(crew.policies), "spec": spec}, indent=1) + "\n"
             )
         seconds = time.perf_counter() - begin
-        for old in self.steps()[: -self._keep]:
-            if old != state.best_step:
-                shutil.rmtree(self._folder / f"step-{old}", ignore_errors=True)
-        return final, seconds
+        removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
+        return Saved(folder=final, seconds=seconds, removed=tuple(removed))
+
+    def _remove(self, step: int) -> bool:
+        """Delete a checkpoint and return whether nothing of it is left."""
+        folder = self._folder / f"step-{step}"
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints that are there, oldest first."""

@@ -27,6 +27,7 @@ from jobs.engine.report import Report, Sample, folder_bytes
 from jobs.engine.reward import Completion, Reward, Score
 from jobs.engine.rollout import Rollout, largest_gap, roll_out
 from jobs.engine.schedule import learning_rate
+from jobs.engine.story import eval_line, step_line
 from jobs.engine.text import TextModel
 from jobs.engine.weights import WeightSync
 from profiling import profile
@@ -298,6 +299,7 @@ class Loop:
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
+        self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
 
     def _is_stopping(self) -> bool:
         self.commands.poll()
@@ -326,6 +328,7 @@ class Loop:
                     self.crew, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
                 )
         self.report.metrics(found.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
+        self.report.say(eval_line(found.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
             found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
         )
@@ -340,18 +343,23 @@ class Loop:
         """Write a checkpoint."""
         self.report.state("saving", f"Checkpoint {self.step}", step=self.step)
         with mark("checkpoint", step=self.step):
-            folder, seconds = self.checkpoints.save(self.crew, self.state, spec=to_json(self.spec))
-        size = folder_bytes(folder)
-        path = str(folder.relative_to(self.run_dir))
-        self.report.artifact(f"checkpoint-{self.step}", artifact="checkpoint", path=path, step=self.step, size=size)
+            saved = self.checkpoints.save(self.crew, self.state, spec=to_json(self.spec))
+        size = folder_bytes(saved.folder)
+        self._tell_checkpoint(self.step, size=size)
+        for old in saved.removed:
+            self._tell_checkpoint(old, size=0, removed=True)
         self.report.note(
-            f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {seconds:.2g} s",
+            f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {saved.seconds:.2g} s",
             step=self.step,
             bytes=size,
-            seconds=seconds,
+            seconds=saved.seconds,
         )
         self.report.driver_spans(profile.drain())
         self.report.state("training", step=self.step)
+
+    def _tell_checkpoint(self, step: int, *, size: int, **meta: Any) -> None:
+        path = f"checkpoints/step-{step}"
+        self.report.artifact(f"checkpoint-{step}", artifact="checkpoint", path=path, step=step, size=size, **meta)
 
     def _export(self, name: str, metrics: dict[str, Any]) -> None:
         """Write the policy as the Hugging Face folder `model/<name>`."""

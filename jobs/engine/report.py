@@ -64,12 +64,19 @@ class Report:
             seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def say(self, line: str) -> None:
+        """Print a line to the driver's own log."""
+        print(line, flush=True)
+
     def state(self, state: str, text: str = "", *, step: int = -1, cause: Mapping[str, Any] | None = None) -> None:
-        """Tell what the run is doing now."""
+        """Tell what the run is doing now; where a text says it, the driver's log says it too."""
+        if text and cause is None:  # a failure is told on stderr, with its cause
+            self.say(f"{state}: {text}")
         self._write(events.state(state, attempt=self._attempt, step=step, text=text, cause=cause))
 
     def note(self, text: str, *, step: int = -1, **meta: Any) -> None:
         """Tell something worth remembering."""
+        self.say(text)
         self._write(events.note(text, attempt=self._attempt, step=step, meta=meta))
 
     def metrics(self, values: Mapping[str, float], *, step: int) -> None:

@@ -34,7 +34,7 @@ class FakeCrew:
 def save(folder: Path, step: int, *, keep: int = 2, error: str = "", best_step: int = -1) -> Path:
     crew = cast(Crew, FakeCrew(Rank(error)))
     state = LoopState(step=step, num_consumed=step * 16, best_step=best_step)
-    return Checkpoints(folder, keep=keep).save(crew, state, spec={})[0]
+    return Checkpoints(folder, keep=keep).save(crew, state, spec={}).folder
 
 
 def test_the_folder_appears_whole(tmp_path: Path) -> None:
@@ -94,6 +94,16 @@ def test_the_best_is_kept_besides_until_there_is_a_better_one(tmp_path: Path) ->
     save(tmp_path, 20, keep=1, best_step=20)
 
     assert Checkpoints(tmp_path, keep=1).steps() == [20]
+
+
+def test_what_was_removed_is_said(tmp_path: Path) -> None:
+    for step in (5, 10):
+        save(tmp_path, step, keep=2)
+
+    state = LoopState(step=15, num_consumed=240)
+    saved = Checkpoints(tmp_path, keep=2).save(cast(Crew, FakeCrew(Rank())), state, spec={})
+
+    assert saved.removed == (5,)
 
 
 def test_a_full_disk_costs_no_older_checkpoint(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_samples_are_shown_and_all_of_them_kept(grpo: Ended) -> None:
     shown = [e for e in grpo.of("sample") if not e["is_eval"] and e["step"] == 1]
     kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "step-000001.jsonl").read_text().splitlines()]
 
-    assert len(shown) == 8
+    assert len(shown) == 32
     assert len(kept) == 128
     assert {"prompt", "completion", "expected", "reward", "rewards", "tokens"} <= set(shown[0])
     assert sum(e["reward"] for e in kept) / 128 == pytest.approx(grpo.series("reward/mean")[1], abs=1e-6)

@@ -1,0 +1,27 @@
+"""What the driver prints of a run: one plain line per step and per evaluation, for whoever reads its log."""
+
+from collections.abc import Mapping
+
+_OF_A_STEP = {
+    "reward/mean": "reward",
+    "loss/sft": "loss",
+    "kl/reference": "kl",
+    "policy/entropy": "entropy",
+    "policy/grad_norm": "grad norm",
+}
+_OF_AN_EVALUATION = {"eval/accuracy": "accuracy", "eval/reward": "reward", "eval/loss": "loss"}
+
+
+def step_line(metrics: Mapping[str, float], *, step: int, num_steps: int) -> str:
+    """Return `step 12/60  reward 0.65  kl 0.012  1.1 s`; metrics the step does not have are left out."""
+    return _line(f"step {step}/{num_steps}", metrics, _OF_A_STEP, metrics["time/step_seconds"])
+
+
+def eval_line(metrics: Mapping[str, float], *, step: int, seconds: float) -> str:
+    """Return `held-out at step 20  accuracy 0.5  reward 0.55  1.2 s`."""
+    return _line(f"held-out at step {step}", metrics, _OF_AN_EVALUATION, seconds)
+
+
+def _line(head: str, metrics: Mapping[str, float], words: Mapping[str, str], seconds: float) -> str:
+    numbers = [f"{word} {metrics[name]:.3g}" for name, word in words.items() if name in metrics]
+    return "  ".join([head, *numbers, f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"])
