@@ -9,8 +9,9 @@ from jobs.engine.batch import Batch, make_batch
 from jobs.engine.crew import Crew
 from jobs.engine.examples import Example
 from jobs.engine.report import Sample
-from jobs.engine.reward import Completion, Reward
+from jobs.engine.reward import Reward
 from jobs.engine.rollout import roll_out
+from jobs.engine.scoring import score_rollout
 from jobs.engine.text import TextModel
 
 
@@ -34,29 +35,15 @@ def evaluate_answers(
     does.
     """
     rollout = roll_out(crew, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
-    answers = [text.decode(d.tokens) for d in rollout.drawn]
-    completions = [
-        Completion(prompt=e.prompt, completion=a, answer=e.answer) for e, a in zip(held_out, answers, strict=True)
-    ]
-    scores = reward.score(completions)
+    scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=1)
+    scores = scored.scores
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
     right = [s.is_right for s in scores if s.is_right is not None]
     if right:
         metrics["eval/accuracy"] = sum(right) / len(right)
-    samples = [
-        Sample(
-            group=i,
-            index=0,
-            prompt=c.prompt,
-            completion=c.completion,
-            expected=c.answer,
-            reward=s.total,
-            rewards=s.parts,
-            tokens=len(d.tokens),
-        )
-        for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
-    ]
-    return Evaluation(metrics=metrics, samples=samples, score=metrics.get("eval/accuracy", metrics["eval/reward"]))
+    return Evaluation(
+        metrics=metrics, samples=scored.samples, score=metrics.get("eval/accuracy", metrics["eval/reward"])
+    )
 
 
 def evaluate_loss(crew: Crew, held_out: Sequence[Example], *, pad_id: int, step: int) -> Evaluation:

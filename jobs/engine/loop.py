@@ -23,10 +23,11 @@ from jobs.engine.checkpoint import Checkpoints, LoopState, export_model
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
 from jobs.engine.examples import Example, in_order
-from jobs.engine.report import Report, Sample, folder_bytes
-from jobs.engine.reward import Completion, Reward, Score
+from jobs.engine.report import Report, folder_bytes
+from jobs.engine.reward import Reward, Score
 from jobs.engine.rollout import Rollout, largest_gap, roll_out
 from jobs.engine.schedule import learning_rate
+from jobs.engine.scoring import score_rollout
 from jobs.engine.story import eval_line, step_line
 from jobs.engine.text import TextModel
 from jobs.engine.weights import WeightSync
@@ -177,32 +178,17 @@ class Loop:
         self.state = replace(self.state, num_consumed=self.state.num_consumed + count)
         return [self.material.train[next(self._order)] for _ in range(count)]
 
-    def _score(self, rollout: Rollout) -> list[Score]:
+    def _score(self, rollout: Rollout) -> Sequence[Score]:
         """Score the completions and tell the samples."""
         assert self.material.reward is not None
         group_size = self.spec.int_knob("rollout.samples_per_prompt")
-        completions = [
-            Completion(prompt=e.prompt, completion=self.material.text.decode(d.tokens), answer=e.answer)
-            for e, d in zip(rollout.examples, rollout.drawn, strict=True)
-        ]
-        scores = self.material.reward.score(completions)
-        samples = [
-            Sample(
-                group=i // group_size,
-                index=i % group_size,
-                prompt=c.prompt,
-                completion=c.completion,
-                expected=c.answer,
-                reward=s.total,
-                rewards=s.parts,
-                tokens=len(d.tokens),
-            )
-            for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
-        ]
-        self.report.samples(
-            samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        scored = score_rollout(
+            rollout, reward=self.material.reward, text=self.material.text, samples_per_prompt=group_size
         )
-        return scores
+        self.report.samples(
+            scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        )
+        return scored.scores
 
     def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
         """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
