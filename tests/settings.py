@@ -1,9 +1,14 @@
 """Settings of the unit tests: a throw-away data directory, in-memory channel layer, tasks run in place."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
-os.environ.setdefault("PITWALL_DATA_DIR", tempfile.mkdtemp(prefix="pitwall-test-"))
+if "PITWALL_DATA_DIR" not in os.environ:  # processes that a test starts share it
+    os.environ["PITWALL_DATA_DIR"] = folder = tempfile.mkdtemp(prefix="pitwall-test-")
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
 
 from console.settings import *  # noqa: F403
 
