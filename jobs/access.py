@@ -25,7 +25,9 @@ def role(user: User, project: Project) -> Role | None:
     """Return the person's role in the project, None without one; whoever is signed out or inactive has none."""
     if not user.is_authenticated or not user.is_active:
         return None
-    found = Membership.objects.filter(user_id=user.pk, project=project).values_list("role", flat=True).first()
+    # Asked anew, not of `user`: a websocket holds that object for days.
+    held = Membership.objects.filter(user_id=user.pk, user__is_active=True, project=project)
+    found = held.values_list("role", flat=True).first()
     return cast(Role, found) if found in _RANK else None
 
 

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.audit import record
+from jobs.catalog.storable import is_storable
 from jobs.files import delete_files
 from jobs.models import ENDED, Run
 from jobs.notify import run_changed
@@ -79,6 +80,8 @@ def _checked(run: Run, field: str, given: Any, now: datetime) -> tuple[Any, Any]
     if field == "note":
         if len(given) > MAX_NOTE_CHARS:
             raise ChangeRefused("note", _("The note has more than %(most)s characters.") % {"most": MAX_NOTE_CHARS})
+        if not is_storable(given):
+            raise ChangeRefused("note", _("The note holds a character that cannot be stored. Type it again."))
         return run.note, given
     if field == "is_archived":
         if given and run.state not in ENDED:
@@ -90,7 +93,7 @@ def _checked(run: Run, field: str, given: Any, now: datetime) -> tuple[Any, Any]
 
 def _checked_name(given: str) -> str:
     name = given.strip()
-    if not name or len(name) > MAX_NAME_CHARS or any(ord(c) < 32 for c in name):
+    if not name or len(name) > MAX_NAME_CHARS or any(ord(c) < 32 for c in name) or not is_storable(name):
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
         raise ChangeRefused("name", text % {"given": given[:200], "most": MAX_NAME_CHARS})
     return name
@@ -103,7 +106,8 @@ def _checked_tags(given: list[str]) -> list[str]:
             "tags", _("%(given)s tags are too many. Use at most %(most)s.") % {"given": len(tags), "most": MAX_TAGS}
         )
     for tag in tags:
-        if len(tag) > MAX_TAG_CHARS or any(c.isspace() or c == "," or ord(c) < 32 for c in tag):
+        is_bad = any(c.isspace() or c == "," or ord(c) < 32 for c in tag) or not is_storable(tag)
+        if len(tag) > MAX_TAG_CHARS or is_bad:
             text = _("%(tag)r is not a tag. Use up to %(most)s characters without spaces or commas.")
             raise ChangeRefused("tags", text % {"tag": tag[:200], "most": MAX_TAG_CHARS})
     return tags

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs import admission, cluster, launch
+from jobs.catalog.storable import is_storable
 from jobs.cluster import JOB_ENDED, ClusterState, ClusterUnreachable, JobInfo, JobRefused
 from jobs.death import cause_of_death
 from jobs.models import Answer, Artifact, Run
@@ -43,6 +44,8 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
         )
     if not prompt.strip():
         raise PromptRefused("prompt", _("The prompt is empty. Write what the model shall answer."))
+    if not is_storable(prompt):
+        raise PromptRefused("prompt", _("The prompt holds a character that cannot be stored. Type it again."))
     if len(prompt) > MAX_PROMPT_CHARS:
         values = {"given": f"{len(prompt):,}", "most": f"{MAX_PROMPT_CHARS:,}"}
         raise PromptRefused("prompt", _("The prompt has %(given)s characters. Use at most %(most)s.") % values)

@@ -15,6 +15,7 @@ from profiling.phases import BY_KEY
 MAX_EVENTS = 2000
 MAX_BODY_BYTES = 2 << 20  # the runner cuts at 1 MiB of events; the envelope and one overlong event come on top
 MAX_LINE_CHARS = 16_384
+MAX_DEPTH = 100
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
@@ -70,7 +71,30 @@ def parse_batch(body: bytes, *, attempt: int) -> Batch:
     if problems:
         sentences = [f"events[{i}].{text}" for i, text in list(problems.items())[:5]]
         raise BatchInvalid(sentences, tuple(problems))
-    return Batch(number=number, num_events=len(events), events=orjson.dumps(events), answered=_answered(raw))
+    return Batch(number=number, num_events=len(events), events=_encoded(events), answered=_answered(raw))
+
+
+def _encoded(events: list[Any]) -> bytes:
+    """Return the events' JSON. What is nested deeper than orjson writes (it reads four times as deep) is named."""
+    try:
+        return orjson.dumps(events)
+    except orjson.JSONEncodeError:
+        deep = tuple(i for i, event in enumerate(events) if _is_deep(event))
+        sentences = [f"events[{i}]: is nested more than {MAX_DEPTH} levels deep." for i in deep[:5]]
+        raise BatchInvalid(sentences or ["events: cannot be written as JSON."], deep) from None
+
+
+def _is_deep(value: object) -> bool:
+    """Return True if there are more than MAX_DEPTH objects and lists inside each other."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[object] = []
+        for item in level:
+            inner += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def _decode(body: bytes) -> Any:
@@ -99,6 +123,8 @@ def _answered(raw: dict[str, Any]) -> tuple[AnsweredCommand, ...]:
         if not isinstance(item, dict) or not _is_int(item.get("number"), 0, MAX_INT64):
             raise BatchInvalid([f"answered[{i}].number: must be the number of a command."])
         answer = item.get("answer")
+        if _is_deep(answer):
+            raise BatchInvalid([f"answered[{i}].answer: is nested more than {MAX_DEPTH} levels deep."])
         found.append(
             AnsweredCommand(number=item["number"], answer=answer if isinstance(answer, dict) else {"answer": answer})
         )
@@ -200,6 +226,14 @@ def _state(event: dict[str, Any]) -> str:
     for name in ("cause", "meta"):
         if not isinstance(event.get(name, {}), dict):
             return f"{name}: must be a JSON object."
+    # Pages show these. A last word is too dear to be refused for them: other things become text, other numbers go.
+    cause, meta = event.get("cause", {}), event.get("meta", {})
+    for name in ("side", "text", "role", "log_line"):
+        if not isinstance(cause.get(name, ""), str):
+            cause[name] = _shown(cause[name])
+    for where, name in ((cause, "rank"), (cause, "step"), (meta, "processes_left"), (meta, "device_bytes_left")):
+        if not _is_int(where.get(name, 0), -1, MAX_INT64):
+            del where[name]
     return "" if isinstance(event.get("text", ""), str) else "text: must be a text."
 
 

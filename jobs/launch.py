@@ -42,7 +42,7 @@ def create_run(
     if checked.policy.retries:
         text = _("Pitwall does not restart runs by itself yet. Use 0, and clone a run that failed.")
         raise SpecInvalid([Problem(field="policy.retries", message=text)])
-    key = (idempotency_key or "")[:MAX_KEY_LENGTH] or None
+    key = _key(idempotency_key)
     earlier = _earlier(project, key, checked)
     if earlier is not None:
         return earlier, False
@@ -58,8 +58,8 @@ def create_run(
 
 def launched_before(*, project: Project, idempotency_key: str | None) -> bool:
     """Return True if the key has made a run here already, so that nothing need be checked again."""
-    key = (idempotency_key or "")[:MAX_KEY_LENGTH]
-    return bool(key) and Run.objects.filter(project=project, idempotency_key=key).exists()
+    key = _key(idempotency_key)
+    return key is not None and Run.objects.filter(project=project, idempotency_key=key).exists()
 
 
 def submit(*, run_id: str, now: datetime) -> None:
@@ -143,6 +143,11 @@ def submission_id(run_id: str, attempt: int) -> str:
 def cleanup_id(submission: str) -> str:
     """Return the name of the clean-up job of an attempt's job."""
     return f"{submission}-cleanup"
+
+
+def _key(given: str | None) -> str | None:
+    """Return the key as it is kept; PostgreSQL takes no NUL."""
+    return (given or "").replace("\0", "")[:MAX_KEY_LENGTH] or None
 
 
 def _earlier(project: Project, key: str | None, spec: RunSpec) -> Run | None:

@@ -62,5 +62,6 @@ def remove_member(*, project: Project, username: str, actor: AbstractBaseUser) -
 
 
 def _require_other_admin(project: Project, user: AbstractBaseUser) -> None:
-    if not Membership.objects.filter(project=project, role="admin").exclude(user_id=user.pk).exists():
+    others = Membership.objects.filter(project=project, role="admin", user__is_active=True).exclude(user_id=user.pk)
+    if not others.exists():
         raise MemberRefused(_("A project needs an admin, and this is the last one. Make somebody else admin first."))

@@ -154,7 +154,7 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
     metrics = sorted({name for values in found.values_list("latest_values", flat=True) for name in values})
     used = {name for spec in found.values_list("spec", flat=True) for name in spec.get("knobs", {})}
     columns = [name for name in knobs() if name in used]
-    yield _csv_line([*_CSV_FIELDS, *columns, *metrics])
+    yield _csv_line([*_CSV_FIELDS, *columns, *map(_csv_cell, metrics)])  # a trainer may name a metric anything
     for start in range(0, len(ids), 200):
         for row in _rows(ids[start : start + 200], columns):
             fields = [_csv_cell(getattr(row.header, name)) for name in _CSV_FIELDS]
@@ -309,12 +309,15 @@ _CSV_FIELDS = (
 )
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
 def _csv_cell(value: Any) -> str | float:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         text = " ".join(value) if isinstance(value, tuple) else str(value)
-        return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+        return f"'{text}" if text.lstrip(" ")[:1] in _FORMULA else text
     return value
 
 

@@ -96,8 +96,10 @@ async def answer(request: HttpRequest, attempt: Attempt, answer_id: int) -> Http
     """Keep what a trained model said to a prompt."""
     try:
         body = json.loads(request.body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestRefused(f"The body is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise RequestRefused("The body must be a JSON object with text, token_ids and problem.")
     text, token_ids, problem = (body.get(k, d) for k, d in (("text", ""), ("token_ids", []), ("problem", "")))
     if not isinstance(text, str) or not isinstance(problem, str):
         raise RequestRefused("text, problem: must be texts.")
@@ -106,12 +108,17 @@ async def answer(request: HttpRequest, attempt: Attempt, answer_id: int) -> Http
     await sync_to_async(settle)(
         answer_id=answer_id,
         run_id=attempt.run_id,
-        text=text.replace("\0", "\ufffd"),
+        text=_storable(text),
         token_ids=token_ids,
-        problem=problem.replace("\0", "\ufffd"),
+        problem=_storable(problem),
         now=timezone.now(),
     )
     return JsonResponse({})
+
+
+def _storable(text: str) -> str:
+    """Return the text without what no database takes: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 urlpatterns = [

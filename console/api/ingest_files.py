@@ -94,12 +94,17 @@ def _number(query: QueryDict, name: str, high: int, *, low: int = 0, default: st
 def _meta(query: QueryDict) -> dict[str, Any]:
     given = query.get("meta") or "{}"
     try:
-        meta = json.loads(given)
-    except ValueError:
-        meta = None
-    if not isinstance(meta, dict) or "\\u0000" in given:
-        raise RequestRefused("meta: must be a JSON object.")
+        meta = json.loads(given, parse_constant=_refuse_constant)
+        is_storable = "\\u0000" not in given and bool(json.dumps(meta, ensure_ascii=False).encode())
+    except (ValueError, RecursionError):
+        is_storable = False
+    if not is_storable or not isinstance(meta, dict):
+        raise RequestRefused("meta: must be a JSON object, without NaN, NUL, or halves of surrogate pairs.")
     return meta
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
 
 
 def _stream(path: Path, *, sha256: str = "") -> StreamingHttpResponse:

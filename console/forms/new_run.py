@@ -46,7 +46,7 @@ def base_of(text: str) -> RunSpec:
     """Return the base that a form carries in its hidden input; the defaults if there is none or it is damaged."""
     try:
         return parse_spec(json.loads(text)) if text else default_spec()
-    except (ValueError, SpecInvalid):
+    except (ValueError, RecursionError, SpecInvalid):
         return default_spec()
 
 

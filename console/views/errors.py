@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
 
 from jobs.access import NotAllowed
 
@@ -21,18 +22,29 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 class RefusalMiddleware:
-    """Turns NotAllowed, raised anywhere in a view, into its page."""
+    """Turns NotAllowed, raised anywhere in a view, into its page; refuses addresses that no database can look up."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on; only exceptions are of interest here."""
+        """Pass the request on, unless its address holds a NUL character, at which PostgreSQL breaks."""
+        if "\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+            return _nul_refused(request)
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer NotAllowed; leave every other exception alone."""
         return forbidden(request, exception) if isinstance(exception, NotAllowed) else None
+
+
+def _nul_refused(request: HttpRequest) -> HttpResponse:
+    sentence = _("The address holds a NUL character (%00). Leave it out.")
+    if request.path_info.startswith("/api/"):
+        return JsonResponse({"problems": [{"field": "", "message": sentence}]}, status=400)
+    if request.path_info.startswith("/ingest/"):
+        return JsonResponse({"problems": [sentence]}, status=400)
+    return HttpResponse(sentence, status=400, content_type="text/plain; charset=utf-8")
 
 
 @login_not_required

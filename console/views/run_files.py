@@ -19,7 +19,7 @@ from jobs.files import artifact_path
 from jobs.models import Artifact, LogChunk, Run
 
 PIECE_BYTES = 256 * 1024
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})$")
 
 
 class Part(NamedTuple):
@@ -121,7 +121,7 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
     chunks = LogChunk.objects.filter(run=run).order_by("attempt", "id")
     if role:
         chunks = chunks.filter(role=role)
-    if rank.isdecimal():
+    if rank.isdecimal() and len(rank) < 10:
         chunks = chunks.filter(rank=int(rank))
     if stream:
         chunks = chunks.filter(stream=stream)

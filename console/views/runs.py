@@ -144,7 +144,7 @@ def change_runs(request: HttpRequest) -> JsonResponse:
     if verb not in _VERBS:
         message = _("There is no action “%(verb)s”. Use one of %(verbs)s.")
         return JsonResponse({"problem": message % {"verb": verb, "verbs": ", ".join(_VERBS)}}, status=422)
-    ids = request.POST.get("ids", "").split(",")[:MAX_IDS]
+    ids = request.POST.get("ids", "").replace("\0", "").split(",")[:MAX_IDS]
     tags = request.POST.get("tags", "").replace(",", " ").split()
     now = timezone.now()
     done, refused = [], []

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from jobs.catalog.storable import is_storable
+
 KnobType = Literal["int", "float", "bool", "choice", "text"]
 Scalar = float | int | str | bool
 
@@ -70,7 +72,7 @@ class Knob:
         if self.type == "bool":
             return _read_bool(value, refusal)
         if self.type == "text":
-            if isinstance(value, str):
+            if isinstance(value, str) and is_storable(value):
                 return value
             raise refusal
         if self.type == "choice":

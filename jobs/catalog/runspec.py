@@ -7,12 +7,12 @@ launched twice is the same run. Standard library only.
 import dataclasses
 import difflib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.storable import is_storable
 
 SPEC_VERSION = 1
 
@@ -238,7 +238,7 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
 
 def _parse_name(raw: object, problems: list[Problem]) -> str:
     name = raw.strip() if isinstance(raw, str) else raw
-    if not isinstance(name, str) or len(name) > 120 or any(ord(c) < 32 for c in name):
+    if not isinstance(name, str) or len(name) > 120 or any(ord(c) < 32 for c in name) or not is_storable(name):
         problems.append(Problem(field="name", message=f"{raw!r} is not a name. Use up to 120 characters on one line."))
         return ""
     return name
@@ -277,13 +277,15 @@ def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: lis
             return raw
         problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use one of {', '.join(choices)}."))
     elif kind is str:
-        if isinstance(raw, str):
+        if isinstance(raw, str) and is_storable(raw):
             return raw
-        problems.append(Problem(field=name, message=f"{raw!r} is not text."))
+        what = "holds a character that cannot be stored. Type it again" if isinstance(raw, str) else "is not text"
+        problems.append(Problem(field=name, message=f"{raw!r} {what}."))
     elif kind in (int, float):
         low, high = RANGES[name]
-        is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw)
-        if is_number and (kind is float or float(cast(float, raw)).is_integer()) and low <= cast(float, raw) <= high:
+        is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
+        # The range first: it is finite, and an integer of a thousand digits fits no float.
+        if is_number and low <= cast(float, raw) <= high and (kind is float or float(cast(float, raw)).is_integer()):
             return kind(raw)
         what = "a whole number" if kind is int else "a number"
         problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {what} from {low:,g} to {high:,g}."))

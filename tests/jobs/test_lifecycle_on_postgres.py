@@ -1,4 +1,4 @@
-"""The lifecycle, the queue, launching and queries on PostgreSQL: the same tests, with its locks and its JSON."""
+"""Lifecycle, queue, launching, queries and hostile input on PostgreSQL: the same tests, with its locks and its JSON."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ SAME = ("lifecycle", "admission", "launch", "reconcile", "answer", "queries", "l
 
 @pytest.mark.postgres
 def test_the_same_tests_pass_on_postgresql(postgres: Postgres) -> None:
-    files = [f"tests/jobs/test_{name}.py" for name in SAME]
+    files = [*(f"tests/jobs/test_{name}.py" for name in SAME), "tests/console/test_hostile_input.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *files]
 
     done = subprocess.run(
