@@ -1,5 +1,6 @@
 """The actors of a run: placed together, called together, and whose death or error is told apart."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
 
 _POLL_SECONDS = 0.5
+_DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
 
 
 class WorkerFailed(RuntimeError):
@@ -146,7 +148,8 @@ class Crew:
     def gather(self, pending: Sequence[Pending], *, interruptible: bool = False) -> list[Any]:
         """Return the values of all calls, in order, as soon as all are there.
 
-        The first error ends the waiting: where one rank is gone the others would wait in a collective for ever.
+        The first error ends the waiting: where one rank is gone the others would wait in a collective for ever. Of a
+        death and the errors that it causes in the others, the death is told.
         With `interruptible` the check for commands runs meanwhile. Raises: WorkerFailed, RunProblem.
         """
         waiting = {p.reference: p for p in pending}
@@ -155,10 +158,31 @@ class Crew:
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
             for reference in ready:
                 call = waiting.pop(reference)
-                values[reference] = self._value(call)
+                try:
+                    values[reference] = self._value(call)
+                except WorkerFailed as failed:
+                    raise self._death_behind(failed, waiting) from None
             if interruptible:
                 self._check()
         return [values[p.reference] for p in pending]
+
+    def _death_behind(self, failed: WorkerFailed, waiting: dict[Any, Pending]) -> WorkerFailed:
+        """Return the death of another worker if one is told of soon, else `failed` itself.
+
+        A rank that dies closes its connections, so its peers may raise before Ray knows of the death.
+        """
+        end = time.monotonic() + _DEATH_SECONDS
+        while waiting and not failed.is_death and (left := end - time.monotonic()) > 0:
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=left)
+            for reference in ready:
+                try:
+                    self._value(waiting.pop(reference))
+                except WorkerFailed as other:
+                    if other.is_death:
+                        return other
+                except RunProblem:
+                    continue  # the first failure is the one to tell
+        return failed
 
     def _value(self, call: Pending) -> Any:
         try:
