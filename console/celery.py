@@ -23,6 +23,7 @@ def make_app() -> Celery:
     app = Celery("pitwall", broker=_broker(settings.REDIS_URL))
     app.conf.update(
         task_ignore_result=True,
+        accept_content=["json"],
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,

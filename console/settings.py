@@ -176,5 +176,5 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("PITWALL_LOG_LEVEL", default="INFO")},
-    "loggers": {"httpx": {"level": "WARNING"}, "axes": {"level": "WARNING"}},
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu")},
 }

@@ -99,20 +99,18 @@ run, _ = create_run(project=project, spec={}, user=None, idempotency_key=None, n
 
 def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: FakeRay) -> None:
     worker = house.start("worker")
-    house.wait(lambda: "ready." in house.log.read_text(), "the worker")
 
-    began = time.monotonic()
     run_id = house.shell(
         QUEUE + "from jobs.tasks import enqueue, submit\nenqueue(submit, run_id=run.pk)\nprint(run.pk)"
     )
     house.wait(lambda: ray.submitted, "the submission")
 
     assert ray.submitted[0]["submission_id"] == f"run-{run_id}-a1"
-    assert time.monotonic() - began < 20
     state = house.shell(f"from jobs.models import Run; print(Run.objects.get(pk={run_id!r}).state)")
     assert state == "starting"
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
+    assert house.log.read_text() == "", "the worker's log is for problems"
 
 
 def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ray: FakeRay) -> None:

@@ -1,7 +1,9 @@
 """`manage.py worker`: the Celery worker, with threads, because its tasks are short HTTP calls."""
 
+import warnings
 from typing import Any
 
+from celery.exceptions import SecurityWarning
 from django.core.management.base import BaseCommand
 
 from console.celery import app
@@ -14,14 +16,17 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Become the worker."""
+        # Celery warns root of pickled messages; these are JSON only.
+        warnings.filterwarnings("ignore", message="You're running the worker with superuser", category=SecurityWarning)
         app.worker_main(
             argv=[
+                "--quiet",  # no banner
                 "worker",
                 "--pool=threads",
                 "--concurrency=4",
                 "--without-gossip",
                 "--without-mingle",
                 "--without-heartbeat",
-                "--loglevel=INFO",
+                "--loglevel=WARNING",
             ]
         )
