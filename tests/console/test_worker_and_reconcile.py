@@ -108,9 +108,9 @@ def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: Fa
     assert ray.submitted[0]["submission_id"] == f"run-{run_id}-a1"
     state = house.shell(f"from jobs.models import Run; print(Run.objects.get(pk={run_id!r}).state)")
     assert state == "starting"
+    assert house.log.read_text() == "", "the worker's log is for problems"
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
-    assert house.log.read_text() == "", "the worker's log is for problems"
 
 
 def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ray: FakeRay) -> None:
