@@ -11,11 +11,13 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
+from console.body_limit import BodyLimit  # noqa: E402
 from console.consumers import websocket_urlpatterns  # noqa: E402
+from console.own_origin import OwnOriginOnly  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "http": BodyLimit(django_application),
+        "websocket": AllowedHostsOriginValidator(OwnOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )

@@ -4,13 +4,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 import orjson
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.http import HttpRequest
 from django.urls import path
 
 from console.headers import headers
@@ -75,6 +79,12 @@ class _Follower(AsyncWebsocketConsumer):
     def _user(self) -> AbstractBaseUser | AnonymousUser:
         return self.scope.get("user") or AnonymousUser()
 
+    async def _why_not(self, may_see: Callable[[AbstractBaseUser | AnonymousUser, str], bool], name: str) -> int:
+        """Return why who came in may not stay: signed out since, or no member any more; 0 if all is as it was."""
+        if not await _in_database(_is_signed_in)(self.scope["session"].session_key):
+            return SIGN_IN
+        return 0 if await _in_database(may_see)(self._user, name) else NOT_YOURS
+
     def _argument(self, name: str) -> str:
         return parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get(name, [""])[0]
 
@@ -90,7 +100,7 @@ class RunConsumer(_Follower):
         newest = await _in_database(newest_seq)(self.run_id)
         is_allowed = await _in_database(_may_see_run)(self._user, self.run_id)
         if newest is None or not is_allowed:
-            return NOT_THERE if newest is None else NOT_YOURS
+            return NOT_THERE  # which of the two is not theirs to know
         self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else newest
         self._header, self._header_at = "", 0.0
         return 0
@@ -121,8 +131,8 @@ class RunConsumer(_Follower):
                 is_changed = False
             if now >= beat_at:
                 beat_at = now + self.heartbeat_seconds
-                if not await _in_database(_may_see_run)(self._user, self.run_id):
-                    await self.close(NOT_YOURS)
+                if code := await self._why_not(_may_see_run, self.run_id):
+                    await self.close(code)
                     return
                 await self._catch_up()
                 await self._send_header()
@@ -164,10 +174,7 @@ class UpdatesConsumer(_Follower):
         if not self._user.is_authenticated:
             return SIGN_IN
         self.project = self._argument("project")
-        held = await _in_database(_role_in)(self._user, self.project)
-        if held is None:
-            return NOT_THERE
-        return 0 if held else NOT_YOURS
+        return 0 if await _in_database(_is_member)(self._user, self.project) else NOT_THERE
 
     async def _follow(self) -> None:
         await hub().subscribe(self.mailbox)
@@ -181,8 +188,8 @@ class UpdatesConsumer(_Follower):
                     await self.send(text_data=header.text)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + self.heartbeat_seconds
-                if not await _in_database(_role_in)(self._user, self.project):
-                    await self.close(NOT_YOURS)
+                if code := await self._why_not(_is_member, self.project):
+                    await self.close(code)
                     return
                 await self.send(text_data='{"type":"heartbeat"}')
             else:
@@ -199,10 +206,16 @@ def _may_see_run(user: AbstractBaseUser | AnonymousUser, run_id: str) -> bool:
     return project is not None and role(user, project) is not None
 
 
-def _role_in(user: AbstractBaseUser | AnonymousUser, slug: str) -> str | None:
-    """Return the role, "" without one, None if there is no such project."""
-    project = Project.objects.filter(slug=slug).first()
-    return None if project is None else role(user, project) or ""
+def _is_member(user: AbstractBaseUser | AnonymousUser, slug: str) -> bool:
+    project = Project.objects.filter(slug=slug).first() if "\0" not in slug else None
+    return project is not None and role(user, project) is not None
+
+
+def _is_signed_in(session_key: str | None) -> bool:
+    """Return True if the session still stands, its account is active, and its password has not been changed since."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    return get_user(request).is_authenticated
 
 
 websocket_urlpatterns = [

@@ -9,6 +9,8 @@ import orjson
 import pytest
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from console import consumers, live
@@ -355,10 +357,10 @@ async def test_nobody_comes_in_without_a_session_or_membership(stage: Stage) -> 
     updates = f"/ws/updates?project={stage.project.slug}"
     cases = [
         (path, "", 4401),
-        (path, stranger, 4403),
+        (path, stranger, 4404),
         ("/ws/runs/r-none", stage.cookie, 4404),
         (updates, "", 4401),
-        (updates, stranger, 4403),
+        (updates, stranger, 4404),
         ("/ws/updates?project=none", stage.cookie, 4404),
     ]
     for target, cookie, code in cases:
@@ -376,10 +378,39 @@ async def test_who_loses_the_membership_loses_the_page(stage: Stage, monkeypatch
     assert await page.close_code() == 4403
 
 
-async def test_a_page_of_another_origin_is_refused(stage: Stage) -> None:
-    page = Page(f"/ws/runs/{stage.run.pk}", stage.cookie, origin=(b"origin", b"http://evil.example"))
+@pytest.mark.parametrize("deed", ["signed out", "deactivated", "password changed"])
+async def test_who_is_no_longer_signed_in_loses_the_page(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    monkeypatch.setattr(consumers.RunConsumer, "heartbeat_seconds", 0.2)
+    page = await stage.page(after=0)
+    await page.until("heartbeat")
+
+    if deed == "signed out":
+        await sync_to_async(Session.objects.all().delete)()
+    elif deed == "deactivated":
+        await sync_to_async(User.objects.update)(is_active=False)
+    else:
+        await sync_to_async(User.objects.update)(password="another")
+
+    assert await page.close_code() == 4401
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "http://localhost:9999", "http://localhost.evil.example", "null", "", "file://"]
+)
+async def test_a_page_of_another_origin_is_refused(stage: Stage, origin: str) -> None:
+    page = Page(f"/ws/runs/{stage.run.pk}", stage.cookie, origin=(b"origin", origin.encode()))
 
     assert not await page.connect()
+
+
+async def test_a_trusted_origin_behind_a_proxy_is_taken(stage: Stage, settings: Any) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = ["https://localhost:8443"]
+    page = Page(f"/ws/runs/{stage.run.pk}", stage.cookie, origin=(b"origin", b"https://localhost:8443"))
+
+    assert await page.connect()
+    await page.leave()
 
 
 async def test_a_full_mailbox_drops_all_and_says_so() -> None:
