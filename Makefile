@@ -45,6 +45,7 @@ format: install-dev ## let ruff change the files
 	@$(BIN)/ruff format .
 
 messages: install-dev ## gather the pages' texts into console/locale and compile the translations (needs gettext)
+	@$(BIN)/python -m console.catalog_words
 	@for domain in django djangojs; do \
 		$(RUN) makemessages -l zh_Hans -d $$domain --no-obsolete --no-wrap -i tests -i node_modules -i 'static/vendor/*'; done
 	@cd console && ../$(BIN)/python ../manage.py compilemessages -l zh_Hans

@@ -8,6 +8,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from console.catalog_words import knob_allowed
 from console.forms.new_run import baseline, show, spec_to_form
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RANGES, Algorithm, RunSpec
@@ -130,7 +131,7 @@ def _knob_field(knob: Knob, values: Mapping[str, str]) -> Field:
         unit=_(knob.unit) if knob.unit else "",
         flag=knob.flags.get("native", knob.id),
         help=_(knob.help),
-        allowed=knob.allowed(),
+        allowed=knob_allowed(knob),
         effects=tuple((_EFFECTS[k], _(v)) for k, v in knob.effects.items()),
         source=knob.source,
         algorithms=tuple(knob.algorithms),

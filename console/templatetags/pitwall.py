@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from jobs.catalog.metric import metric
+from console import catalog_words
 
 register = template.Library()
 
@@ -151,7 +151,7 @@ def color_index(color: int) -> int:
 @register.filter
 def metric_label(name: str) -> str:
     """Return the label of a metric."""
-    return metric(name).label
+    return catalog_words.metric_label(name)
 
 
 @register.filter

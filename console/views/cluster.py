@@ -6,6 +6,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from console.ingest_words import ingest_problem
 from jobs.cluster_use import cluster_page
 
 
@@ -17,6 +18,7 @@ def cluster(request: HttpRequest) -> HttpResponse:
     context = {
         "page": page,
         "state": page.state,
+        "ingest_problem": ingest_problem(),
         "away_seconds": (timezone.now() - away).total_seconds() if away else None,
     }
     return render(request, "cluster/cluster.html", context)

@@ -13,6 +13,7 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_GET
 from django.views.i18n import JavaScriptCatalog
 
+from console.ingest_words import ingest_problem
 from console.look import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from jobs.access import projects_of, role
 from jobs.cluster_use import cluster_in_use
@@ -94,13 +95,14 @@ def _navigation() -> list[dict[str, str]]:
 
 @require_GET
 def usage(_request: HttpRequest) -> JsonResponse:
-    """Say how much of the cluster is in use and what waits, for the top bar."""
+    """Say how much of the cluster is in use, what waits, and what keeps pages from moving, for the frame."""
     state = cluster_in_use()
     queue = queue_summary()
     context = {"state": state, "queue": queue, "is_gpu": state.gpus_total > 0}
     used, total = (state.gpus_used, state.gpus_total) if state.gpus_total else (state.cpus_used, state.cpus_total)
     html = render_to_string("components/usage.html", context)
-    return JsonResponse({"html": html, "used": used, "total": total if state.is_reachable else None})
+    shown_total = total if state.is_reachable else None
+    return JsonResponse({"html": html, "used": used, "total": shown_total, "ingest_problem": ingest_problem()})
 
 
 @require_GET

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console.catalog_words import phase_label
 from console.views.frame import current_project, person
 from console.views.run_words import cause_text, hint
 from jobs.access import require, role
@@ -90,7 +91,7 @@ def _headline(found: Home) -> str:
 def _doing(header: RunHeader, now: datetime) -> str:
     """Return the phase of a running run; its time left stands on the card anyway."""
     if header.state == "running" and not header.is_lost_contact and header.phase in BY_KEY:
-        return BY_KEY[header.phase].label
+        return phase_label(header.phase)
     return hint(header, now=now)
 
 

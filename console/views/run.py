@@ -13,12 +13,12 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
+from console.catalog_words import metric_words, phase_label
 from console.forms.new_run_commands import commands
 from console.views.run_charts import overview_charts, overview_chips
 from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
 from jobs.access import allows
-from jobs.catalog.metric import metrics
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
 from jobs.models import Run
 from jobs.queries import run_header
@@ -127,8 +127,8 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, An
         "color": run.color,
         "checkpointEvery": spec.int_knob("checkpoint.every_steps"),
         "header": json.loads(json.dumps(dataclasses.asdict(run_header(run)), default=str)),
-        "phases": [{"key": phase.key, "label": phase.label, "token": phase.token} for phase in PHASES],
-        "metrics": {name: dataclasses.asdict(info) for name, info in metrics().items()},
+        "phases": [{"key": phase.key, "label": phase_label(phase.key), "token": phase.token} for phase in PHASES],
+        "metrics": metric_words(),
         "charts": [dataclasses.asdict(plan) for plan in overview_charts(spec)],
         "chips": [dataclasses.asdict(chip) for chip in overview_chips(spec)],
     }

@@ -5,6 +5,7 @@ from typing import Literal
 
 from django.utils.translation import gettext as _
 
+from console.catalog_words import phase_label
 from jobs.catalog.runspec import RunSpec
 from profiling.phases import PHASES
 
@@ -182,7 +183,7 @@ def _gradient(spec: RunSpec) -> ChartPlan:
 
 def _step_time() -> ChartPlan:
     lines = tuple(
-        Line(name=f"time/{phase.key}_seconds", label=phase.label, color=f"--{phase.token}")
+        Line(name=f"time/{phase.key}_seconds", label=phase_label(phase.key), color=f"--{phase.token}")
         for phase in PHASES
         if phase.key not in ("load", "export")
     )

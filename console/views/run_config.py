@@ -69,13 +69,13 @@ def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
     return ConfigRow(
         group=knob.group,
         id=knob.id,
-        label=knob.label,
+        label=_(knob.label),
         value=show(chosen.value),
-        unit=knob.unit,
+        unit=_(knob.unit) if knob.unit else "",
         origin=chosen.origin,
         default=show(default),
         is_changed=chosen.value != default,
-        help=knob.help,
+        help=_(knob.help),
     )
 
 

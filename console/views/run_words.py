@@ -4,6 +4,7 @@ from datetime import datetime
 
 from django.utils.translation import gettext as _
 
+from console.catalog_words import phase_label
 from console.templatetags.pitwall import duration, interval
 from jobs.header import RunHeader
 from profiling.phases import BY_KEY
@@ -36,7 +37,7 @@ def hint(header: RunHeader, *, now: datetime) -> str:
         silent = (now - datetime.fromisoformat(header.last_contact_at)).total_seconds()
         return _("No heartbeat for %(time)s") % {"time": duration(silent)}
     if header.state == "running":
-        doing = BY_KEY[header.phase].label if header.phase in BY_KEY else header.activity
+        doing = phase_label(header.phase) if header.phase in BY_KEY else header.activity
         left = _("%(time)s left") % {"time": interval(header.eta_seconds)} if header.eta_seconds else ""
         return ", ".join(part for part in (doing, left) if part)
     if header.state == "stopping":

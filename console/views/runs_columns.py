@@ -7,9 +7,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from console.catalog_words import metric_label
 from console.templatetags.pitwall import figure
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metric, metrics
+from jobs.catalog.metric import metrics
 from jobs.queries import RunRow
 from jobs.run_filter import BY_ALGORITHM, is_metric
 from jobs.sparklines import main_metric
@@ -69,10 +70,10 @@ def column(key: str) -> Column | None:
         return Column(key=key, kind=key, label=str(label), title="", sort=sort, is_number=key not in _WORDS)
     knob = knobs().get(key)
     if knob is not None:
-        label = str(_SHORT.get(key, knob.label))
+        label = str(_SHORT.get(key) or _(knob.label))
         return Column(key=key, kind="knob", label=label, title=key, sort=key, is_number=True)
     if is_metric(key):
-        return Column(key=key, kind="metric-value", label=metric(key).label, title=key, sort=key, is_number=True)
+        return Column(key=key, kind="metric-value", label=metric_label(key), title=key, sort=key, is_number=True)
     return None
 
 
@@ -120,7 +121,7 @@ def _cell(row: RunRow, column: Column) -> Cell:
     if column.kind == "value":
         name = main_metric(header)
         value = header.latest_values.get(name)
-        unit = metric(name).label.lower() if value is not None else ""
+        unit = metric_label(name).lower() if value is not None else ""
         return Cell(column=column, text=figure(value), unit=unit)
     if column.kind == "speed":
         return Cell(

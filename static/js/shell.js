@@ -92,7 +92,12 @@ async function showUsage() {
   try {
     const answer = await fetch(usage.dataset.usage, { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
-    const { html, used, total } = await answer.json();
+    const { html, used, total, ingest_problem: problem } = await answer.json();
+    const notice = document.querySelector("[data-ingest-problem]");
+    if (notice) {
+      notice.querySelector("span").textContent = problem;
+      notice.hidden = !problem;
+    }
     usage.querySelector(".usage-text").innerHTML = html; // escaped by the server's template
     const meter = usage.querySelector("progress");
     meter.hidden = total === null;

@@ -5,6 +5,7 @@ import { onKeys } from "../keys.js";
 import { Chart } from "./chart.js";
 import { write } from "./header.js";
 
+const FORMATTED = ["share", "%", "bytes", "s", "tok/s"]; // every number of these carries its unit
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 
 export class ChartTab {
@@ -50,7 +51,7 @@ export class ChartTab {
   }
 
   #info(name) {
-    return this.page.metrics[name] ?? { label: name, unit: unitOf(name), definition: "" };
+    return this.page.metrics[name] ?? { label: name, unit: unitOf(name), unit_text: "", definition: "" };
   }
 
   #build() {
@@ -100,7 +101,7 @@ export class ChartTab {
     card.querySelector("h2").textContent = info.label;
     card.dataset.metric = metric.name;
     const name = info.label === metric.name ? "" : metric.name;
-    part("hint").textContent = [name, info.unit === "share" ? "" : info.unit].filter(Boolean).join(", ");
+    part("hint").textContent = [name, FORMATTED.includes(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
     part("hint").title = info.definition ? `${metric.name}: ${info.definition}` : metric.name;
     part("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }));
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(metric.name));
@@ -165,7 +166,7 @@ function groupOf({ kind, name }) {
 
 function unitOf(name) {
   if (name.endsWith("_bytes")) return "bytes";
-  if (name.endsWith("_percent")) return "percent";
+  if (name.endsWith("_percent")) return "%";
   if (name.endsWith("_seconds")) return "s";
   return name.endsWith("_share") ? "share" : "";
 }

@@ -14,6 +14,7 @@ import { visible } from "./series.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
 const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
+const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // between ticks of bytes: 512 MiB, 1 GiB
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks. Charts redraw when it changes. */
@@ -238,7 +239,7 @@ export class Chart {
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
         { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => numbers.timeTick(value, step)) : undefined },
-        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
+        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, incrs: plot.unit === "bytes" ? BINARY : undefined, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
@@ -296,7 +297,7 @@ export class Chart {
   #yRange(low, high) {
     if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
-    if (["bytes", "percent"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
+    if (["bytes", "%"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
     const limits = (this.plot.limits ?? []).filter((limit) => limit.value <= high * 3 && limit.value >= low).map((limit) => limit.value);
     const top = Math.max(high, ...limits);
     const size = Math.max(Math.abs(top), Math.abs(low));

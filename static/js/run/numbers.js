@@ -64,7 +64,7 @@ export function metric(value, unit) {
   if (value === null || value === undefined) return "—";
   if (!Number.isFinite(value)) return number(value);
   if (unit === "share") return `${percent(value * 100)} %`;
-  if (unit === "percent") return `${percent(value)} %`;
+  if (unit === "%") return `${percent(value)} %`;
   if (unit === "bytes") return bytes(value);
   if (unit === "s") return duration(value);
   if (unit === "tok/s") return `${short(value)} tok/s`;
@@ -79,6 +79,8 @@ function percent(value) {
 export function tick(value, unit) {
   if (value === null) return "";
   if (unit === "share") return `${trim(value * 100)}%`;
+  if (unit === "%") return `${trim(value)}%`;
+  if (unit === "s") return `${trim(value)} s`;
   if (unit === "bytes") return bytes(value).replace(/\.0(?= )/, "");
   return Math.abs(value) >= 1e4 ? short(value).replace(".0", "") : trim(value);
 }

@@ -1,0 +1,103 @@
+"""The catalogue's texts in the reader's language: knobs, metrics, phases. The catalogue itself knows no gettext.
+
+makemessages cannot see TOML files, so `python -m console.catalog_words` writes their texts into
+console/catalog_texts.py, where it can; `make messages` does that first.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.metric import metric, metrics
+from profiling.phases import BY_KEY, PHASES
+
+MODULE = Path(__file__).with_name("catalog_texts.py")
+_HEAD = '''"""Texts of the catalogue and the phases for makemessages; made by console.catalog_words, do not edit."""
+
+# ruff: noqa: E501
+# fmt: off
+
+from django.utils.translation import gettext_noop
+
+TEXTS = (
+'''
+
+
+def knob_label(knob_id: str) -> str:
+    """Return what people call a knob."""
+    return _(knobs()[knob_id].label)
+
+
+def knob_allowed(knob: Knob) -> str:
+    """Say in words what a knob takes, as `Knob.allowed` does in English."""
+    if knob.type == "choice":
+        return _("one of %(choices)s") % {"choices": ", ".join(knob.choices)}
+    if knob.type == "bool":
+        return _("on or off")
+    if knob.type == "text":
+        return _("text")
+    words = {"low": f"{knob.low:,.10g}", "high": f"{knob.high:,.10g}"}
+    if math.isinf(knob.high):
+        is_int = knob.type == "int"
+        return (_("a whole number of at least %(low)s") if is_int else _("a number of at least %(low)s")) % words
+    if knob.type == "int":
+        return _("a whole number from %(low)s to %(high)s") % words
+    return _("a number from %(low)s to %(high)s") % words
+
+
+def metric_label(name: str) -> str:
+    """Return what people call a metric; an unknown one has its name."""
+    label = metric(name).label
+    return _(label) if label != name else name
+
+
+def phase_label(key: str) -> str:
+    """Return what people call a phase; an unknown one has its key."""
+    return _(BY_KEY[key].label) if key in BY_KEY else key
+
+
+def metric_words() -> dict[str, dict[str, Any]]:
+    """Return what is known of every metric by name, JSON-able; `unit` is a key, `unit_text` the word for it."""
+    found = {}
+    for name, info in metrics().items():
+        words = {
+            "label": _(info.label),
+            "definition": _(info.definition),
+            "unit_text": _(info.unit) if info.unit else "",
+        }
+        found[name] = asdict(info) | words
+    return found
+
+
+def module_text() -> str:
+    """Return what console/catalog_texts.py must hold."""
+    lines = [_line(text) for text in dict.fromkeys(_texts()) if text]
+    return f"{_HEAD}{''.join(lines)})\n"
+
+
+def _line(text: str) -> str:
+    # "30 % slower" is no placeholder, whatever xgettext thinks
+    hint = "    # xgettext:no-python-format\n" if "%" in text else ""
+    return f"{hint}    gettext_noop({_quoted(text)}),\n"
+
+
+def _texts() -> Iterator[str]:
+    for knob in knobs().values():
+        yield from (knob.label, knob.unit, knob.help, *knob.effects.values())
+    for info in metrics().values():
+        yield from (info.label, info.unit, info.definition)
+    yield from (phase.label for phase in PHASES)
+
+
+def _quoted(text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
+
+
+if __name__ == "__main__":
+    MODULE.write_text(module_text(), encoding="utf-8")
