@@ -2,35 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from jobs.models import Run, Upload
 from tests.console.live_console import LiveConsole
-from tests.console.test_pages_browser import NAMELESS, WATCH
+from tests.console.window import NAMELESS
 from tests.rows import make_run
 
 pytestmark = pytest.mark.browser
 
 TRIAL_MS = 30_000  # starting the trial process on a busy machine
-
-
-@pytest.fixture
-def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
-    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
-    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
-    context.add_init_script(WATCH)
-    window = context.new_page()
-    problems: list[str] = []
-    window.on("pageerror", lambda error: problems.append(str(error)))
-    yield window
-    assert problems == []
-    assert window.evaluate("window.violations") == []
-    context.close()
 
 
 @pytest.fixture(autouse=True)

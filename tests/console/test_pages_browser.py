@@ -1,54 +1,20 @@
 """Home, run list, cluster and account in a browser, on a real console: live rows, keys, verbs, themes, strict CSP."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from jobs.models import Run
-from tests.console.live_console import LiveConsole, Reporter, live_console  # noqa: F401 (fixture)
+from tests.console.live_console import LiveConsole, Reporter
+from tests.console.window import NAMELESS
 from tests.rows import make_run
 
 pytestmark = pytest.mark.browser
 
-WATCH = """
-window.violations = [];
-document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
-const Real = window.WebSocket;
-window.sockets = [];
-window.WebSocket = class extends Real {
-  constructor(url, protocols) {
-    super(window.isCut ? String(url).replace(/\\/ws\\/.*/, "/ws/nowhere") : url, protocols);
-    window.sockets.push(this);
-  }
-};
-"""
-# What a screen reader would have no name for.
-NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hidden]), select, textarea, summary")]
-  .filter((node) => node.checkVisibility() && !node.ariaHidden)
-  .filter((node) => !(node.textContent.trim() || node.ariaLabel || node.title || node.labels?.length
-    || node.querySelector("img[alt], [aria-label]")))
-  .map((node) => node.outerHTML.slice(0, 120))"""
-
-
-@pytest.fixture
-def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:  # noqa: F811
-    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
-    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]
-    context.add_init_script(WATCH)
-    window = context.new_page()
-    problems: list[str] = []
-    window.on("pageerror", lambda error: problems.append(str(error)))
-    yield window
-    assert problems == []
-    assert window.evaluate("window.violations") == []
-    context.close()
-
 
 @pytest.fixture(autouse=True)
-def _empty(live_console: LiveConsole) -> None:  # noqa: F811
+def _empty(live_console: LiveConsole) -> None:
     Run.objects.filter(project=live_console.project).delete()
 
 
@@ -72,7 +38,7 @@ def open_page(page: Page, console: LiveConsole, path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/runs", "/cluster", "/account", "/runs/new"])
 def test_every_page_keeps_the_csp_has_one_heading_and_a_name_for_everything(
     page: Page,
-    live_console: LiveConsole,  # noqa: F811
+    live_console: LiveConsole,
     path: str,
     theme: str,
 ) -> None:
@@ -90,7 +56,7 @@ def test_every_page_keeps_the_csp_has_one_heading_and_a_name_for_everything(
     assert page.evaluate("document.activeElement.className") == "skip"
 
 
-def test_rows_follow_their_run_without_moving(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_rows_follow_their_run_without_moving(page: Page, live_console: LiveConsole) -> None:
     going = add(live_console, "going", steps=3)
     add(live_console, "other")
     open_page(page, live_console, "/runs")
@@ -107,7 +73,7 @@ def test_rows_follow_their_run_without_moving(page: Page, live_console: LiveCons
     expect(row.locator("td.select input")).to_be_checked()
 
 
-def test_home_follows_what_runs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_home_follows_what_runs(page: Page, live_console: LiveConsole) -> None:
     going = add(live_console, "going", steps=1)
     open_page(page, live_console, "/")
 
@@ -116,7 +82,7 @@ def test_home_follows_what_runs(page: Page, live_console: LiveConsole) -> None: 
     expect(page.locator(".live-card")).to_contain_text("6 / 100")
 
 
-def test_keys_move_select_and_clear(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_keys_move_select_and_clear(page: Page, live_console: LiveConsole) -> None:
     for name in ("one", "two", "three"):
         add(live_console, name, state="finished")
     open_page(page, live_console, "/runs")
@@ -135,7 +101,7 @@ def test_keys_move_select_and_clear(page: Page, live_console: LiveConsole) -> No
     expect(page).to_have_url(re.compile(r"/runs/r-\w+$"))
 
 
-def test_tags_are_given_and_taken_back(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_tags_are_given_and_taken_back(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "one", state="finished").run
     open_page(page, live_console, "/runs")
 
@@ -149,7 +115,7 @@ def test_tags_are_given_and_taken_back(page: Page, live_console: LiveConsole) ->
     expect(page.locator(f"#{one.pk} .tag")).to_have_count(0)
 
 
-def test_archiving_takes_the_row_away_and_undo_brings_it_back(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_archiving_takes_the_row_away_and_undo_brings_it_back(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "one", state="finished").run
     add(live_console, "two", state="finished")
     open_page(page, live_console, "/runs")
@@ -162,7 +128,7 @@ def test_archiving_takes_the_row_away_and_undo_brings_it_back(page: Page, live_c
     expect(page.locator("tr[data-run]")).to_have_count(2)
 
 
-def test_stopping_asks_first_and_says_what_it_costs(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_stopping_asks_first_and_says_what_it_costs(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "one", steps=1).run
     open_page(page, live_console, "/runs")
 
@@ -176,7 +142,7 @@ def test_stopping_asks_first_and_says_what_it_costs(page: Page, live_console: Li
     expect(page.locator(f"#{one.pk} .state")).to_have_text("stopping")
 
 
-def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "one", state="finished").run
     open_page(page, live_console, "/runs")
 
@@ -192,7 +158,7 @@ def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveCon
     expect(page.locator(f"#{one.pk}")).to_contain_text("better")
 
 
-def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_console: LiveConsole) -> None:
     add(live_console, "alpha", state="finished")
     add(live_console, "beta", state="failed")
     open_page(page, live_console, "/runs")
@@ -206,7 +172,7 @@ def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_consol
     expect(page.locator("tr[data-run]")).to_have_count(2)
 
 
-def test_the_palette_finds_a_run_by_name(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_the_palette_finds_a_run_by_name(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "needle in the list", state="finished").run
     open_page(page, live_console, "/")
 
@@ -220,7 +186,7 @@ def test_the_palette_finds_a_run_by_name(page: Page, live_console: LiveConsole) 
 
 def test_alt_m_switches_the_theme_for_good_and_question_mark_lists_the_keys(
     page: Page,
-    live_console: LiveConsole,  # noqa: F811
+    live_console: LiveConsole,
 ) -> None:
     open_page(page, live_console, "/")
     before = page.locator("html").get_attribute("data-bs-theme")
@@ -233,7 +199,7 @@ def test_alt_m_switches_the_theme_for_good_and_question_mark_lists_the_keys(
     expect(page.get_by_role("dialog", name="Keyboard")).to_contain_text("Next and previous row")
 
 
-def test_a_lost_connection_is_said_and_heals_by_itself(page: Page, live_console: LiveConsole) -> None:  # noqa: F811
+def test_a_lost_connection_is_said_and_heals_by_itself(page: Page, live_console: LiveConsole) -> None:
     going = add(live_console, "going", steps=1)
     open_page(page, live_console, "/runs")
 

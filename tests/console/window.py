@@ -1,0 +1,44 @@
+"""The browser window of the console's tests: signed in, watched for broken scripts and broken security policy."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.console.live_console import LiveConsole
+
+# Counts violations of the page's security policy, and lets a test cut its websockets and keep them away (`isCut`), as a
+# lost network would.
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+const Real = window.WebSocket;
+window.sockets = [];
+window.WebSocket = class extends Real {
+  constructor(url, protocols) {
+    super(window.isCut ? new URL("/ws/nowhere", url) : url, protocols);
+    window.sockets.push(this);
+  }
+};
+"""
+# What a screen reader would have no name for.
+NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hidden]), select, textarea, summary")]
+  .filter((node) => node.checkVisibility() && !node.ariaHidden)
+  .filter((node) => !(node.textContent.trim() || node.ariaLabel || node.title || node.labels?.length
+    || node.querySelector("img[alt], [aria-label]")))
+  .map((node) => node.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture
+def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
+    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
+    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]  # a plain dict of the same keys
+    context.add_init_script(WATCH)
+    window = context.new_page()
+    problems: list[str] = []
+    window.on("pageerror", lambda error: problems.append(str(error)))
+    yield window
+    assert problems == []
+    assert window.evaluate("window.violations") == []
+    context.close()
