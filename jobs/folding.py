@@ -6,9 +6,9 @@ A run is folded in one transaction that also moves `folded_seq`: neither repeati
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Max
@@ -28,15 +28,15 @@ from jobs.chunks import (
     join,
     join_rows,
     join_spans,
-    points,
     roll_up,
     rows_of_points,
-    spans_of,
 )
+from jobs.columns import collect, collect_spans
 from jobs.frames import decode_frame
 from jobs.models import Chunk, Frame, LogChunk, Metric, Run
 
 log = logging.getLogger(__name__)
+T = TypeVar("T", bound=Sized)
 
 FOLD_FRAMES = 500
 FOLD_BYTES = 4 << 20
@@ -46,8 +46,6 @@ RETRY_SECONDS = 60.0
 KEEP_SECONDS = 600.0  # a frame stays this long after it was folded, for pages that come back
 KEEP_LOG_LINES = 200_000  # of one role, rank and stream of an attempt; the oldest go first
 DELETE_AT_ONCE = 2000
-
-SeriesKey = tuple[str, str, str, int]  # kind, name, role, rank
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,89 +147,66 @@ def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
         for attempt in sorted({attempt for _, attempt, _ in frames}):
             mine = [frame for _, number, frame in frames if number == attempt]
             by_id = {ids[key]: value for key, value in collect(mine).items() if key in ids}
-            _append_points(by_id, attempt, through)
+            append_points(by_id, attempt=attempt, through=through)
             spans = {("span", "", *lane): s for lane, s in collect_spans(mine).items()}
             by_id_spans = {ids[key]: s for key, s in spans.items() if key in ids}
-            _append_spans(by_id_spans, attempt, through)
+            _append(by_id_spans, _SPANS, attempt, through)
         Run.objects.filter(pk=run_id).update(folded_seq=through)
     return Folded(num_frames=len(frames), through_seq=through)
 
 
-def collect(frames: Iterable[dict[str, Any]], *, wanted: frozenset[str] | None = None) -> dict[SeriesKey, Points]:
-    """Return the points of the frames by series, in the order they came; with `wanted`, of these names only."""
-    columns: dict[SeriesKey, tuple[list[int], list[int], list[float]]] = {}
-    for frame in frames:
-        for kind, part in (("metric", "metrics"), ("system", "system")):
-            for lane in frame[part]:
-                ts = [int(t) for t in lane["t"]]
-                xs = lane.get("steps", ts)
-                for name, values in lane["values"].items():
-                    if wanted is not None and name not in wanted:
-                        continue
-                    column = columns.get(key := (kind, name, lane["role"], lane["rank"]))
-                    if column is None:
-                        column = columns[key] = ([], [], [])
-                    for x, t, y in zip(xs, ts, values, strict=True):
-                        if y is not None:
-                            column[0].append(x)
-                            column[1].append(t)
-                            column[2].append(float(y))
-    return {key: points(x, t, y) for key, (x, t, y) in columns.items() if x}
-
-
-def collect_spans(frames: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Spans]:
-    """Return the spans of the frames by role and rank, in the order they came."""
-    lanes: dict[tuple[str, int], dict[str, list[Any]]] = {}
-    for lane in (lane for frame in frames for lane in frame["spans"]):
-        columns = lanes.setdefault((lane["role"], lane["rank"]), {})
-        for name in ("phase", "name", "start", "duration", "depth", "step"):
-            columns.setdefault(name, []).extend(lane[name])
-    return {key: spans_of(columns) for key, columns in lanes.items()}
-
-
-def _append_points(fresh: dict[int, Points], attempt: int, through: int) -> None:
-    """Fill up each series' open chunk, seal what is full, roll up what was sealed."""
-    open_chunks = _open_chunks(list(fresh), attempt)
-    made: list[Chunk] = []
-    sealed: list[tuple[int, int]] = []
-    for metric_id, data in fresh.items():
-        last = open_chunks.get(metric_id)
-        seq = -1 if last is None else last.seq
-        if last is not None and last.n < CHUNK_POINTS:
-            data = join([decode_points(last.blob), data])
-            seq -= 1
-        for start in range(0, len(data), CHUNK_POINTS):
-            part = data[start : start + CHUNK_POINTS]
-            seq += 1
-            chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, **_extent(part), through_seq=through)
-            made.append(chunk)
-            if len(part) == CHUNK_POINTS:
-                sealed.append((metric_id, seq))
-    _write(made)
+def append_points(fresh: dict[int, Points], *, attempt: int, through: int) -> None:
+    """Add points to the series of these metric ids, and roll up what is full. Call it in a transaction."""
+    sealed = _append(fresh, _POINTS, attempt, through)
     _roll_up_sealed(sealed, attempt, through, level=1)
 
 
-def _extent(part: Points) -> dict[str, Any]:
-    return {"n": len(part), "x0": int(part.x.min()), "x1": int(part.x.max()), "blob": encode_points(part)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column(Generic[T]):
+    """What is done to the points or spans of one series on their way into chunks; `extent` gives x0 and x1."""
+
+    decode: Callable[[bytes | memoryview], T]
+    encode: Callable[[T], bytes]
+    join: Callable[[list[T]], T]
+    part: Callable[[T, slice], T]
+    extent: Callable[[T], tuple[int, int]]
 
 
-def _append_spans(fresh: dict[int, Spans], attempt: int, through: int) -> None:
+_POINTS: _Column[Points] = _Column(
+    decode=decode_points,
+    encode=encode_points,
+    join=join,
+    part=lambda data, where: data[where],
+    extent=lambda part: (int(part.x.min()), int(part.x.max())),
+)
+_SPANS: _Column[Spans] = _Column(
+    decode=decode_spans,
+    encode=encode_spans,
+    join=join_spans,
+    part=lambda data, where: join_spans([data.take(where)]),  # joining leaves out names that no span of the part has
+    extent=lambda part: (int(part.start.min()), int((part.start + part.duration).max())),
+)
+
+
+def _append(fresh: dict[int, T], column: _Column[T], attempt: int, through: int) -> list[tuple[int, int]]:
+    """Fill up each series' open chunk and begin new ones; return (metric id, seq) of those that are full."""
     open_chunks = _open_chunks(list(fresh), attempt)
     made: list[Chunk] = []
     for metric_id, data in fresh.items():
         last = open_chunks.get(metric_id)
         seq = -1 if last is None else last.seq
         if last is not None and last.n < CHUNK_POINTS:
-            data = join_spans([decode_spans(last.blob), data])
+            data = column.join([column.decode(last.blob), data])
             seq -= 1
         for start in range(0, len(data), CHUNK_POINTS):
-            part = join_spans([data.take(slice(start, start + CHUNK_POINTS))])
+            part = column.part(data, slice(start, start + CHUNK_POINTS))
             seq += 1
-            x0, x1 = int(part.start.min()), int((part.start + part.duration).max())
+            x0, x1 = column.extent(part)
             chunk = Chunk(metric_id=metric_id, attempt=attempt, level=0, seq=seq, n=len(part), x0=x0, x1=x1)
-            chunk.blob, chunk.through_seq = encode_spans(part), through
+            chunk.blob, chunk.through_seq = column.encode(part), through
             made.append(chunk)
     _write(made)
+    return [(chunk.metric_id, chunk.seq) for chunk in made if chunk.n == CHUNK_POINTS]
 
 
 def _write(chunks: list[Chunk]) -> None:

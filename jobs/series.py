@@ -26,7 +26,7 @@ from jobs.chunks import (
     roll_up,
     rows_of_points,
 )
-from jobs.folding import collect
+from jobs.columns import collect
 from jobs.models import Chunk, Metric
 from jobs.sampling import sample, smooth, sort_rows
 from jobs.tail import read_with_tail

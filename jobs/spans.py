@@ -6,7 +6,7 @@ import numpy as np
 from django.db.models import Q
 
 from jobs.chunks import Spans, decode_spans, join_spans
-from jobs.folding import collect_spans
+from jobs.columns import collect_spans
 from jobs.models import Chunk, Metric
 from jobs.tail import read_with_tail
 

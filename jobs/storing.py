@@ -13,6 +13,7 @@ import orjson
 from django.db import transaction
 
 from jobs import lifecycle
+from jobs.columns import SeriesKey
 from jobs.frames import LogBlock, encode_frame
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.progress import Progress
@@ -23,7 +24,6 @@ LOG_CHUNK_CHARS = 64 * 1024
 SHOWN_STATES = {"ready": "The trainer is ready", "done": "The trainer is done", "failed": "The trainer failed"}
 
 Events = list[dict[str, Any]]
-SeriesKey = tuple[str, str, str, int]  # kind, name, role, rank
 LogKey = tuple[str, int, str]  # role, rank, stream
 
 

@@ -131,7 +131,7 @@ def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
 
     from console.api.series import series_json
     from jobs.chunks import points
-    from jobs.folding import _append_points
+    from jobs.folding import append_points
     from jobs.models import Metric, Run
     from jobs.series import read_series
 
@@ -144,7 +144,7 @@ def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
         for _ in range(RUNS):
             run = Run.objects.create(project=_project(), name="read", spec={}, state="finished")
             rows = [Metric.objects.create(run=run, name=name) for name in names]
-            _append_points({row.pk: points(x, t, rng.normal(size=POINTS)) for row in rows}, 1, 0)
+            append_points({row.pk: points(x, t, rng.normal(size=POINTS)) for row in rows}, attempt=1, through=0)
             runs.append(run)
 
     def read() -> None:

@@ -154,7 +154,7 @@ def test_dying_while_folding_leaves_everything_as_it_was(monkeypatch: pytest.Mon
     def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folding, "_append_spans", die)  # after the points were written
+    monkeypatch.setattr(folding, "collect_spans", die)  # after the points were written
     with pytest.raises(KeyboardInterrupt), transaction.atomic():
         fold(run_id=run.pk)
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.folding import collect, collect_spans
+from jobs.columns import collect, collect_spans
 from jobs.frames import LogBlock, decode_frame, encode_frame
 from profiling import events as make
 from tests.batches import T0, metric

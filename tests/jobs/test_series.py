@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobs.chunks import CHUNK_POINTS, points
-from jobs.folding import _append_points, fold
+from jobs.folding import append_points, fold
 from jobs.models import Chunk, Metric, Run
 from jobs.series import Window, read_series, series_names
 from jobs.storing import Memory, store
@@ -23,7 +23,7 @@ def seal(run: Run, y: np.ndarray, name: str = "loss", kind: str = "metric") -> N
     x = np.arange(1, len(y) + 1) * (1 if kind == "metric" else 10**9)
     for start in range(0, len(y), 50_000):
         part = slice(start, start + 50_000)
-        _append_points({row.pk: points(x[part], x[part], y[part])}, 1, 0)
+        append_points({row.pk: points(x[part], x[part], y[part])}, attempt=1, through=0)
 
 
 def noise(n: int, seed: int = 0) -> np.ndarray:
