@@ -60,7 +60,7 @@ def get_series(
 ) -> HttpResponse:
     """Read series for a chart of `points` pixels. Extremes and NaNs stay whatever is left out."""
     run = run_for(request, run_id)
-    names = [name for name in dict.fromkeys(_plain(metrics).split(",")) if name]
+    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
         raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     answer = read_series(
@@ -131,7 +131,7 @@ def list_samples(
 ) -> SamplesPage:
     """Read prompts and completions, newest step first."""
     run = run_for(request, run_id)
-    return read_samples(run_id=run.pk, step=step, is_eval=is_eval, query=_plain(q), page=page)
+    return read_samples(run_id=run.pk, step=step, is_eval=is_eval, query=q, page=page)
 
 
 @router.get("/{run_id}/logs", response={200: LogsOut, **REFUSALS}, summary="Log lines")
@@ -148,18 +148,11 @@ def list_logs(
     """Read the newest lines, or those before or after a cursor. `q` is looked for without regard to case."""
     run = run_for(request, run_id)
     try:
-        page: LogPage = read_logs(
-            run_id=run.pk, role=_plain(role), rank=rank, query=_plain(q), before=before, after=after, limit=limit
-        )
+        page: LogPage = read_logs(run_id=run.pk, role=role, rank=rank, query=q, before=before, after=after, limit=limit)
     except CursorInvalid as error:
         raise Refused(422, str(error), field="before" if before else "after") from error
     lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]
     return {"lines": page.lines, "has_older": page.has_older, "has_newer": page.has_newer, "lanes": lanes}
-
-
-def _plain(text: str) -> str:
-    """Return the text without NUL, which PostgreSQL cannot compare with."""
-    return text.replace("\0", "")
 
 
 def _json(content: object) -> HttpResponse:

@@ -144,6 +144,13 @@ def test_only_members_read(run: Run, path: str) -> None:
     assert stranger.get(f"/api/runs/r-none/{path}", query_params={"metrics": "loss"}).status_code == 404
 
 
-def test_a_nul_in_a_question_finds_nothing_and_breaks_nothing(client: Client, run: Run) -> None:
-    for path, query in [("series", {"metrics": "lo\0ss"}), ("logs", {"q": "\0"}), ("samples", {"q": "\0"})]:
-        assert get(client, run, path, **query).status_code == 200
+@pytest.mark.parametrize(
+    ("path", "query"), [("series", {"metrics": "lo\0ss"}), ("logs", {"q": "\0"}), ("samples", {"q": "\0"})]
+)
+def test_a_nul_in_a_question_is_refused_before_a_database_sees_it(
+    client: Client, run: Run, path: str, query: dict[str, str]
+) -> None:
+    answer = get(client, run, path, **query)
+
+    assert answer.status_code == 400
+    assert "NUL character" in answer.json()["problems"][0]["message"]
