@@ -11,19 +11,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from jobs.catalog.knob import Scalar, applicable, knobs
-from jobs.catalog.runspec import (
-    Algorithm,
-    DataSource,
-    Hardware,
-    ModelSource,
-    RewardSource,
-    RunPolicy,
-    RunSpec,
-    SpecInvalid,
-    Trainer,
-    parse_spec,
-    to_json,
-)
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.sections import Algorithm, DataSource, Hardware, ModelSource, RewardSource, RunPolicy, Trainer
 
 SECTIONS: dict[str, type[Any]] = {
     "trainer": Trainer,

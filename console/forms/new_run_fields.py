@@ -11,7 +11,8 @@ from django.utils.translation import gettext_lazy
 from console.catalog_words import knob_allowed
 from console.forms.new_run import baseline, show, spec_to_form
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import RANGES, Algorithm, RunSpec
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import RANGES, Algorithm
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 

@@ -9,20 +9,24 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.sections import (
+    RANGES,
+    Algorithm,
+    DataSource,
+    Hardware,
+    KnobValue,
+    ModelSource,
+    Origin,
+    RewardSource,
+    RunPolicy,
+    Trainer,
+)
 from jobs.catalog.storable import is_storable
 
 SPEC_VERSION = 1
-
-Algorithm = Literal["grpo", "sft"]
-Origin = Literal["default", "recipe", "you", "tuner"]
-ModelKind = Literal["bundled", "path", "hub"]
-DataKind = Literal["bundled", "path", "upload", "hub"]
-RewardKind = Literal["math", "exact_match", "format", "custom"]
-Device = Literal["auto", "cpu", "cuda"]
-PolicyOnFailure = Literal["never", "cluster"]
 
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
 
@@ -41,84 +45,6 @@ class SpecInvalid(ValueError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__(" ".join(f"{p.field}: {p.message}" for p in problems))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trainer:
-    """Which trainer runs the spec; `native` is the built-in one."""
-
-    name: Literal["native"] = "native"
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSource:
-    """Where the starting weights come from: a bundled name, a folder on the cluster, or a hub id (with a revision)."""
-
-    kind: ModelKind = "bundled"
-    id: str = "tiny-word-problems"
-    revision: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSource:
-    """Where samples come from and which columns hold them.
-
-    `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
-    a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
-    `response_column`, or `messages_column` alone. `eval_share` of the rows is held out where the source has no split of
-    its own.
-    """
-
-    kind: DataKind = "bundled"
-    id: str = "word-problems"
-    split: str = "train"
-    eval_split: str = ""
-    eval_share: float = 0.1
-    prompt_column: str = "prompt"
-    answer_column: str = "answer"
-    response_column: str = "response"
-    messages_column: str = ""
-    system_prompt: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardSource:
-    """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
-
-    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`.
-    """
-
-    kind: RewardKind = "math"
-    source: str = ""
-    file_name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU."""
-
-    device: Device = "auto"
-    policy_ranks: int = 2
-    rollout_engines: int = 1
-    tensor_parallel_size: int = 1
-    cpus_per_worker: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPolicy:
-    """What the console does on its own: how often it restarts a run, and for which causes."""
-
-    retries: int = 0
-    retry_on: PolicyOnFailure = "never"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnobValue:
-    """A knob's value and who chose it."""
-
-    value: float | int | str | bool
-    origin: Origin = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,16 +116,6 @@ _SECTIONS: dict[str, type[Any]] = {
     "hardware": Hardware,
     "policy": RunPolicy,
 }
-
-RANGES: Mapping[str, tuple[float, float]] = {  # least and most of each number outside the knobs, by dotted field
-    "data.eval_share": (0.0, 0.5),
-    "hardware.policy_ranks": (1, 4096),
-    "hardware.rollout_engines": (1, 1024),
-    "hardware.tensor_parallel_size": (1, 64),
-    "hardware.cpus_per_worker": (1, 256),
-    "policy.retries": (0, 10),
-}
-
 
 _WHAT_ID_MEANS = {
     "path": "a path on the cluster",

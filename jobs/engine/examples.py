@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.catalog.runspec import DataSource, RunSpec
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import DataSource
 from jobs.engine.dataset import Row
 from jobs.engine.problem import RunProblem
 from jobs.engine.text import Segment, TextModel

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.runspec import ModelSource
+from jobs.catalog.sections import ModelSource
 from jobs.engine.problem import RunProblem
 
 BUNDLED = Path(__file__).with_name("bundled")

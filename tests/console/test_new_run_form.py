@@ -21,7 +21,8 @@ from console.forms.new_run import (
 )
 from console.forms.new_run_fields import groups
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.runspec import RANGES, KnobValue, RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.sections import RANGES, KnobValue
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.catalog.knob import applicable, knobs
-from jobs.catalog.runspec import KnobValue, Problem, RunSpec, SpecInvalid, differing, parse_spec, to_json, to_text
+from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, differing, parse_spec, to_json, to_text
+from jobs.catalog.sections import KnobValue
 
 
 def problems_of(raw: object) -> dict[str, str]:

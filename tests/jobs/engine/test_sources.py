@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.runspec import ModelSource
+from jobs.catalog.sections import ModelSource
 from jobs.engine.problem import RunProblem
 from jobs.engine.sources import BUNDLED, count_parameters, model_folder
 
