@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_LINES = 500
+MAX_LINES = 450
 GPU_SIDE = ("torch", "ray", "deepspeed", "vllm", "transformers", "tokenizers", "datasets", "nvtx", "pynvml")
 WEB_SIDE = ("django", "celery", "channels", "redis", "ninja", "environ")
 MACHINE_PATHS = re.compile(r"/(work|root|opt)/|/home/\w+/")
