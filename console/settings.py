@@ -1,11 +1,13 @@
 """Every setting, read from the environment in one place. Nothing here starts or connects to anything."""
 
 import contextlib
+import os
 import secrets
 from pathlib import Path
 
 import environ
 from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
 
 env = environ.FileAwareEnv()
 
@@ -23,11 +25,18 @@ def _secret_key() -> str:
     if not path.exists():
         fresh = DATA_DIR / f"secret_key.{secrets.token_hex(4)}"
         fresh.touch(mode=0o600)
-        fresh.write_text(secrets.token_urlsafe(48))
+        with fresh.open("w") as file:
+            file.write(secrets.token_urlsafe(48))
+            file.flush()
+            os.fsync(file.fileno())  # whole before it has its name, whatever dies
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(fresh)  # the first process to come wins, all read the same key
         fresh.unlink()
-    return path.read_text()
+    kept = path.read_text().strip()
+    if len(kept) < 32:
+        text = f"{path} is empty or cut off. Put a backup of it there, or delete it: then all sign in again."
+        raise ImproperlyConfigured(text)
+    return kept
 
 
 SECRET_KEY = _secret_key()

@@ -24,6 +24,7 @@ MAX_PARALLEL = 2
 MAX_OUTPUT_BYTES = 32 << 20
 MAX_MEMORY_BYTES = 8 << 30  # of address space; readers of Parquet map far more than they touch
 GRACE_SECONDS = 1.0
+_ROUNDS = 20
 
 _FIELDS = {"preview": "data.id", "reward": "reward.source", "model": "model.id"}
 _KEPT_ENV = ("PATH", "HOME", "LANG", "TZ", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy")
@@ -83,19 +84,15 @@ def _run(
             env=_scrubbed_env(folder, with_hub_token=field != "reward.source") | env,
             start_new_session=True,
         )
-        left: list[int] = []
         try:
             code = child.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            left = _descendants(child.pid)  # also in sessions of their own, which a signal to the group would miss
             raise TrialFailed(field, _hang_sentence(child, err, field, timeout_seconds)) from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
             child.wait()
+            _end_what_is_left(folder)
         return _answer(_read(out), _read(err), code, field)
 
 
@@ -133,17 +130,26 @@ def _scrubbed_env(folder: Path, *, with_hub_token: bool) -> dict[str, str]:
     }
 
 
-def _descendants(pid: int) -> list[int]:
-    """Return the processes below `pid`, from Linux's /proc; elsewhere none are known."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found = list(children.get(pid, []))
-    for below in found:  # grows while it is walked
-        found.extend(children.get(below, []))
-    return found
+def _end_what_is_left(folder: Path) -> None:
+    """Kill what the trial started in sessions of its own, which a signal to its group has missed.
+
+    Everything below it has the trial's own TMPDIR in its environment, whoever its parent is by now. Linux only.
+    """
+    mark = f"TMPDIR={folder}".encode()
+    for _ in range(_ROUNDS):  # what is just being forked shows in the next one
+        found = [int(file.parent.name) for file in Path("/proc").glob("[0-9]*/environ") if mark in _environment(file)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _environment(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().split(b"\0")
+    except OSError:
+        return []  # somebody else's process, or gone
 
 
 def _read(file: IO[bytes]) -> str:

@@ -1,8 +1,10 @@
 """Data files given to the console: streamed to disk under their hash, one row a project and content."""
 
+import contextlib
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -18,6 +20,7 @@ from jobs.preview import uploads_dir
 
 ENDINGS = (".jsonl", ".json", ".parquet")
 _PARQUET_MARK = b"PAR1"
+_STALE_SECONDS = 86_400
 
 
 class UploadRefused(ValueError):
@@ -40,7 +43,8 @@ def store_upload(
         text = _("%(name)r is neither JSONL nor Parquet. Upload a file that ends in .jsonl or .parquet.")
         raise UploadRefused(text % {"name": name or file_name})
     folder = uploads_dir()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _sweep(folder)
     part = folder / f".{secrets.token_hex(8)}.part"
     try:
         sha256, size = _write(part, chunks, name)
@@ -56,6 +60,14 @@ def store_upload(
         if is_new:
             record(actor=user, verb="upload.create", object_type="upload", object_id=sha256, after={"name": name})
     return upload
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a console that was killed in the middle of an upload has left."""
+    for part in folder.glob(".*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > _STALE_SECONDS:
+                part.unlink()
 
 
 def _write(part: Path, chunks: Iterable[bytes], name: str) -> tuple[str, int]:

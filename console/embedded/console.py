@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from console.embedded.data_dir import DataDirLock, require_space
+from console.embedded.data_dir import DataDirLock, make_private, require_space
 from console.embedded.first_admin import signin_url
 from console.embedded.log_tail import write_to_terminal
 from console.embedded.ports import require_free
@@ -29,6 +29,7 @@ def run_console(*, port: int, demo: tuple[str, ...] | None) -> int:
     Raises: AlreadyRunning, PortTaken, NoRedisServer, DiskFull, each with what to do, before anything was started.
     """
     data_dir = Path(settings.DATA_DIR)
+    make_private(data_dir)
     with _locked(data_dir):
         require_space(data_dir)
         require_free(port)

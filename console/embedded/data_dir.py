@@ -33,6 +33,13 @@ def require_space(data_dir: Path, *, free_bytes: int | None = None) -> None:
         )
 
 
+def make_private(data_dir: Path) -> None:
+    """Shut the directory to everybody else, and have this process and those it starts make private files only."""
+    os.umask(0o077)
+    if data_dir.stat().st_uid == os.getuid():
+        data_dir.chmod(0o700)
+
+
 class DataDirLock:
     """The right to run the embedded console in a directory; held until the process ends."""
 

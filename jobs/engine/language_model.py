@@ -25,7 +25,11 @@ def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
 
     try:
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=DTYPES[precision], attn_implementation="sdpa"
+            folder,
+            dtype=DTYPES[precision],
+            attn_implementation="sdpa",
+            use_safetensors=True,  # never a pickle, nor code that comes with the model
+            trust_remote_code=False,
         )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

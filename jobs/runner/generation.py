@@ -14,9 +14,15 @@ def generate(
     On CPU in float32, as vLLM does for the same weights; on CUDA in the number type of the files.
     """
     is_cuda = device == "cuda" and torch.cuda.is_available()
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     dtype = "auto" if is_cuda else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=dtype)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder,
+        local_files_only=True,
+        dtype=dtype,
+        use_safetensors=True,  # never a pickle, nor code that comes with the model
+        trust_remote_code=False,
+    )
     model.to("cuda" if is_cuda else "cpu").eval()
     text = prompt
     if tokenizer.chat_template:

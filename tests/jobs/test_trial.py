@@ -80,6 +80,22 @@ def test_nothing_of_a_hanging_child_is_left(tmp_path: Path, own_session: bool) -
     assert not _is_alive(pid)
 
 
+def test_nothing_is_left_of_a_child_that_answered(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, subprocess, sys; "
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True); "
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); print('{{}}')"
+    )
+
+    assert run_trial({"op": "reward"}, timeout_seconds=10, command=child(code)) == {}
+
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and _is_alive(pid):
+        time.sleep(0.02)  # as above
+    assert not _is_alive(pid)
+
+
 def _is_alive(pid: int) -> bool:
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

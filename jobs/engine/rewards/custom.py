@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.sections import RewardSource
 from jobs.engine.reward import Completion, RewardFailed, Score
 
 _DUMP_SECONDS = 2.0
+_SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN")  # what scoring has no use for
 
 
 class CustomReward:
@@ -37,6 +38,7 @@ class CustomReward:
             stderr=self._errors,
             start_new_session=True,
             cwd=Path(__file__).parents[3],
+            env={name: value for name, value in os.environ.items() if name not in _SECRETS},
         )
         self._unread = b""
         try:

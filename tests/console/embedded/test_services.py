@@ -3,7 +3,10 @@
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from console.embedded.data_dir import (
     AlreadyRunning,
     DataDirLock,
     DiskFull,
+    make_private,
     require_space,
     short_dir,
 )
@@ -24,6 +28,45 @@ from console.embedded.services import STOP_ORDER, embedded
 from console.embedded.statics import fingerprint, is_current
 
 SECRETS = {"PITWALL_SECRET_KEY": "s3cret", "DATABASE_URL": "sqlite:////tmp/x.sqlite3", "PATH": os.environ["PATH"]}
+
+
+def test_the_data_directory_is_shut_to_others(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o755)
+    umask = os.umask(0o022)
+    try:
+        make_private(directory)
+        (directory / "pitwall.sqlite3").touch()
+        (directory / "files").mkdir()
+    finally:
+        os.umask(umask)
+
+    found = [directory, directory / "pitwall.sqlite3", directory / "files"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in found] == [0o700, 0o600, 0o700]
+
+
+@pytest.mark.parametrize("left", ["", "abc"])
+def test_a_secret_key_that_was_cut_off_is_named(tmp_path: Path, left: str) -> None:
+    (tmp_path / "secret_key").write_text(left)
+
+    said = _read_settings(tmp_path)
+
+    assert f"{tmp_path / 'secret_key'} is empty or cut off." in said.stderr
+
+
+def test_processes_that_start_at_once_agree_on_one_secret_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(_read_settings, [tmp_path] * 4))
+
+    assert len({done.stdout for done in said}) == 1, said
+    assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
+    assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
+
+
+def _read_settings(data_dir: Path) -> subprocess.CompletedProcess[str]:
+    code = "from console import settings; print(settings.SECRET_KEY)"
+    env = {"PATH": os.environ["PATH"], "PITWALL_DATA_DIR": str(data_dir)}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.sections import RewardSource
 from jobs.engine.reward import Completion, RewardFailed, Score, open_reward
 from profiling import plugins
 
@@ -83,6 +83,18 @@ def test_a_custom_reward_runs_the_given_source() -> None:
 
 def test_a_custom_reward_may_print() -> None:
     assert score("custom", "abc", source="def reward(p, c, a):\n    print('hello')\n    return 1").total == 1.0
+
+
+def test_a_custom_reward_finds_no_token_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "JUDGE_KEY"):
+        monkeypatch.setenv(name, "x")
+    source = (
+        "import os\n"
+        "def reward(prompt, completion, answer):\n"
+        "    return 10 * ('JUDGE_KEY' in os.environ) + sum('TOKEN' in name for name in os.environ)\n"
+    )
+
+    assert score("custom", "abc", source=source).total == 10
 
 
 def test_a_reward_that_raises_names_file_line_and_completion() -> None:

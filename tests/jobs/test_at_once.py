@@ -1,0 +1,141 @@
+"""The same thing asked for by many at the same instant, in threads of their own, happens once."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from console.signin_link import LinkUnusable, make_link, use_link
+from jobs import files, launch, lifecycle
+from jobs.answer import PromptRefused, ask
+from jobs.members import MemberRefused, set_member
+from jobs.models import Answer, Attempt, Command, Membership, Run, RunEvent
+from tests.rows import NOW, make_artifact, make_project, make_run, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NUM = 6
+
+
+def at_once(deed: Callable[[int], Any], num: int = NUM) -> list[Any]:
+    """Return what each thread's call gave; all begin together."""
+    gate = threading.Barrier(num)
+
+    def one(number: int) -> Any:
+        try:
+            connection.ensure_connection()
+            gate.wait(10)
+            return deed(number)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(num) as pool:
+        return list(pool.map(one, range(num)))
+
+
+def test_a_launch_with_one_key_makes_one_run() -> None:
+    project = make_project()
+
+    made = at_once(lambda _: launch.create_run(project=project, spec={}, user=None, idempotency_key="click", now=NOW))
+
+    assert Counter(is_new for _, is_new in made) == {True: 1, False: NUM - 1}
+    assert {run.pk for run, _ in made} == {Run.objects.get().pk}
+    assert (Attempt.objects.count(), RunEvent.objects.count()) == (1, 1)
+
+
+def test_a_stop_is_one_stop() -> None:
+    run = make_run(state="running")
+
+    done = at_once(lambda _: lifecycle.request_stop(run_id=run.pk, user=None, now=NOW))
+
+    assert Counter(done) == {True: 1, False: NUM - 1}
+    assert Command.objects.filter(verb="stop").count() == 1
+
+
+def test_a_run_ends_once() -> None:
+    run = make_run(state="running")
+    words = ("finished", "failed", "stopped")
+
+    done = at_once(
+        lambda n: lifecycle.finish(run_id=run.pk, attempt=1, state=words[n % 3], cause={}, cleanup={}, now=NOW)
+    )
+
+    run.refresh_from_db()
+    assert sum(done) == 1
+    assert run.state == Attempt.objects.get().state == words[done.index(True) % 3]
+
+
+def test_of_two_prompts_one_is_asked() -> None:
+    artifact = make_artifact(make_run(state="finished"))
+
+    def click(_: int) -> bool:
+        try:
+            ask(artifact=artifact, prompt="hi", user=None, now=NOW)
+        except PromptRefused:
+            return False
+        return True
+
+    assert sum(at_once(click)) == 1
+    assert Answer.objects.count() == 1
+
+
+def test_a_link_signs_in_once() -> None:
+    token = make_link(user=make_user(), base_url="", now=NOW, lifetime=timedelta(hours=1)).rpartition("/")[2]
+
+    def follow(_: int) -> bool:
+        try:
+            use_link(token=token, now=NOW)
+        except LinkUnusable:
+            return False
+        return True
+
+    assert sum(at_once(follow)) == 1
+
+
+def test_admins_who_demote_each_other_leave_one() -> None:
+    project = make_project()
+    admins = [make_user(project=project, role="admin") for _ in range(2)]
+
+    def demote(number: int) -> bool:
+        try:
+            set_member(project=project, username=admins[number].username, role="viewer", actor=admins[1 - number])
+        except MemberRefused:
+            return False
+        return True
+
+    assert sorted(at_once(demote, 2)) == [False, True]
+    assert Membership.objects.filter(role="admin").count() == 1
+
+
+def test_an_admin_who_was_deactivated_is_no_other_admin() -> None:
+    project = make_project()
+    left = make_user(project=project, role="admin")
+    gone = make_user(project=project, role="admin")
+    type(gone).objects.filter(pk=gone.pk).update(is_active=False)
+
+    with pytest.raises(MemberRefused, match="the last one"):
+        set_member(project=project, username=left.username, role="viewer", actor=left)
+
+
+def test_a_piece_that_comes_several_times_is_written_once(settings: Any, tmp_path: Any) -> None:
+    settings.FILES_DIR = tmp_path
+    run = make_run(state="running")
+    data = b"abc" * 1000
+    sha256 = "9ac3ac9a9f0a6c0f0f4e5b2d" + "0" * 40  # of something else: the file never becomes ready
+    piece = files.Piece(
+        offset=0, size=6000, sha256=sha256, type="model", step=-1, path="model/final", meta={}, data=data
+    )
+
+    def send(_: int) -> int:
+        try:
+            return files.receive(run_id=run.pk, attempt=1, name="model/final", piece=piece).received
+        except files.OffsetWrong as error:
+            return -error.received
+
+    assert sorted(at_once(send)) == [-3000] * (NUM - 1) + [3000]
+    assert files.progress(run_id=run.pk, attempt=1, name="model/final").received == 3000
