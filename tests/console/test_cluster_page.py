@@ -17,13 +17,6 @@ from tests.rows import make_project, make_run, make_user
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    forget_state()
-    yield
-    forget_state()
-
-
 @pytest.fixture
 def ray(settings: Any) -> Iterator[FakeRay]:
     with serve() as running:

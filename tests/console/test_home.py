@@ -1,6 +1,5 @@
 """Home: what needs one now, what runs, what waits; and the demo that starts from it."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -8,18 +7,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from jobs.cluster import forget_state
 from jobs.models import Attempt, Project, Run
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    forget_state()
-    yield
-    forget_state()
 
 
 @pytest.fixture

@@ -24,11 +24,8 @@ JSON = {"HTTP_ACCEPT": "application/json"}
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
+def _forget() -> None:
     cache.clear()
-    forget_state()
-    yield
-    forget_state()
 
 
 @pytest.fixture
