@@ -1,5 +1,6 @@
 """What a list says of a run in a few words: why it waits, what it does, why it failed."""
 
+import re
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -18,7 +19,7 @@ def cause_text(header: RunHeader) -> str:
     if cause.get("role") and str(cause["role"]) not in text:
         rank = cause.get("rank")
         place.append(f"{cause['role']} {rank}" if rank is not None else str(cause["role"]))
-    if cause.get("step"):
+    if cause.get("step") and not re.search(rf"\bstep {cause['step']}\b", text):
         place.append(_("step %(step)s") % {"step": cause["step"]})
     if not text:
         return ", ".join(place)

@@ -138,6 +138,44 @@ def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, liv
     until(page, f"!{rate}.needs")
 
 
+def test_a_smoothed_tail_of_zeros_is_drawn_on_a_log_axis(page: Page, live_console: LiveConsole) -> None:
+    """One value and then zeros: smoothed, they halve towards 1e-300, and uPlot's ticks of such a log axis never end."""
+    reporter = start(live_console)
+    values = [0.02] + [0.0] * 399
+    name = "policy/clip_fraction"
+    reporter.post([events.metric({name: y}, attempt=1, step=i + 1, t=NOW_NS) for i, y in enumerate(values)])
+    open_run(page, live_console, reporter.run, "charts")
+    chart = f"document.querySelector('[data-metric=\"{name}\"] .chart').chart"
+    until(page, f"{chart}?.uplot?.data[0].length === 400")
+
+    page.get_by_label("Log y axis").check()
+
+    until(page, f"!{chart}.needs && {chart}.view.isLog")
+    low, high = page.evaluate(f"[{chart}.uplot.scales.y.min, {chart}.uplot.scales.y.max]")
+    assert 1e-20 < low < high <= 0.1
+
+
+def test_the_files_tab_says_what_was_removed_and_what_stays_on_the_cluster(
+    page: Page, live_console: LiveConsole
+) -> None:
+    reporter = start(live_console, steps=1)
+
+    def checkpoint(step: int, **meta: Any) -> events.Event:
+        path = f"checkpoints/step-{step}"
+        return events.artifact(
+            f"checkpoint-{step}", artifact="checkpoint", path=path, attempt=1, step=step, size=2 << 20, meta=meta
+        )
+
+    reporter.post([checkpoint(1), checkpoint(2)])
+    open_run(page, live_console, reporter.run, "files")
+    rows = page.locator("[data-files] tr")
+    expect(rows).to_contain_text(["only on the cluster", "only on the cluster"])
+
+    reporter.post([checkpoint(3), checkpoint(1, removed=True)])
+
+    expect(rows).to_contain_text(["removed", "only on the cluster", "only on the cluster"])
+
+
 def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=30)
     open_run(page, live_console, reporter.run)

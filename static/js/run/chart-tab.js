@@ -81,7 +81,7 @@ export class ChartTab {
 
   #group(group, metrics) {
     if (!this.groups.has(group)) {
-      const title = group === "~system" ? gettext("System") : group;
+      const title = titleOf(group);
       const grid = el("div", { class: "charts" });
       this.groups.set(group, { section: el("section", { class: "run-group", "aria-label": title }, el("h2", {}, title, " ", el("span", { class: "faint num" })), grid), grid });
     }
@@ -158,6 +158,15 @@ function placeOf(group) {
   if (group === "~system") return 1000;
   const at = ORDER.indexOf(group);
   return at >= 0 ? at : 100 + group.charCodeAt(0);
+}
+
+function titleOf(group) {
+  const titles = {
+    reward: gettext("Reward"), eval: gettext("Held-out"), loss: gettext("Loss"), kl: gettext("KL to reference"), policy: gettext("Policy"),
+    response: gettext("Answers"), groups: gettext("Groups of samples"), sync: gettext("Weight sync"), time: gettext("Time"),
+    throughput: gettext("Speed"), train: gettext("Progress"), "~system": gettext("System"),
+  };
+  return titles[group] ?? group;
 }
 
 function groupOf({ kind, name }) {

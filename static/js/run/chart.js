@@ -13,8 +13,11 @@ import { laneName } from "./painter.js";
 import { visible } from "./series.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
+const LOG_DECADES = 1e-12; // a log axis shows twelve decades below its largest value,
+const SMALLEST_LOG = 1e-20; // and nothing where uPlot's ticks lose their digits and never end
 const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
 const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // between ticks of bytes: 512 MiB, 1 GiB
+const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks. Charts redraw when it changes. */
@@ -215,9 +218,12 @@ export class Chart {
     }
   }
 
+  /** Leave out what a log axis cannot show: zero and less, and a smoothed tail of zeros, which would stretch it endlessly. */
   #logSafe(data) {
     if (!this.view.isLog || this.plot.stacked) return data;
-    return data.map((column, i) => (i === 0 ? column : Array.from(column, (y) => (y !== null && y > 0 ? y : null))));
+    let floor = SMALLEST_LOG;
+    for (const column of data.slice(1)) for (const y of column) if (y * LOG_DECADES > floor) floor = y * LOG_DECADES;
+    return data.map((column, i) => (i === 0 ? column : Array.from(column, (y) => (y !== null && y >= floor ? y : null))));
   }
 
   #options(shown, width, height) {
@@ -238,7 +244,7 @@ export class Chart {
       },
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
-        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => numbers.timeTick(value, step)) : undefined },
+        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step))) : undefined },
         { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, incrs: plot.unit === "bytes" ? BINARY : undefined, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
@@ -378,8 +384,8 @@ export class Chart {
   }
 
   #total(index, isUnder) {
-    if (!isUnder) return this.shown.lines.reduce((sum, { column }) => sum + (Number.isFinite(column.latest) ? column.latest : 0), 0);
-    return this.shown.data[1]?.[index] ?? null;
+    const top = this.shown.data[1] ?? []; // the sum of all lines, at each x; phases that the newest step lacks add nothing
+    return (isUnder ? top[index] : top.at(-1)) ?? null;
   }
 
   /** Show or hide one line (a click on its legend). */

@@ -42,7 +42,7 @@ export class FileTab {
       this.#draw();
       for (const listener of this.listeners) listener(this.artifacts);
       clearTimeout(this.again);
-      const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0);
+      const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0 && one.type !== "checkpoint"); // those stay on the cluster
       const isCopying = open.some((one) => one.received > 0);
       if (isCopying || (open.length && !this.isEnded)) this.again = setTimeout(() => this.load(), isCopying ? QUICK_MS : SLOW_MS);
     } catch (error) {
@@ -97,7 +97,7 @@ export class FileTab {
       const text = fill(gettext("copying %(share)s %"), { share: Math.floor((100 * one.received) / one.size) });
       return el("span", { class: "state num", "data-state": "importing", title: `${bytes(one.received)} / ${bytes(one.size)}` }, icon("circle-half-2"), text);
     }
-    return el("span", { class: "state", "data-state": "missing" }, icon("clock"), this.isEnded ? gettext("only on the cluster") : gettext("waiting to be copied"));
+    return el("span", { class: "state", "data-state": "missing" }, icon("clock"), this.isEnded || one.type === "checkpoint" ? gettext("only on the cluster") : gettext("waiting to be copied"));
   }
 }
 

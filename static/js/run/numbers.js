@@ -80,7 +80,7 @@ export function tick(value, unit) {
   if (value === null) return "";
   if (unit === "share") return `${trim(value * 100)}%`;
   if (unit === "%") return `${trim(value)}%`;
-  if (unit === "s") return `${trim(value)} s`;
+  if (unit === "s") return value !== 0 && Math.abs(value) < 0.01 ? `${trim(value * 1e3)} ms` : `${trim(value)} s`;
   if (unit === "bytes") return bytes(value).replace(/\.0(?= )/, "");
   return Math.abs(value) >= 1e4 ? short(value).replace(".0", "") : trim(value);
 }
