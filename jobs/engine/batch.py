@@ -13,14 +13,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """B sequences: token ids, which of them count, and what was found out about them so far."""
+    """B sequences: token ids, which of them count, and what was found out about them so far.
 
-    tokens_BL: Tensor
-    mask_BL: Tensor
-    lengths_B: Tensor
-    advantages_B: Tensor | None = None
-    old_logprobs_BL: Tensor | None = None
-    reference_logprobs_BL: Tensor | None = None
+    Log-probabilities are in nats; at position l stands that of token l given the tokens before it.
+    """
+
+    tokens_BL: Tensor  # int64
+    mask_BL: Tensor  # bool: trained on; never position 0
+    lengths_B: Tensor  # int64, without padding
+    advantages_B: Tensor | None = None  # float32
+    old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update
+    reference_logprobs_BL: Tensor | None = None  # float32, of the frozen reference
 
     @property
     def num_sequences(self) -> int:

@@ -11,7 +11,10 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 class WeightSync:
-    """One broadcast group: policy rank 0 sends, every rollout worker receives."""
+    """One broadcast group: policy rank 0 sends, every rollout worker receives.
+
+    `num_bytes` is what one sync sends to each of them, in the policy's own types; 0 before `connect`.
+    """
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
@@ -19,7 +22,7 @@ class WeightSync:
         self.num_bytes = 0
 
     def connect(self) -> None:
-        """Form the group; a collective of policy rank 0 and all rollout engines."""
+        """Form the group; a collective of policy rank 0 and all rollout engines. Raises: WorkerFailed."""
         crew = self._crew
         first = crew.policies[0]
         (self._metadata,) = crew.gather([first.call("weight_metadata")])
@@ -39,7 +42,10 @@ class WeightSync:
         crew.gather(joins)
 
     def sync(self, *, step: int) -> None:
-        """Send all weights; when it returns every engine answers with them and with an empty prefix cache."""
+        """Send all weights; when it returns every engine answers with them and with an empty prefix cache.
+
+        `step` is where the spans of both sides are shown. Raises: WorkerFailed, also if an engine kept its cache.
+        """
         crew = self._crew
         crew.gather([g.call("start_update", step=step, phase="weight_sync") for g in crew.generators])
         receiving = [g.call("receive_update", self._metadata, step=step, phase="weight_sync") for g in crew.generators]
