@@ -185,7 +185,7 @@ def note(text: str, *, attempt: int, step: int = -1, meta: Mapping[str, Any] | N
 
 def _event(kind: Kind, attempt: int, step: int, role: str, rank: int, t: int | None, **rest: Any) -> Event:
     head = {"kind": kind, "attempt": attempt, "step": step, "role": role, "rank": rank, "t": t or time.time_ns()}
-    return Event(**head, **rest)  # type: ignore[typeddict-item]
+    return Event(**head, **rest)  # type: ignore[typeddict-item]  # `rest` holds the fields of the kind
 
 
 def to_line(event: Event) -> bytes:
