@@ -183,5 +183,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("PITWALL_LOG_LEVEL", default="INFO")},
-    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu")},
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu", "uvicorn")}
+    | {"django.request": {"level": "ERROR"}},  # who asked for what is not here has been told so
 }

@@ -21,10 +21,10 @@ _lock = Lock()
 def interval(run: Run, *, times: list[float]) -> tuple[float, float] | None:
     """Return the seconds left, low and high: steps left times the 10th and 90th percentile of recent step times.
 
-    None when nothing is left, nothing is known, or the run is not training.
+    None when nothing is left, nothing is known, or the run is not to train on.
     """
     left = run.num_steps - run.step
-    if run.state not in ("running", "stopping") or left <= 0 or run.step <= 0 or not times:
+    if run.state != "running" or left <= 0 or run.step <= 0 or not times:
         return None
     if len(times) == 1:
         return left * times[0] * _SPREAD[0], left * times[0] * _SPREAD[1]

@@ -60,7 +60,7 @@ class RunHeader:
 def run_header(run: Run, *, now: datetime | None = None) -> RunHeader:
     """Return the header of one run."""
     attempt = Attempt.objects.filter(run=run, number=run.latest_attempt).first()
-    times = eta.recent_times(run) if run.state in ("running", "stopping") else []
+    times = eta.recent_times(run) if run.state == "running" else []
     return _header(run, attempt, queue_positions() if run.state == "queued" else {}, times, now or timezone.now())
 
 

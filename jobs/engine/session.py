@@ -115,7 +115,8 @@ class Session:
         self._loop = loop_of
         is_finished = self._loop.run()
         self._leave(crew)
-        report.state("done", "Finished" if is_finished else "Stopped", step=self.step)
+        how = "Trained to the last step" if is_finished else f"Stopped after step {self.step}"
+        report.state("done", f"{how}; handing over the files", step=self.step)
         return FINISHED if is_finished else STOPPED
 
     def _read_spec(self) -> RunSpec:

@@ -1,5 +1,6 @@
 """`manage.py web`: pages, API and websocket, served by uvicorn."""
 
+import warnings
 from typing import Any
 
 import uvicorn
@@ -16,6 +17,8 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=settings.PORT, help="port to listen on (default: %(default)s)")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        # Static files are read in pieces by plain reads, which Django mentions once a process.
+        warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
         uvicorn.run(
             settings.ASGI_APPLICATION.replace(".application", ":application"),
             host=options["host"],
