@@ -90,9 +90,11 @@ def settle(*, answer_id: int, run_id: str, text: str, token_ids: Sequence[int], 
 def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: datetime) -> None:
     """Start what waits and has room, and settle what died or took too long."""
     give_up_late(now=now)
-    for answer in Answer.objects.filter(state="starting"):
+    for answer in Answer.objects.filter(state="starting").select_related("artifact"):
         job = jobs.get(answer.submission_id)
-        if job is not None and job.status in JOB_ENDED:
+        if job is None:
+            _submit(answer, state, now)  # whoever claimed it died before Ray had it; if not, Ray knows the name
+        elif job.status in JOB_ENDED:
             # Its own word is posted before it exits; without one here it will not come.
             cause = cause_of_death(job)
             said = f"{cause['text']}. {cause['log_line']}".strip()
@@ -115,8 +117,11 @@ def give_up_late(*, now: datetime) -> None:
 def _start(answer: Answer, state: ClusterState, now: datetime) -> None:
     if admission.room_for_answer(state, now=now):
         return
-    if not Answer.objects.filter(pk=answer.pk, state="queued").update(state="starting"):
-        return
+    if Answer.objects.filter(pk=answer.pk, state="queued").update(state="starting"):
+        _submit(answer, state, now)
+
+
+def _submit(answer: Answer, state: ClusterState, now: datetime) -> None:
     try:
         cluster.submit_job(
             submission_id=answer.submission_id,

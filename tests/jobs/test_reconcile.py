@@ -402,6 +402,17 @@ def test_a_prompt_whose_job_died_says_why(ray: FakeRay, clock: Clock) -> None:
     assert "OSError: no model" in settled.problem
 
 
+def test_a_prompt_whose_worker_died_before_ray_had_it_is_submitted_once(ray: FakeRay, clock: Clock) -> None:
+    asked = ask(make_run(state="finished"))
+    Answer.objects.filter(pk=asked.pk).update(state="starting")  # the worker's last deed
+
+    clock.step()
+    clock.step(1)
+
+    assert [job["submission_id"] for job in ray.submitted] == [asked.submission_id]
+    assert Answer.objects.get(pk=asked.pk).state == "starting"
+
+
 def test_a_prompt_that_finds_no_room_gives_up_with_a_sentence(settings: Any, clock: Clock) -> None:
     settings.RAY_ADDRESS = "http://127.0.0.1:9"
     asked = ask(make_run(state="finished"))
