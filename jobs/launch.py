@@ -13,8 +13,9 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext as _
 
 from jobs import admission, cluster, lifecycle
+from jobs.audit import record
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.models import Attempt, AuditEvent, Project, Run, RunEvent, new_run_id
+from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
 
 MAX_KEY_LENGTH = 80
@@ -178,9 +179,7 @@ def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key:
         run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus, created_at=now
     )
     RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
-    AuditEvent.objects.create(
-        actor_id=author, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name}
-    )
+    record(actor=user, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name})
     transaction.on_commit(partial(run_changed, run_id))
     return run
 
