@@ -49,11 +49,6 @@ class TextModel:
         self.pad_id = pad if pad is not None else (self.eos_ids[0] if self.eos_ids else 0)
         self._template = _compile(_template_text(folder, config))
 
-    @property
-    def has_template(self) -> bool:
-        """True if the model brings a chat template."""
-        return self._template is not None
-
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`; special tokens written in it are recognized, none are added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)

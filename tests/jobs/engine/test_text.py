@@ -71,7 +71,6 @@ def test_a_model_without_a_template_gets_plain_text(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
     text = TextModel(folder)
 
-    assert not text.has_template
     assert text.prompt(TURNS[:1]) == "1+1?"
     assert [(s.text, s.is_trained) for s in text.conversation(TURNS[:2])] == [("1+1?", False), ("#### 2<|eos|>", True)]
 
