@@ -12,16 +12,8 @@ from typing import Any, get_args
 
 from jobs.catalog.knob import Scalar, applicable, knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import Algorithm, DataSource, Hardware, ModelSource, RewardSource, RunPolicy, Trainer
+from jobs.catalog.sections import SECTIONS, Algorithm
 
-SECTIONS: dict[str, type[Any]] = {
-    "trainer": Trainer,
-    "model": ModelSource,
-    "data": DataSource,
-    "reward": RewardSource,
-    "hardware": Hardware,
-    "policy": RunPolicy,
-}
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
 

@@ -14,6 +14,7 @@ from typing import Any, cast, get_args
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.sections import (
     RANGES,
+    SECTIONS,
     Algorithm,
     DataSource,
     Hardware,
@@ -108,15 +109,6 @@ def differing(spec: RunSpec) -> dict[str, KnobValue]:
     return {k: v for k, v in spec.knobs.items() if v.value != knobs()[k].default_for(spec.algorithm)}
 
 
-_SECTIONS: dict[str, type[Any]] = {
-    "trainer": Trainer,
-    "model": ModelSource,
-    "data": DataSource,
-    "reward": RewardSource,
-    "hardware": Hardware,
-    "policy": RunPolicy,
-}
-
 _WHAT_ID_MEANS = {
     "path": "a path on the cluster",
     "hub": "a hub id such as org/name",
@@ -141,7 +133,7 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
         problems.append(Problem(field="version", message=f"Version {version!r} is not known. Use {SPEC_VERSION}."))
     values["name"] = _parse_name(raw.get("name", ""), problems)
     values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
-    for section, cls in _SECTIONS.items():
+    for section, cls in SECTIONS.items():
         values[section] = _parse_section(section, cls, raw.get(section, {}), problems)
     values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"].name, origin, problems)
     spec = RunSpec(**values)

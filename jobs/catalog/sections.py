@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Algorithm = Literal["grpo", "sft"]
 Origin = Literal["default", "recipe", "you", "tuner"]
@@ -98,4 +98,13 @@ RANGES: Mapping[str, tuple[float, float]] = {  # least and most of each number o
     "hardware.tensor_parallel_size": (1, 64),
     "hardware.cpus_per_worker": (1, 256),
     "policy.retries": (0, 10),
+}
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "trainer": Trainer,
+    "model": ModelSource,
+    "data": DataSource,
+    "reward": RewardSource,
+    "hardware": Hardware,
+    "policy": RunPolicy,
 }

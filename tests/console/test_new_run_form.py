@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.forms.new_run import (
-    SECTIONS,
     base_of,
     baseline,
     changes,
@@ -22,7 +21,7 @@ from console.forms.new_run import (
 from console.forms.new_run_fields import groups
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import RANGES, KnobValue
+from jobs.catalog.sections import RANGES, SECTIONS, KnobValue
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])
