@@ -40,6 +40,7 @@ class Memory:
     has_reached: bool = False
     away_since: datetime | None = None
     forced_at: dict[str, datetime] = field(default_factory=dict)
+    refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
 
 
 def reconcile(*, now: datetime, memory: Memory) -> None:
@@ -48,6 +49,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)
+        memory.refused_since.clear()
         answer.give_up_late(now=now)
         return
     memory.has_reached, memory.away_since = True, None
@@ -59,7 +61,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
         for attempt in live:
             _judge(attempt, jobs.get(attempt.submission_id), now, memory)
         admitted = admission.admit_waiting(state=state, now=now)
-        _hand_over_lost(admitted, now)
+        _hand_over_lost(admitted, now, memory)
         for attempt in unproved:
             if launch.cleanup_id(attempt.submission_id) not in jobs:
                 _clean_up(attempt)
@@ -145,20 +147,22 @@ def _grace(latest_values: Mapping[str, Any]) -> timedelta:
     return timedelta(seconds=max(settings.STOP_GRACE_SECONDS, min(two_steps, 3600.0)))
 
 
-def _hand_over_lost(admitted: list[tuple[str, int]], now: datetime) -> None:
-    """Submit what was just admitted here, and what a task admitted but has not handed over."""
+def _hand_over_lost(admitted: list[tuple[str, int]], now: datetime, memory: Memory) -> None:
+    """Submit what was just admitted here, and what a task admitted but has not handed over.
+
+    Only our own tries against a reachable Ray count as refusals: a console that was down meanwhile has tried nothing.
+    """
     for attempt in Attempt.objects.filter(state="starting", submitted_at=None).select_related("run"):
-        if (attempt.run_id, attempt.number) in admitted:
-            launch.hand_over(attempt, now=now)
+        is_ours = (attempt.run_id, attempt.number) in admitted
+        if not is_ours and now - _admitted_at(attempt) < TASK_HEAD_START:
             continue
-        since = _admitted_at(attempt)
-        if now - since >= HAND_OVER_LIMIT:
+        if launch.hand_over(attempt, now=now):
+            memory.refused_since.pop(attempt.submission_id, None)
+        elif now - memory.refused_since.setdefault(attempt.submission_id, now) >= HAND_OVER_LIMIT:
             cause = {"side": "cluster", "text": _("Ray did not take its job for five minutes")}
             lifecycle.finish(
                 run_id=attempt.run_id, attempt=attempt.number, state="failed", cause=cause, cleanup={}, now=now
             )
-        elif now - since >= TASK_HEAD_START:
-            launch.hand_over(attempt, now=now)
 
 
 def _admitted_at(attempt: Attempt) -> datetime:

@@ -78,6 +78,29 @@ def test_a_run_admitted_by_a_worker_that_died_is_handed_over(ray: FakeRay, clock
     assert attempt_of(run).submitted_at is not None
 
 
+def test_a_run_admitted_before_the_console_was_down_for_long_is_handed_over(ray: FakeRay, clock: Clock) -> None:
+    run = make_run()
+    lifecycle.admit(run_id=run.pk, attempt=1, now=NOW)
+
+    clock.step(3600)
+
+    assert state_of(run) == "starting"
+    assert len(ray.submitted) == 1
+
+
+def test_a_run_that_ray_does_not_take_for_five_minutes_fails(ray: FakeRay, clock: Clock) -> None:
+    run = make_run()
+    ray.break_submit = "no agent"
+
+    clock.step()
+    clock.step(299)
+    assert state_of(run) == "starting"
+    clock.step(1)
+
+    assert state_of(run) == "failed"
+    assert run.cause["text"] == "Ray did not take its job for five minutes"
+
+
 def test_a_run_that_ray_took_before_the_worker_died_is_not_started_twice(ray: FakeRay, clock: Clock) -> None:
     run = make_run()
     launch.submit(run_id=run.pk, now=NOW)
