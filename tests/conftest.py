@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.utils import translation
 
+from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, postgres, valkey  # noqa: F401 (fixtures)
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")

@@ -1,23 +1,18 @@
 """Talking to Ray's Job API: a small server that answers like it, and once the real one."""
 
 import io
-import os
 import secrets
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs import cluster, package
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
+from tests.ray_head import NUM_CPUS, RayHead
 
 
 @pytest.fixture
@@ -172,49 +167,6 @@ def test_the_package_holds_the_cluster_side_and_no_django() -> None:
     assert package.package().uri.startswith("gcs://_ray_pkg_")
 
 
-@pytest.fixture(scope="module")
-def real_head() -> Iterator[tuple[str, str]]:
-    """Start a Ray head of our own, loopback only, with a token; yield its address and token."""
-    program = shutil.which("ray", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
-    if program is None:
-        pytest.skip("Ray is not installed: install the engine's requirements")
-    token = secrets.token_hex(16)
-    folder = Path(tempfile.mkdtemp(prefix="pwl", dir="/tmp"))  # short: socket paths are limited
-    names = ["--port", "--dashboard-port", "--dashboard-agent-listen-port", "--dashboard-agent-grpc-port"]
-    names += ["--node-manager-port", "--object-manager-port", "--runtime-env-agent-port", "--metrics-export-port"]
-    ports = dict(zip(names, range(18470, 18480), strict=False))
-    command = [
-        program,
-        "start",
-        "--head",
-        "--block",
-        "--dashboard-host=127.0.0.1",
-        "--num-cpus=4",
-        f"--temp-dir={folder}",
-    ]
-    command += ["--object-store-memory=100000000", "--min-worker-port=18480", "--max-worker-port=18499"]
-    command += [f"{name}={port}" for name, port in ports.items()]
-    environment = {
-        **os.environ,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": token,
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on the loopback only
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    log = (folder / "head.log").open("wb")
-    head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield f"http://127.0.0.1:{ports['--dashboard-port']}", token
-    finally:
-        head.terminate()
-        try:
-            head.wait(40)
-        except subprocess.TimeoutExpired:
-            os.killpg(head.pid, signal.SIGKILL)
-        log.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def wait_for(condition: Any, *, seconds: float) -> Any:
     """Return the first true value of `condition`, asked ten times a second."""
     deadline = time.monotonic() + seconds
@@ -234,9 +186,9 @@ sys.exit(3)
 
 @pytest.mark.ray
 def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
-    real_head: tuple[str, str], settings: Any, monkeypatch: pytest.MonkeyPatch
+    ray_head: RayHead, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.RAY_ADDRESS, settings.RAY_AUTH_TOKEN = real_head
+    settings.RAY_ADDRESS, settings.RAY_AUTH_TOKEN = ray_head.api, ray_head.token
     settings.RUNNER_PYTHON = sys.executable
     content = package.build({"pw_probe.py": PROBE.encode()})
     monkeypatch.setattr(
@@ -244,7 +196,7 @@ def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
     )
     wait_for(lambda: cluster.read_state().is_reachable, seconds=90)
     state = cluster.read_state()
-    assert (state.cpus_total, state.gpus_total, len(state.nodes)) == (4.0, 0.0, 1)
+    assert (state.cpus_total, state.gpus_total, len(state.nodes)) == (NUM_CPUS, 0.0, 1)
 
     for _ in range(2):  # the second is a duplicate, and no error
         submit("failing", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "0"})

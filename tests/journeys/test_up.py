@@ -1,5 +1,6 @@
 """`manage.py up` and `manage.py smoke`, as a person starts, kills and stops them, with real Valkey and Ray."""
 
+import contextlib
 import os
 import re
 import signal
@@ -18,10 +19,11 @@ from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_f
 pytestmark = pytest.mark.stack
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float, what: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:.0f} s"
+        told = what if isinstance(what, str) else what()
+        assert time.monotonic() < deadline, f"{told} did not happen within {seconds:.0f} s"
         time.sleep(0.1)
 
 
@@ -36,6 +38,16 @@ def processes_of(data_dir: Path) -> list[int]:
                     found.append(int(entry.name))
             except OSError:
                 continue
+    return found
+
+
+def living(processes: list[int]) -> dict[int, str]:
+    """Return those that have not ended, with their commands."""
+    found = {}
+    for pid in processes:
+        if parent_of(pid) is not None:
+            with contextlib.suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return found
 
 
@@ -96,7 +108,7 @@ def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(own_stack: Stack
     own_stack.process.kill()
     own_stack.process.wait()
 
-    wait_for(lambda: not [pid for pid in running if parent_of(pid)], seconds=20, what="the end of all processes")
+    wait_for(lambda: not living(running), seconds=60, what=lambda: f"the end of {living(running)}")
     assert processes_of(own_stack.data_dir) == []
 
 

@@ -1,65 +1,20 @@
-"""One Ray head for all engine tests, and how to run the engine on it as the runner does: as a process of its own."""
+"""How to run the engine on the tests' Ray head as the runner does: as a process of its own."""
 
-import contextlib
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ray_head import RayHead
+
 HOUSE = Path(__file__).parents[3]
 RUN_SECONDS = 240
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="session")
-def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A local head with 8 logical CPUs, in a session of its own; ended by its process group."""
-    folder = Path("/tmp") / f"pw-ray-{os.getpid()}"  # Ray's socket paths must stay short
-    port = _free_port()
-    log = (tmp_path_factory.mktemp("ray") / "head.log").open("wb")
-    head = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
-            *("--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}", "--num-cpus=8"),
-            *("--include-dashboard=false", "--object-store-memory=300000000"),
-            *("--min-worker-port=21000", "--max-worker-port=21200"),
-        ],
-        cwd=HOUSE,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(HOUSE), "PYTHONWARNINGS": "ignore"},
-    )
-    try:
-        deadline = time.monotonic() + 90
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            assert head.poll() is None, Path(log.name).read_text()
-            assert time.monotonic() < deadline, "the Ray head did not start within 90 s"
-            time.sleep(0.1)
-        yield f"127.0.0.1:{port}"
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(head.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                head.wait(3)
-        log.close()
 
 
 @dataclass
@@ -88,13 +43,13 @@ class Ended:
 class Running:
     """The engine as a child process."""
 
-    def __init__(self, run_dir: Path, spec: dict[str, Any], address: str, program: tuple[str, ...]) -> None:
+    def __init__(self, run_dir: Path, spec: dict[str, Any], head: RayHead, program: tuple[str, ...]) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", *program, str(run_dir)]
         self.run_dir = run_dir
         self._out = (run_dir / "driver.log").open("wb")
-        environment = os.environ | {"RAY_ADDRESS": address, "PYTHONPATH": str(HOUSE), "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | head.environment | {"PYTHONPATH": str(HOUSE), "PYTHONWARNINGS": "ignore"}
         environment.pop("PITWALL_ATTEMPT", None)
         self.process = subprocess.Popen(command, cwd=HOUSE, stdout=self._out, stderr=self._out, env=environment)
 
@@ -129,11 +84,11 @@ class Running:
 
 
 @pytest.fixture(scope="session")
-def start_engine(ray_address: str) -> Any:
+def start_engine(ray_head: RayHead) -> Any:
     """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own."""
     engine = ("jobs.engine", "--device=cpu")
 
     def start(run_dir: Path, spec: dict[str, Any], *, program: tuple[str, ...] = engine) -> Running:
-        return Running(run_dir, spec, ray_address, program)
+        return Running(run_dir, spec, ray_head, program)
 
     return start

@@ -1,23 +1,15 @@
 """The runner as a real Ray job: leftovers of Ray's workers are found, Ray's own processes spared, its stop obeyed."""
 
-import os
-import secrets
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
-from console.embedded.ray_head import answers, ray_service
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.jobs.runner.waiting import wait_until
+from tests.ray_head import RayHead
 
 pytestmark = pytest.mark.ray
 
@@ -35,20 +27,11 @@ metric(1)
 """
 
 
-class RayHead:
-    """A Ray head of the tests' own, and its Job API."""
+class Jobs:
+    """The Job API of the tests' Ray head."""
 
-    def __init__(self, folder: Path) -> None:
-        token = secrets.token_hex(16)
-        service, address = ray_service(folder, os.environ, token=token, web_port=0)
-        self._process = subprocess.Popen(
-            service.argv, env=dict(service.env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self.api = httpx.Client(
-            base_url=address, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=40
-        )
-        wait_until(lambda: answers(address, token), 60)
-        wait_until(lambda: self.api.get("/api/v0/nodes").json()["data"]["result"]["result"], 60)
+    def __init__(self, head: RayHead) -> None:
+        self.api = head.client()
 
     def submit(self, house: House, module: str) -> str:
         env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "20"}
@@ -66,19 +49,12 @@ class RayHead:
         print(answer["message"])
         return str(answer["status"])
 
-    def close(self) -> None:
-        self.api.close()
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(60)
 
-
-@pytest.fixture(scope="module")
-def head() -> Iterator[RayHead]:
-    folder = Path(tempfile.mkdtemp(prefix="pw-ray-"))  # short: Ray puts sockets below it
-    made = RayHead(folder)
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture
+def head(ray_head: RayHead) -> Iterator[Jobs]:
+    jobs = Jobs(ray_head)
+    yield jobs
+    jobs.api.close()
 
 
 def is_gone(pid: int) -> bool:
@@ -89,7 +65,7 @@ def child_of(house: House) -> int:
     return int((house.run_dir / "child").read_text())
 
 
-def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console: FakeConsole, head: RayHead) -> None:
+def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console: FakeConsole, head: Jobs) -> None:
     house.trainer(PREAMBLE)
 
     job = head.submit(house, "jobs.runner")
@@ -118,7 +94,7 @@ def test_a_stop_from_ray_lets_the_trainer_save_and_the_last_word_arrive(
     assert is_gone(child_of(house))
 
 
-def test_a_killed_runner_is_cleaned_up_by_a_job_of_its_own(house: House, console: FakeConsole, head: RayHead) -> None:
+def test_a_killed_runner_is_cleaned_up_by_a_job_of_its_own(house: House, console: FakeConsole, head: Jobs) -> None:
     house.trainer(PREAMBLE + "time.sleep(600)\n")
     job = head.submit(house, "jobs.runner")
     console.wait_for(lambda: console.of_kind("metric"), 60)

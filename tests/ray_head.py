@@ -1,0 +1,70 @@
+"""One real Ray head for every test that needs one: the embedded console's own, started and ended as it does."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from console.embedded.ray_head import answers, ray_environment, ray_service
+
+HOUSE = Path(__file__).parents[1]
+START_SECONDS = 90.0
+NUM_CPUS = 8  # logical ones, more than the machine has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayHead:
+    """A running head: where its Job API and its cluster answer, and the token for both."""
+
+    api: str
+    cluster: str
+    token: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to join the cluster as a driver."""
+        return ray_environment({"RAY_ADDRESS": self.cluster}, token=self.token)
+
+    def client(self) -> httpx.Client:
+        """Return a client of the Job API."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=40)
+
+
+@pytest.fixture(scope="session")
+def ray_head() -> Iterator[RayHead]:
+    """Start the head on the loopback address, behind a token; end it with all it started."""
+    folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
+    token = secrets.token_hex(16)
+    service, api = ray_service(folder, os.environ, token=token, web_port=0)
+    (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
+    env = {**service.env, "PYTHONPATH": str(HOUSE)}  # workers of tests without a package find the code here
+    with (folder / "head.log").open("wb") as log:
+        process = subprocess.Popen(service.argv, env=env, stdout=log, stderr=log)
+    head = RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(api, token) or not _has_node(head):
+            assert process.poll() is None, (folder / "head.log").read_text()
+            assert time.monotonic() < deadline, f"Ray did not start within {START_SECONDS:.0f} s"
+            time.sleep(0.1)
+        yield head
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_node(head: RayHead) -> bool:
+    with head.client() as client:
+        answer = client.get("/api/v0/nodes")
+        return answer.is_success and bool(answer.json()["data"]["result"]["result"])
