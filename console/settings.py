@@ -181,7 +181,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"links": {"()": "console.log_redaction.HideLinks"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["stderr"], "level": env.str("PITWALL_LOG_LEVEL", default="INFO")},
     "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu", "uvicorn")}
     | {"django.request": {"level": "ERROR"}},  # who asked for what is not here has been told so

@@ -1,6 +1,7 @@
 """Signing in: by password, by one-time link, what is refused and how it is said."""
 
 import io
+import logging
 import re
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from console.log_redaction import HideLinks
 from console.signin_link import LinkUnusable, make_link, use_link
 from jobs.models import SigninLink
 from tests.rows import make_user
@@ -116,6 +118,23 @@ def test_only_the_hash_of_a_link_is_kept(user: User) -> None:
     row = SigninLink.objects.get()
 
     assert token_of(link) not in str(row.__dict__)
+
+
+def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(client: Client, user: User) -> None:
+    """A HEAD, as previews of messages send it, is refused and logged, and the link stays unused."""
+    link = make_link(user=user, base_url="http://localhost", now=timezone.now())
+    lines = io.StringIO()
+    (handler,) = [h for h in logging.getLogger().handlers if any(isinstance(f, HideLinks) for f in h.filters)]
+    assert isinstance(handler, logging.StreamHandler)
+    before = handler.setStream(lines)
+    try:
+        assert client.head(link.removeprefix("http://localhost")).status_code == 405
+    finally:
+        handler.setStream(before)
+
+    assert "/signin/…" in lines.getvalue()
+    assert token_of(link) not in lines.getvalue()
+    assert use_link(token=token_of(link), now=timezone.now()) == user
 
 
 def test_the_command_prints_a_link_that_works(client: Client, user: User) -> None:
