@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -156,8 +157,19 @@ def ray() -> dict[str, Any]:
 
 
 def nsys() -> dict[str, Any]:
-    """Return the version of Nsight Systems."""
-    return {"version": output_of("nsys", "--version"), "path": shutil.which("nsys")}
+    """Record a small report with Nsight Systems; return its version and the report's size.
+
+    Sampling is off: without hardware counters (virtual machines) it would never end.
+    """
+    version = output_of("nsys", "--version")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "probe.nsys-rep"
+        output_of("nsys", "profile", "-t", "nvtx", "-s", "none", "--cpuctxsw=none", "-o", str(report), "true")
+        if not report.exists() or not report.stat().st_size:
+            raise RuntimeError(
+                "nsys wrote no report: its importer is missing beside it (docs/install.md says how to link it)"
+            )
+        return {"version": version, "path": shutil.which("nsys"), "report_bytes": report.stat().st_size}
 
 
 PROBES: dict[str, Callable[[], dict[str, Any]]] = {

@@ -1,6 +1,7 @@
 """The look at a GPU machine: what fails counts, what is missing is said."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.engine.gpu_check import CHECKS, Check, Result, report, run_checks
+from jobs.engine.gpu_probes import nsys
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,6 +59,12 @@ def test_this_machine_gets_an_answer(tmp_path: Path) -> None:
     if not Path("/proc/driver/nvidia/version").exists():
         assert answer["checks"]["driver"]["text"] == "no NVIDIA driver is loaded"
         assert "matmul" in answer["not_tried"]
+
+
+def test_nsys_records_a_report_where_it_is_installed() -> None:
+    if shutil.which("nsys") is None:
+        pytest.skip("nsys is not installed: the package nsight-systems (docs/install.md)")
+    assert nsys()["report_bytes"] > 0
 
 
 @pytest.mark.gpu
