@@ -1,4 +1,4 @@
-"""What must not stand in logs: one-time links; a refused request (a preview's HEAD, say) would write one there unused."""
+"""What must not stand in logs: one-time links. A refused request (a preview's HEAD, say) would write one, unused."""
 
 import logging
 import re

@@ -120,10 +120,13 @@ def test_only_the_hash_of_a_link_is_kept(user: User) -> None:
     assert token_of(link) not in str(row.__dict__)
 
 
-def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(client: Client, user: User) -> None:
+def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(
+    client: Client, user: User, caplog: pytest.LogCaptureFixture
+) -> None:
     """A HEAD, as previews of messages send it, is refused and logged, and the link stays unused."""
     link = make_link(user=user, base_url="http://localhost", now=timezone.now())
     lines = io.StringIO()
+    caplog.set_level(logging.WARNING, logger="django.request")  # pytest-django silences it
     (handler,) = [h for h in logging.getLogger().handlers if any(isinstance(f, HideLinks) for f in h.filters)]
     assert isinstance(handler, logging.StreamHandler)
     before = handler.setStream(lines)
