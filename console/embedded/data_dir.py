@@ -86,7 +86,9 @@ def short_dir(data_dir: Path, name: str, *, suffix: str) -> Path:
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
         raise PermissionError(f"{short} belongs to someone else; set TMPDIR to a directory of your own.")
     short.chmod(0o700)
-    return short
+    inner = short / "d"  # Ray opens the directory it is given to everybody (0777): this one, inside ours
+    inner.mkdir(mode=0o700, exist_ok=True)
+    return inner
 
 
 def empty(directory: Path) -> None:

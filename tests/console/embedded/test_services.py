@@ -128,8 +128,11 @@ def test_a_deep_data_directory_gets_its_sockets_elsewhere(tmp_path: Path) -> Non
 
     assert len(f"{short}{RAY_SOCKET_SUFFIX}") <= MAX_SOCKET_PATH_BYTES
     assert stat.S_IMODE(short.stat().st_mode) == 0o700
+    short.chmod(0o777)  # as Ray does
     assert short_dir(deep, "ray", suffix=RAY_SOCKET_SUFFIX) == short
+    assert stat.S_IMODE(short.parent.stat().st_mode) == 0o700
     short.rmdir()
+    short.parent.rmdir()
 
 
 def test_every_service_is_started_and_stopped_once(tmp_path: Path) -> None:
