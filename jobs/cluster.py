@@ -126,12 +126,6 @@ def list_jobs() -> dict[str, JobInfo]:
     return {row["submission_id"]: _job(row) for row in rows if row.get("submission_id")}
 
 
-def job_info(submission_id: str) -> JobInfo | None:
-    """Return one job, None if a reachable Ray does not know it. Raises: ClusterUnreachable."""
-    answer = _call("GET", f"/api/jobs/{quote(submission_id, safe='')}", accept=(404,))
-    return None if answer.status_code == 404 else _job(answer.json())
-
-
 def submit_job(
     *,
     submission_id: str,

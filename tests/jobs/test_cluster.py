@@ -81,8 +81,6 @@ def test_jobs_are_listed_by_submission_id(ray: FakeRay) -> None:
     assert cluster.list_jobs() == {
         "a": cluster.JobInfo(submission_id="a", status="FAILED", message="exit code 3", exit_code=3)
     }
-    assert cluster.job_info("a") == cluster.list_jobs()["a"]
-    assert cluster.job_info("nope") is None
 
 
 def test_stopping_says_whether_ray_knows_the_job(ray: FakeRay) -> None:
@@ -209,12 +207,11 @@ def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
     assert (failed.status, failed.exit_code) == ("FAILED", 3)
     assert "r-real" in failed.message
     assert stopped.status == "STOPPED"
-    assert cluster.job_info("nope") is None
     assert not cluster.stop_job("nope")
     settings.RAY_AUTH_TOKEN = "wrong"
     assert "refuses our token" in cluster.read_state().problem
 
 
 def _ended(name: str) -> cluster.JobInfo | None:
-    job = cluster.job_info(name)
+    job = cluster.list_jobs().get(name)
     return job if job is not None and job.status in cluster.JOB_ENDED else None

@@ -10,7 +10,7 @@ import pytest
 from tests.services import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
-SAME = ("lifecycle", "admission", "launch", "reconcile", "answer", "queries", "lease", "at_once")
+SAME = ("lifecycle", "admission", "launch", "reconcile", "reconcile_answers", "answer", "queries", "lease", "at_once")
 
 
 @pytest.mark.postgres

@@ -1,0 +1,18 @@
+"""The reconciler by a clock that a test moves."""
+
+from datetime import datetime, timedelta
+
+from jobs.reconcile import Memory, reconcile
+from tests.rows import NOW
+
+
+class Clock:
+    """Steps of the reconciler at chosen moments."""
+
+    def __init__(self) -> None:
+        self.now: datetime = NOW
+        self.memory = Memory()
+
+    def step(self, seconds: float = 0) -> None:
+        self.now += timedelta(seconds=seconds)
+        reconcile(now=self.now, memory=self.memory)
