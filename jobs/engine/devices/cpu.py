@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MIB = 1 << 20
+_STEP_TOKENS = 8192  # prompt tokens that vLLM takes into one step
 _JOIN = timedelta(seconds=120)
 
 
@@ -66,8 +67,15 @@ class Cpu:
         return "cpu"
 
     def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
-        """A fixed KV cache (else vLLM claims 92 % of the node); the `mp` executor where there are several workers."""
+        """A fixed KV cache (else vLLM claims 92 % of the node); the `mp` executor where there are several workers.
+
+        A prompt is never split over two steps: for the piece before the last vLLM takes back the draw of the sample's
+        own generator, which torch's CPU generator cannot do. So one step must hold the longest sequence.
+        """
+        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
         return {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(_STEP_TOKENS, longest),
             "kv_cache_memory_bytes": spec.int_knob("rollout.kv_cache_mib") * _MIB,
             "distributed_executor_backend": "uni" if spec.hardware.tensor_parallel_size == 1 else "mp",
             "enforce_eager": True,

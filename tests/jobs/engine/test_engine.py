@@ -211,6 +211,7 @@ def test_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
         "train.updates_per_rollout": 4,
         "train.micro_batch_size": 5,
         "rollout.prompts_per_step": 8,
+        "rollout.samples_per_prompt": 64,  # more prompt tokens at once than vLLM takes into one step
         "rollout.temperature": 0.7,
         "rollout.max_new_tokens": 16,
         "rollout.enable_prefix_caching": False,
