@@ -158,7 +158,7 @@ def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
                 Line(name="eval/loss", label=_("Held-out"), color="--run-1", is_points=True),
             ),
         ),
-        single("accuracy", _("Held-out accuracy"), _("greedy answers"), "eval/accuracy", "share"),
+        single("eval", _("Held-out loss"), _("nats per token"), "eval/loss"),
         _gradient(spec),
         single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
         single(

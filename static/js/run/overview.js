@@ -51,7 +51,7 @@ export class Overview {
     if (isState && this.isShown) this.#events();
     const reason = header.state === "queued" ? gettext("It is queued; the phases of its steps appear here.") : gettext("No phase measured yet.");
     write(field("steps-empty"), reason);
-    write(field("latest-empty"), header.state === "queued" ? gettext("It is queued; its samples appear here.") : gettext("No sample yet."));
+    write(field("latest-empty"), noSamples(header));
   }
 
   #charts() {
@@ -172,4 +172,10 @@ export class Overview {
       el("td", { class: "num" }, grouped(row.tokens)),
       el("td", { class: "num" }, `${full}/${group.length}`));
   }
+}
+
+/** Why the table of samples is empty. */
+function noSamples(header) {
+  if (header.algorithm === "sft") return gettext("SFT learns from the data's answers; it draws no samples.");
+  return header.state === "queued" ? gettext("It is queued; its samples appear here.") : gettext("No sample yet.");
 }
