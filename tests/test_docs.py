@@ -25,7 +25,6 @@ def tracked() -> set[str]:
 def test_links_lead_somewhere(document: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8"))
 
-    # The pictures are taken from the finished product, when it is released.
     ours = [link for link in links if "://" not in link]
     assert [link for link in ours if not (document.parent / link).exists()] == []
 
