@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.catalog.metric import metric, metrics
 
-WINDOW = 20  # steps at either end that a mean is taken over
+WINDOW = 20  # steps at either end, at most, that a mean is taken over
 _ENDS = ("reward/mean", "loss/sft", "eval/accuracy", "eval/reward", "eval/loss", "time/step_seconds")
 
 
@@ -29,7 +29,7 @@ def run_table(header: Mapping[str, Any], series: Iterable[Mapping[str, Any]]) ->
         values = points.get(name, [])
         if values:
             rows.append((metric(name).label, _ends(name, values)))
-    phases = [(metric(n).label, v) for n, v in points.items() if _is_phase(n) and v]
+    phases = [(metric(n).label, v) for n, v in points.items() if _is_phase(n) and any(v)]
     for label, values in sorted(phases, key=lambda item: -sum(item[1])):
         share = f"{statistics.fmean(values):.3f} s a step, {sum(values):.1f} s in all"
         rows.append((f"  {label}", share))
@@ -48,14 +48,15 @@ def _state(header: Mapping[str, Any]) -> str:
 
 
 def _ends(name: str, values: list[float]) -> str:
-    """Say where the metric began and ended: evaluations by their first and last, steps by means of 20."""
+    """Say where the metric began and ended: evaluations by their first and last, steps by means over either end."""
     if name.startswith("eval/"):
         return f"{values[0]:.3f} -> {values[-1]:.3f}"
-    window = min(WINDOW, len(values))
-    first, last = statistics.fmean(values[:window]), statistics.fmean(values[-window:])
     if name == "time/step_seconds":
         return f"median {statistics.median(values):.3f} s"
-    return f"{first:.3f} -> {last:.3f}  (means of the first and last {window} steps)"
+    window = min(WINDOW, max(1, len(values) // 2))  # the two ends never share a step, else a short run looks flat
+    first, last = statistics.fmean(values[:window]), statistics.fmean(values[-window:])
+    steps = "step" if window == 1 else f"{window} steps"
+    return f"{first:.3f} -> {last:.3f}  (means of the first and last {steps})"
 
 
 def _number(value: Any) -> float | None:

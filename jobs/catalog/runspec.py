@@ -160,9 +160,14 @@ def _refuse_unknown(raw: Mapping[Any, Any], cls: type[Any], prefix: str, problem
 
 
 def _unknown(what: str, given: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
+    near = near or difflib.get_close_matches(given, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}."
     return f"There is no {what} {given!r}. {hint}"
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
 
 
 def _parse_section(section: str, cls: type[Any], raw: object, problems: list[Problem]) -> Any:

@@ -278,6 +278,8 @@ class Loop:
         if self.crew.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
+        else:
+            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),

@@ -174,7 +174,7 @@ def test_the_table_is_made_of_what_the_api_gives(tmp_path: Path, monkeypatch: py
 
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "steps 3 of 3" in lines
-    assert "Reward 0.500 -> 0.500 (means of the first and last 3 steps)" in lines
+    assert "Reward 0.250 -> 0.750 (means of the first and last step)" in lines
     assert "Rollout 0.500 s a step, 1.5 s in all" in lines
 
 

@@ -56,6 +56,7 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
             "knobs.optimizer.learning_rte",
             "Did you mean optimizer.learning_rate?",
         ),
+        ({"knobs": {"optimizer.lr": 1}}, "knobs.optimizer.lr", "Did you mean optimizer.learning_rate?"),
         ({"model": {"kind": "zip"}}, "model.kind", "Use one of bundled, path, hub."),
         ({"model": {"nme": "x"}}, "model.nme", "There is no field 'nme'."),
         ({"model": {"kind": "path", "id": "  "}}, "model.id", "a path on the cluster"),

@@ -235,6 +235,7 @@ def test_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
     assert ended.series("policy/learning_rate") == pytest.approx({1: 3e-3, 2: 1.5e-3})
     assert not ended.series("eval/accuracy")
     assert not ended.series("kl/reference")
+    assert not ended.series("time/reference_seconds")
     assert {(e["role"], e["rank"]) for e in ended.of("system")} == {
         ("policy", 0),
         ("policy", 1),
