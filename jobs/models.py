@@ -48,12 +48,18 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token for the API and the command line; only its hash is kept."""
+    """A token for the API and the command line; only its hash is kept.
+
+    It may do what its person may, but never more than `role`, and with a `project` only there.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     name = models.CharField(max_length=120)
     sha256 = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=12)
+    role = models.CharField(max_length=10, choices=Membership.Role.choices, default=Membership.Role.ADMIN)
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE)  # None: all projects of its person
+    expires_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
@@ -82,6 +88,40 @@ class Upload(models.Model):
         constraints = [models.UniqueConstraint(fields=["project", "sha256"], name="one_upload")]
 
 
+def new_study_id() -> str:
+    """Return a short random id of a sweep."""
+    return f"s-{secrets.token_hex(4)}"
+
+
+def new_capture_id() -> str:
+    """Return a short random id of a capture."""
+    return f"c-{secrets.token_hex(4)}"
+
+
+class Study(models.Model):
+    """A sweep: runs of one spec that differ in up to three knobs, so many at once.
+
+    `knobs` is a list of {"id", "values": [...]} or {"id", "low", "high", "scale": "linear" | "log"}.
+    """
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_study_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    name = models.CharField(max_length=120)
+    spec = models.JSONField()
+    knobs = models.JSONField()
+    method = models.CharField(max_length=10)  # grid | random
+    seed = models.BigIntegerField(default=0)
+    num_runs = models.PositiveIntegerField()
+    max_concurrent = models.PositiveIntegerField(default=1)
+    is_stop_requested = models.BooleanField(default=False)
+    idempotency_key = models.CharField(max_length=80, null=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "idempotency_key"], name="one_study_per_request")]
+
+
 class Run(models.Model):
     """One RunSpec and what became of it. `state` and `cause` mirror the latest attempt."""
 
@@ -103,6 +143,8 @@ class Run(models.Model):
     wait_reason = models.CharField(max_length=300, default="")  # why a queued run waits
     latest_values = models.JSONField(default=dict)  # metric name -> newest value, of role driver
     color = models.PositiveSmallIntegerField(default=0)  # index of the run colours
+    study = models.ForeignKey(Study, null=True, on_delete=models.SET_NULL, related_name="runs")
+    study_values = models.JSONField(default=dict)  # knob id -> value that the sweep gave this run
     tags = models.JSONField(default=list)
     note = models.TextField(default="", blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
@@ -124,6 +166,10 @@ class Attempt(models.Model):
     version = models.PositiveIntegerField(default=0)  # counts changes of state, for compare-and-set
     cause = models.JSONField(default=dict)
     submission_id = models.CharField(max_length=80, unique=True)
+    resume_attempt = models.PositiveIntegerField(null=True)  # whose checkpoint it starts from; None: from the start
+    resume_step = models.IntegerField(default=0)  # the step of that checkpoint: what came after it is a dead branch
+    overrides = models.JSONField(default=dict)  # sections of the spec that this attempt changes: {"hardware": {...}}
+    is_automatic = models.BooleanField(default=False)  # started by the retry policy
     num_cpus = models.FloatField(default=0)  # what it asks of the cluster
     num_gpus = models.FloatField(default=0)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
@@ -144,7 +190,7 @@ class Command(models.Model):
     """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="commands")
-    verb = models.CharField(max_length=30)  # stop | checkpoint
+    verb = models.CharField(max_length=30)  # stop | checkpoint | profile
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
@@ -256,6 +302,26 @@ class Sample(models.Model):
         ]
 
 
+class Capture(models.Model):
+    """A recording of some steps by a profiler; its files are the artifacts that name it. States: profiling.capture."""
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_capture_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="captures")
+    attempt = models.PositiveIntegerField()
+    tool = models.CharField(max_length=10)  # torch | nsys
+    first_step = models.IntegerField(default=0)  # 0: the next one
+    num_steps = models.PositiveIntegerField(default=1)
+    roles = models.JSONField(default=list)  # [] for all
+    ranks = models.JSONField(default=list)
+    state = models.CharField(max_length=10, default="armed")
+    problem = models.CharField(max_length=500, default="")  # why it failed
+    state_times = models.JSONField(default=dict)  # state -> ISO 8601, when it was reached
+    meta = models.JSONField(default=dict)  # what the trainer told: steps recorded, overhead in seconds, files by name
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True)
+
+
 class Artifact(models.Model):
     """A file the run made. Announced first; ready once all bytes are here and the checksum is right."""
 
@@ -269,6 +335,7 @@ class Artifact(models.Model):
     sha256 = models.CharField(max_length=64, default="")
     received = models.BigIntegerField(default=0)  # bytes here so far
     is_ready = models.BooleanField(default=False)
+    capture = models.ForeignKey(Capture, null=True, on_delete=models.CASCADE, related_name="files")
     meta = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "state", "note"]
-KINDS: tuple[Kind, ...] = ("metric", "span", "system", "log", "sample", "artifact", "state", "note")
+Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note"]
+KINDS: tuple[Kind, ...] = ("metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note")
 
 
 class Event(TypedDict, total=False):
@@ -50,6 +50,7 @@ class Event(TypedDict, total=False):
     state: str  # state: loading | ready | training | evaluating | saving | done | failed
     cause: dict[str, Any]
     text: str  # note
+    capture: str  # capture: its id
 
 
 def encode_number(value: float) -> float | str:
@@ -170,6 +171,15 @@ def artifact(
         size=size,
         sha256=sha256,
         meta=dict(meta or {}),
+    )
+
+
+def capture(
+    capture: str, state: str, *, attempt: int, step: int = -1, text: str = "", meta: Mapping[str, Any] | None = None
+) -> Event:
+    """Return that a capture has moved to `state` (profiling.capture); with `failed`, `text` is the reason."""
+    return _event(
+        "capture", attempt, step, "driver", 0, None, capture=capture, state=state, text=text, meta=dict(meta or {})
     )
 
 

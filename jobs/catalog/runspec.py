@@ -26,6 +26,7 @@ from jobs.catalog.sections import (
     Trainer,
 )
 from jobs.catalog.storable import is_storable
+from profiling.config import ProfileConfig
 
 SPEC_VERSION = 1
 
@@ -60,6 +61,7 @@ class RunSpec:
     data: DataSource = field(default_factory=DataSource)
     reward: RewardSource = field(default_factory=RewardSource)
     hardware: Hardware = field(default_factory=Hardware)
+    profile: ProfileConfig = field(default_factory=ProfileConfig)
     policy: RunPolicy = field(default_factory=RunPolicy)
     knobs: Mapping[str, KnobValue] = field(default_factory=dict)
 

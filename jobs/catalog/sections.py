@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from profiling.config import ProfileConfig
+
 Algorithm = Literal["grpo", "sft"]
 Origin = Literal["default", "recipe", "you", "tuner"]
 ModelKind = Literal["bundled", "path", "hub"]
 DataKind = Literal["bundled", "path", "upload", "hub"]
 RewardKind = Literal["math", "exact_match", "format", "custom"]
 Device = Literal["auto", "cpu", "cuda"]
-PolicyOnFailure = Literal["never", "cluster"]
+PolicyOnFailure = Literal["never", "cluster", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,10 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """What the console does on its own: how often it restarts a run, and for which causes."""
+    """What the console does on its own: how often it restarts a run from its last checkpoint, and for which causes.
+
+    `cluster`: a node, Ray or a process was lost; `any`: also when the trainer failed. A stop by people is never undone.
+    """
 
     retries: int = 0
     retry_on: PolicyOnFailure = "never"
@@ -97,6 +102,8 @@ RANGES: Mapping[str, tuple[float, float]] = {  # least and most of each number o
     "hardware.rollout_engines": (1, 1024),
     "hardware.tensor_parallel_size": (1, 64),
     "hardware.cpus_per_worker": (1, 256),
+    "profile.first_step": (1, 1_000_000),
+    "profile.num_steps": (1, 100),
     "policy.retries": (0, 10),
 }
 
@@ -106,5 +113,6 @@ SECTIONS: Mapping[str, type[Any]] = {
     "data": DataSource,
     "reward": RewardSource,
     "hardware": Hardware,
+    "profile": ProfileConfig,
     "policy": RunPolicy,
 }

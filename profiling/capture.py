@@ -1,0 +1,21 @@
+"""The custody of a capture: the states it goes through, in words and in order. What moves it stands with the movers."""
+
+from typing import Literal
+
+State = Literal["armed", "recording", "stopping", "writing", "importing", "ready", "failed"]
+
+STATES: tuple[State, ...] = ("armed", "recording", "stopping", "writing", "importing", "ready")
+"""In order; `failed` can follow each but the last.
+
+armed: the trainer knows of it; recording: from the first asked step on; stopping: after the last one; writing: files
+are being made on the nodes; importing: they are on their way to the console; ready: all are there, checksums right.
+"""
+
+
+def may_follow(state: str, previous: str) -> bool:
+    """Return True if custody may go from `previous` to `state`: forward only, and to `failed` from any but the end."""
+    if previous in ("ready", "failed"):
+        return False
+    if state == "failed":
+        return True
+    return state in STATES and STATES.index(state) > STATES.index(previous)  # type: ignore[arg-type]  # checked before
