@@ -7,10 +7,38 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobs import eta
-from jobs.models import LIVE, Attempt, Run
+from jobs import eta, history
+from jobs.models import LIVE, Attempt, Run, Study
 
 LOST_AFTER = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLine:
+    """One start of the run: from which checkpoint, and up to which step it belongs to the run's one history.
+
+    `resume_attempt` is None where it began from the start. Of its steps those up to `visible_through` count (None: all,
+    -1: none); later ones are a dead branch. `is_automatic`: the retry policy started it.
+    """
+
+    number: int
+    state: str
+    resume_attempt: int | None
+    resume_step: int
+    visible_through: int | None
+    is_automatic: bool
+    cause: Mapping[str, Any]
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyName:
+    """The sweep that a run belongs to."""
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +46,8 @@ class RunHeader:
     """One run at a glance. Times are ISO 8601 in UTC; `eta_seconds` is (low, high).
 
     `queue_position` counts from 1 and is None outside the queue; `step` of `num_steps` counts completed steps; `seq` is
-    the number of the newest frame; `is_lost_contact` says that a live run's runner has been silent for 15 s.
+    the number of the newest frame; `is_lost_contact` says that a live run's runner has been silent for 15 s. `attempt`
+    is the number of the latest of `attempts`.
     """
 
     id: str
@@ -43,6 +72,8 @@ class RunHeader:
     cleanup: Mapping[str, Any]
     latest_values: Mapping[str, Any]
     attempt: int
+    attempts: tuple[AttemptLine, ...]
+    study: StudyName | None
     seq: int
     algorithm: str
     trainer: str
@@ -59,17 +90,21 @@ class RunHeader:
 
 def run_header(run: Run, *, now: datetime | None = None) -> RunHeader:
     """Return the header of one run."""
-    attempt = Attempt.objects.filter(run=run, number=run.latest_attempt).first()
+    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     times = eta.recent_times(run) if run.state == "running" else []
-    return _header(run, attempt, queue_positions() if run.state == "queued" else {}, times, now or timezone.now())
+    places = queue_positions() if run.state == "queued" else {}
+    return _header(run, attempts, _studies([run]), places, times, now or timezone.now())
 
 
 def run_headers(runs: Sequence[Run], *, now: datetime | None = None) -> list[RunHeader]:
-    """Return the headers of many runs with three queries in all; fetch them with project and created_by."""
-    attempts = {(a.run_id, a.number): a for a in Attempt.objects.filter(run__in=[run.pk for run in runs])}
+    """Return the headers of many runs with at most three queries; fetch them with project and created_by."""
+    attempts: dict[str, list[Attempt]] = {run.pk: [] for run in runs}
+    for attempt in Attempt.objects.filter(run__in=list(attempts)).order_by("number"):
+        attempts[attempt.run_id].append(attempt)
     places = queue_positions() if any(run.state == "queued" for run in runs) else {}
+    studies = _studies(runs)
     at = now or timezone.now()
-    return [_header(run, attempts.get((run.pk, run.latest_attempt)), places, eta.latest_time(run), at) for run in runs]
+    return [_header(run, attempts[run.pk], studies, places, eta.latest_time(run), at) for run in runs]
 
 
 def queue_positions() -> dict[str, int]:
@@ -78,9 +113,41 @@ def queue_positions() -> dict[str, int]:
     return {run_id: place for place, run_id in enumerate(queued, start=1)}
 
 
+def _studies(runs: Sequence[Run]) -> dict[str, StudyName]:
+    ids = {run.study_id for run in runs if run.study_id}
+    rows = Study.objects.filter(pk__in=ids).values_list("pk", "name") if ids else ()
+    return {pk: StudyName(id=pk, name=name) for pk, name in rows}
+
+
+def attempt_lines(attempts: Sequence[Attempt]) -> tuple[AttemptLine, ...]:
+    """Return all attempts of a run, by number, with the part of each that its history shows."""
+    through = history.limits(history.origins(attempts))
+    return tuple(
+        AttemptLine(
+            number=a.number,
+            state=a.state,
+            resume_attempt=a.resume_attempt,
+            resume_step=a.resume_step,
+            visible_through=through[a.number],
+            is_automatic=a.is_automatic,
+            cause=a.cause,
+            created_at=a.created_at.isoformat(),
+            started_at=_iso(a.started_at),
+            ended_at=_iso(a.ended_at),
+        )
+        for a in attempts
+    )
+
+
 def _header(
-    run: Run, attempt: Attempt | None, places: Mapping[str, int], times: list[float], now: datetime
+    run: Run,
+    attempts: Sequence[Attempt],
+    studies: Mapping[str, StudyName],
+    places: Mapping[str, int],
+    times: list[float],
+    now: datetime,
 ) -> RunHeader:
+    attempt = next((a for a in attempts if a.number == run.latest_attempt), None)
     contact = attempt.last_contact_at if attempt else None
     is_live = run.state in LIVE
     return RunHeader(
@@ -106,6 +173,8 @@ def _header(
         cleanup=attempt.cleanup if attempt else {},
         latest_values=run.latest_values,
         attempt=run.latest_attempt,
+        attempts=attempt_lines(attempts),
+        study=studies.get(run.study_id or ""),
         seq=run.seq,
         algorithm=run.spec.get("algorithm", ""),
         trainer=run.spec.get("trainer", {}).get("name", ""),

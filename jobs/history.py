@@ -1,29 +1,39 @@
 """Which part of each attempt belongs to the run's one clean history; the rest is a dead branch, kept and shown grey.
 
-An attempt that resumes from the checkpoint of step s takes over after s: what earlier attempts did at later
-steps is dead. At step s itself the later attempt's word counts where it has one.
+An attempt that resumes from the checkpoint of step s of another one carries on that one's history up to s: what the
+other did later is dead, and so is every attempt that the newest one does not descend from. At step s itself the later
+attempt's word counts where it has one.
 """
 
 from collections.abc import Iterable, Mapping
 
 from jobs.models import Attempt
 
+Origin = tuple[int, int] | None  # attempt and step of the checkpoint that an attempt began from; None: from the start
+
 
 def visible_through(run_id: str) -> dict[int, int | None]:
     """Return attempt -> the last step of it that belongs to the history (None: all; -1: nothing of it)."""
-    rows = Attempt.objects.filter(run_id=run_id).order_by("number")
-    return limits({row.number: row.resume_step if row.resume_attempt else None for row in rows})
+    return limits(origins(Attempt.objects.filter(run_id=run_id).order_by("number")))
 
 
-def limits(resume_steps: Mapping[int, int | None]) -> dict[int, int | None]:
-    """Return the same for attempts by number, each with the step it resumed from (None: from the start)."""
-    found: dict[int, int | None] = {}
+def origins(attempts: Iterable[Attempt]) -> dict[int, Origin]:
+    """Return attempt -> where it began."""
+    return {a.number: (a.resume_attempt, a.resume_step) if a.resume_attempt else None for a in attempts}
+
+
+def limits(began: Mapping[int, Origin]) -> dict[int, int | None]:
+    """Return the same as `visible_through` for attempts by number: from the newest one back along its descent."""
+    found: dict[int, int | None] = dict.fromkeys(sorted(began), -1)
+    number: int | None = max(began, default=None)
     limit: int | None = None
-    for number in sorted(resume_steps, reverse=True):
+    while number is not None:
         found[number] = limit
-        begin = resume_steps[number]
-        mine = -1 if begin is None else begin
-        limit = mine if limit is None else min(limit, mine)
+        origin = began[number]
+        if origin is None or origin[0] >= number or origin[0] not in began:
+            break
+        number = origin[0]
+        limit = origin[1] if limit is None else min(limit, origin[1])
     return found
 
 

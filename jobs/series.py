@@ -4,7 +4,7 @@ Everything a picture shows is a real point of the series; smoothing is computed 
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,11 +118,40 @@ class Window:
 
 
 @dataclass(slots=True)
-class _Stock:
-    """What the chunks of one series gave: `levels[k]` are the rows of level k; points of level 0."""
+class Stock:
+    """What chunks and newest frames gave of one series: `levels[k]` are the rows of level k; points of level 0."""
 
     data: list[Points] = field(default_factory=list)
     levels: dict[int, list[Rows]] = field(default_factory=dict)
+
+    def rows(self) -> tuple[Rows, int]:
+        """Return rows that all stand for equally many points (the last perhaps for fewer), and for how many."""
+        level = max(self.levels, default=0)
+        rest = rows_of_points(join(self.data) if self.data else points([], [], []))
+        if level == 0:
+            return rest, 1
+        parts = []
+        for k in range(level, 0, -1):
+            if k in self.levels:
+                parts.append(roll_up(join_rows(self.levels[k]), width=POINTS_PER_ROW[level] // POINTS_PER_ROW[k]))
+        parts.append(roll_up(rest, width=POINTS_PER_ROW[level]))
+        return join_rows([part for part in parts if len(part)]), POINTS_PER_ROW[level]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of some series: at most `num_points` points each, smoothed with this weight, of this window."""
+
+    num_points: int
+    smoothing: float | None
+    window: Window
+
+    def check(self) -> None:
+        """Raise ValueError if a number is out of its range."""
+        if not MIN_POINTS <= self.num_points <= MAX_POINTS:
+            raise ValueError(f"points: {self.num_points} is not between {MIN_POINTS} and {MAX_POINTS}.")
+        if self.smoothing is not None and not 0 <= self.smoothing < 1:
+            raise ValueError(f"smooth: {self.smoothing} is not in 0 (off) to below 1.")
 
 
 def series_names(*, run_id: str) -> tuple[SeriesName, ...]:
@@ -147,41 +176,49 @@ def read_series(
     `num_points` is the width in pixels; `smoothing` the weight in [0, 1) of what came before (None: no smoothing).
     Raises: ValueError if a number is out of its range.
     """
-    if not MIN_POINTS <= num_points <= MAX_POINTS:
-        raise ValueError(f"points: {num_points} is not between {MIN_POINTS} and {MAX_POINTS}.")
-    if smoothing is not None and not 0 <= smoothing < 1:
-        raise ValueError(f"smooth: {smoothing} is not in 0 (off) to below 1.")
-    window = window or Window()
-    metrics = {m.pk: m for m in Metric.objects.filter(run_id=run_id, name__in=names).exclude(kind="span")}
-    found = read_with_tail(run_id, lambda: _read_chunks(list(metrics), num_points, smoothing, window))
+    request = Request(num_points=num_points, smoothing=smoothing, window=window or Window())
+    request.check()
+    metrics = series_rows(run_id=run_id, names=names)
+    stocks, through = read_stocks(run_id=run_id, metrics=metrics, request=request)
+    series = [make_series(metrics[pk], attempt, *stock.rows(), request) for (pk, attempt), stock in stocks.items()]
+    return SeriesAnswer(through_seq=through, series=tuple(sorted((s for s in series if s is not None), key=_place)))
+
+
+def series_rows(*, run_id: str, names: Collection[str]) -> dict[int, Metric]:
+    """Return the run's series of these names, spans apart, by number."""
+    return {m.pk: m for m in Metric.objects.filter(run_id=run_id, name__in=names).exclude(kind="span")}
+
+
+def read_stocks(
+    *, run_id: str, metrics: Mapping[int, Metric], request: Request, last_steps: Mapping[Key, int] | None = None
+) -> tuple[dict[Key, Stock], int]:
+    """Return what there is of each series and attempt, at the level that the request needs, and through which frame.
+
+    Those with a last step come as single points, whatever the window, with no chunk that begins after that step.
+    """
+    cuts = last_steps or {}
+    found = read_with_tail(run_id, lambda: _read_chunks(list(metrics), request, cuts))
     stocks = found.chunks
     by_key = {(m.kind, m.name, m.role, m.rank): pk for pk, m in metrics.items()}
+    names = frozenset(m.name for m in metrics.values())
     for attempt in {frame["attempt"] for frame in found.frames}:
         frames = [frame for frame in found.frames if frame["attempt"] == attempt]
-        for key, data in collect(frames, wanted=frozenset(names)).items():
+        for key, data in collect(frames, wanted=names).items():
             if key in by_key:
-                stocks.setdefault((by_key[key], attempt), _Stock()).data.append(data)
-    series = [
-        _make_series(metrics[metric_id], attempt, stock, num_points, smoothing, window)
-        for (metric_id, attempt), stock in sorted(
-            stocks.items(), key=lambda item: _place(metrics[item[0][0]], item[0][1])
-        )
-    ]
-    return SeriesAnswer(through_seq=found.through_seq, series=tuple(s for s in series if s is not None))
+                stocks.setdefault((by_key[key], attempt), Stock()).data.append(data)
+    return stocks, found.through_seq
 
 
-def _place(metric: Metric, attempt: int) -> tuple[str, str, str, int, int]:
-    return metric.kind, metric.name, metric.role, metric.rank, attempt
+def _place(series: Series) -> tuple[str, str, str, int, int]:
+    return series.kind, series.name, series.role, series.rank, series.attempt
 
 
-def _read_chunks(
-    metric_ids: Sequence[int], num_points: int, smoothing: float | None, window: Window
-) -> tuple[dict[Key, _Stock], int]:
+def _read_chunks(metric_ids: Sequence[int], request: Request, cuts: Mapping[Key, int]) -> tuple[dict[Key, Stock], int]:
     """Return what is in chunks, each series at its level, and the highest frame that is in them."""
-    stocks: dict[Key, _Stock] = {}
+    stocks: dict[Key, Stock] = {}
     through = 0
-    for level, keys in _levels(metric_ids, num_points, window).items():
-        for some in _queries(keys, level, smoothing, window):
+    for level, keys in _levels(metric_ids, request.num_points, request.window, cuts).items():
+        for some in _queries(keys, level, request.smoothing, request.window):
             rows = some.order_by("metric_id", "attempt", "level", "seq")
             blobs: dict[tuple[Key, int], list[bytes | memoryview]] = {}
             for metric_id, attempt, chunk_level, chunk_through, blob in rows.values_list(
@@ -191,7 +228,7 @@ def _read_chunks(
                     blobs.setdefault(((metric_id, attempt), chunk_level), []).append(blob)
                     through = max(through, chunk_through)
             for (key, chunk_level), parts in blobs.items():
-                stock = stocks.setdefault(key, _Stock())
+                stock = stocks.setdefault(key, Stock())
                 if chunk_level:
                     stock.levels[chunk_level] = [decode_rows(part) for part in parts]
                 else:
@@ -199,7 +236,9 @@ def _read_chunks(
     return stocks, through
 
 
-def _levels(metric_ids: Sequence[int], num_points: int, window: Window) -> dict[int, dict[Key, tuple[int, int]]]:
+def _levels(
+    metric_ids: Sequence[int], num_points: int, window: Window, cuts: Mapping[Key, int]
+) -> dict[int, dict[Key, tuple[int, int]]]:
     """Return level -> series to be read at it -> first and last chunk in the window."""
     found: dict[int, dict[Key, tuple[int, int]]] = {}
     chunks = Chunk.objects.filter(metric_id__in=metric_ids, level=0)
@@ -211,8 +250,14 @@ def _levels(metric_ids: Sequence[int], num_points: int, window: Window) -> dict[
         inside = chunks.filter(window.chunks()).values_list("metric_id", "attempt")
         extents = list(inside.annotate(Min("seq"), Max("seq"), Sum("n")).order_by())
     for metric_id, attempt, first, last, num in extents:
+        if (metric_id, attempt) in cuts:
+            continue
         level = _level(num, num_points, sealed=newest[metric_id, attempt])
         found.setdefault(level, {})[metric_id, attempt] = (first, last)
+    for (metric_id, attempt), step in cuts.items():
+        begun = chunks.filter(metric_id=metric_id, attempt=attempt, x0__lte=step).aggregate(Max("seq"))["seq__max"]
+        if begun is not None:
+            found.setdefault(0, {})[metric_id, attempt] = (0, begun)
     return found
 
 
@@ -230,7 +275,8 @@ def _queries(
 ) -> Iterable[QuerySet[Chunk]]:
     """Yield the chunks to read: those of `level`, and of each finer level those that no coarser one covers yet."""
     if level == 0 and window.is_open:
-        yield Chunk.objects.filter(metric_id__in={metric_id for metric_id, _ in keys}, level=0)
+        ids, attempts = ({key[i] for key in keys} for i in (0, 1))
+        yield Chunk.objects.filter(metric_id__in=ids, attempt__in=attempts, level=0)
         return
     warm_up = _warm_up_chunks(smoothing) if level == 0 else 0
     for (metric_id, attempt), (first, last) in keys.items():
@@ -259,19 +305,17 @@ def _warm_up_chunks(smoothing: float | None) -> int:
     return math.ceil(math.log(_FORGOTTEN) / math.log(smoothing) / CHUNK_POINTS)
 
 
-def _make_series(
-    metric: Metric, attempt: int, stock: _Stock, num_points: int, smoothing: float | None, window: Window
-) -> Series | None:
-    rows, row_points = _rows(stock)
+def make_series(metric: Metric, attempt: int, rows: Rows, row_points: int, request: Request) -> Series | None:
+    """Return the series of these rows as it was asked for: smoothed, cut to the window, down-sampled; None if empty."""
     rows = sort_rows(rows)
-    averages = smooth(rows, weight=smoothing) if smoothing is not None else None
-    if not window.is_open:
-        keep = window.rows(rows)
+    averages = smooth(rows, weight=request.smoothing) if request.smoothing is not None else None
+    if not request.window.is_open:
+        keep = request.window.rows(rows)
         rows = rows.take(keep)
         averages = averages[keep] if averages is not None else None
-        if not len(rows):
-            return None
-    drawn = sample(rows, num_points=num_points)
+    if not len(rows):
+        return None
+    drawn = sample(rows, num_points=request.num_points)
     return Series(
         kind=metric.kind,
         name=metric.name,
@@ -286,17 +330,3 @@ def _make_series(
         high=drawn.high,
         smooth=averages[drawn.place] if averages is not None else None,
     )
-
-
-def _rows(stock: _Stock) -> tuple[Rows, int]:
-    """Return the series' rows, all standing for equally many points (the last perhaps for fewer), and for how many."""
-    level = max(stock.levels, default=0)
-    rest = rows_of_points(join(stock.data) if stock.data else points([], [], []))
-    if level == 0:
-        return rest, 1
-    parts = []
-    for k in range(level, 0, -1):
-        if k in stock.levels:
-            parts.append(roll_up(join_rows(stock.levels[k]), width=POINTS_PER_ROW[level] // POINTS_PER_ROW[k]))
-    parts.append(roll_up(rest, width=POINTS_PER_ROW[level]))
-    return join_rows([part for part in parts if len(part)]), POINTS_PER_ROW[level]

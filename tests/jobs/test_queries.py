@@ -13,8 +13,8 @@ from pytest_django import DjangoAssertNumQueries
 from jobs import eta, queries
 from jobs.cluster_use import cluster_page
 from jobs.frames import encode_frame
-from jobs.header import run_header
-from jobs.models import Attempt, Frame, Run
+from jobs.header import run_header, run_headers
+from jobs.models import Attempt, Frame, Run, Study
 from jobs.run_filter import parse_filter
 from profiling.events import metric
 from tests.rows import NOW, make_project, make_run, make_user
@@ -196,3 +196,28 @@ def test_the_cluster_page_reckons_use_from_our_own_runs() -> None:
     assert [place.header and place.header.id for place in page.holders] == [run.pk]
     assert [place.header for place in page.queue] == [None]
     assert not page.state.is_reachable
+
+
+def test_the_header_lists_the_attempts_and_what_each_left_in_the_history() -> None:
+    run = make_run(state="running")
+    Attempt.objects.create(
+        run=run, number=2, submission_id="second", state="running", resume_attempt=1, resume_step=40, is_automatic=True
+    )
+    Run.objects.filter(pk=run.pk).update(latest_attempt=2)
+    run.refresh_from_db()
+
+    header = run_header(run, now=NOW)
+
+    about = [(a.number, a.resume_attempt, a.resume_step, a.visible_through, a.is_automatic) for a in header.attempts]
+    assert about == [(1, None, 0, 40, False), (2, 1, 40, None, True)]
+    assert [asdict(h) for h in run_headers([run], now=NOW)] == [asdict(header)]
+
+
+def test_the_header_names_the_sweep() -> None:
+    study = Study.objects.create(
+        project=make_project(), name="Learning rates", spec={}, knobs=[], method="grid", num_runs=2
+    )
+    run = make_run(study.project, study=study)
+
+    assert asdict(run_header(run, now=NOW))["study"] == {"id": study.pk, "name": "Learning rates"}
+    assert run_header(make_run(), now=NOW).study is None

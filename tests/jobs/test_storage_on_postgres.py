@@ -15,6 +15,7 @@ STORAGE_TESTS = [
     "tests/jobs/test_ingest_process.py",
     "tests/jobs/test_folding.py",
     "tests/jobs/test_series.py",
+    "tests/jobs/test_clean_series.py",
     "tests/jobs/test_spans.py",
     "tests/jobs/test_logs.py",
     "tests/jobs/test_samples.py",
