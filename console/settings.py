@@ -83,6 +83,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "console.views.errors.RefusalMiddleware",
+    "console.caller_address.CallerAddressMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -173,6 +174,8 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "pitwall_session"
 IS_TLS = env.bool("PITWALL_TLS", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_TLS
+# Proxies (addresses or networks) whose X-Forwarded-For is believed; from anybody else it is only a claim.
+TRUSTED_PROXIES = env.list("PITWALL_TRUSTED_PROXIES", default=["127.0.0.1"] if IS_TLS else [])
 if IS_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 << 20

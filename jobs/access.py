@@ -1,5 +1,10 @@
-"""Who may do what in a project. Default deny: every view, API call and websocket asks here."""
+"""Who may do what in a project. Default deny: every view, API call and websocket asks here.
 
+A person who came with a limited API token carries its limits (`limit`): whatever asks here about that person is
+answered within them, so that no view has to think of tokens.
+"""
+
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -13,6 +18,21 @@ User = AbstractBaseUser | AnonymousUser
 _RANK: dict[str, int] = {"viewer": 1, "editor": 2, "admin": 3}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an API token takes from its person's rights: roles above `role`, and all projects but `project_id`.
+
+    `has_end`: the token expires by itself.
+    """
+
+    role: Role = "admin"
+    project_id: int | None = None  # None: all projects of its person
+    has_end: bool = False
+
+
+_UNLIMITED = Limits()
+
+
 class NotAllowed(PermissionError):
     """The person lacks the role. `is_member` is False where even the project's existence is not theirs to know."""
 
@@ -21,14 +41,29 @@ class NotAllowed(PermissionError):
         self.is_member = is_member
 
 
+def limit(user: AbstractBaseUser, limits: Limits) -> None:
+    """Narrow what this very object of a person may do, for as long as it is asked about."""
+    user._pitwall_limits = limits  # type: ignore[attr-defined]  # travels with request.user, wherever that goes
+
+
+def limits_of(user: User) -> Limits:
+    """Return how far the person is narrowed; without a token, not at all."""
+    found: Limits = getattr(user, "_pitwall_limits", _UNLIMITED)
+    return found
+
+
 def role(user: User, project: Project) -> Role | None:
     """Return the person's role in the project, None without one; whoever is signed out or inactive has none."""
-    if not user.is_authenticated or not user.is_active:
+    limits = limits_of(user)
+    if not user.is_authenticated or not user.is_active or limits.project_id not in (None, project.pk):
         return None
     # Asked anew, not of `user`: a websocket holds that object for days.
     held = Membership.objects.filter(user_id=user.pk, user__is_active=True, project=project)
     found = held.values_list("role", flat=True).first()
-    return cast(Role, found) if found in _RANK else None
+    if found not in _RANK:
+        return None
+    mine = cast(Role, found)
+    return mine if allows(limits.role, mine) else limits.role
 
 
 def allows(held: Role | None, needed: Role) -> bool:
@@ -45,12 +80,35 @@ def require(user: User, project: Project, needed: Role) -> Role:
     if held is None:
         raise NotAllowed("You are not a member of this project.", is_member=False)
     if not allows(held, needed):
+        if not allows(limits_of(user).role, needed):
+            text = f"This needs the role {needed}; this API token is limited to {limits_of(user).role}."
+            raise NotAllowed(f"{text} Use another token, or make one that may do more.", is_member=True)
         raise NotAllowed(f"This needs the role {needed}; yours is {held}. Ask an admin of the project.", is_member=True)
     return held
+
+
+def require_whole_account(user: User) -> None:
+    """Let through who may speak for the whole account: who is signed in, or has a token without any limit.
+
+    Else a limited token could make itself one without limits. Raises: NotAllowed.
+    """
+    if limits_of(user) != _UNLIMITED:
+        text = "This API token is limited, so it cannot manage the account. Sign in, or use a token without limits."
+        raise NotAllowed(text, is_member=True)
+
+
+def require_superuser(user: User) -> None:
+    """Let through who runs the console: makes projects and accounts. Raises: NotAllowed."""
+    require_whole_account(user)
+    if not getattr(user, "is_superuser", False) or not user.is_active:
+        text = "Only whoever runs this console makes projects and accounts. Ask a superuser."
+        raise NotAllowed(text, is_member=True)
 
 
 def projects_of(user: User) -> QuerySet[Project]:
     """Return the projects the person is a member of, oldest first."""
     if not user.is_authenticated or not user.is_active:
         return Project.objects.none()
-    return Project.objects.filter(membership__user_id=user.pk).order_by("created_at", "id")
+    mine = Project.objects.filter(membership__user_id=user.pk).order_by("created_at", "id")
+    only = limits_of(user).project_id
+    return mine if only is None else mine.filter(pk=only)

@@ -1,10 +1,14 @@
 """Who did what, for good: rows that are only ever added."""
 
+from contextvars import ContextVar
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 
 from jobs.models import AuditEvent
+
+caller_ip: ContextVar[str | None] = ContextVar("caller_ip", default=None)
+"""The address that the request being answered came from; None outside one. The web process sets it."""
 
 
 def record(
@@ -15,7 +19,6 @@ def record(
     object_id: str,
     before: Any = None,
     after: Any = None,
-    ip: str | None = None,
 ) -> None:
     """Keep one deed; `before` and `after` hold what it changed, never a secret."""
     AuditEvent.objects.create(
@@ -25,5 +28,5 @@ def record(
         object_id=object_id,
         before=before,
         after=after,
-        ip=ip,
+        ip=caller_ip.get(),
     )

@@ -7,8 +7,10 @@ from ninja import Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
+from jobs.access import projects_of, require_superuser, role
 from jobs.members import MemberRefused, remove_member, set_member
 from jobs.models import Membership
+from jobs.projects import ProjectRefused, make_project
 
 router = Router(tags=["projects"])
 
@@ -25,6 +27,15 @@ class ProjectsOut(Schema):
     """The caller's projects."""
 
     projects: list[ProjectOut]
+
+
+class ProjectIn(Schema):
+    """What a new project is called; `slug` names it in addresses, and is made of the name where it is left out."""
+
+    model_config = {"extra": "forbid"}
+
+    name: str
+    slug: str = ""
 
 
 class MemberOut(Schema):
@@ -51,10 +62,19 @@ class RoleIn(Schema):
 @router.get("", response={200: ProjectsOut, **REFUSALS}, summary="Your projects")
 def list_projects(request: HttpRequest) -> ProjectsOut:
     """Return the projects you are a member of, oldest first."""
-    mine = (
-        Membership.objects.filter(user_id=caller(request).pk).select_related("project").order_by("project__created_at")
-    )
-    return ProjectsOut(projects=[ProjectOut(slug=m.project.slug, name=m.project.name, role=m.role) for m in mine])
+    mine = [(project, role(request.user, project)) for project in projects_of(request.user)]
+    return ProjectsOut(projects=[ProjectOut(slug=p.slug, name=p.name, role=held) for p, held in mine if held])
+
+
+@router.post("", response={201: ProjectOut, **REFUSALS}, summary="Make a project")
+def create_project(request: HttpRequest, asked: ProjectIn) -> Status[ProjectOut]:
+    """Make a project, with you as its admin; superusers only."""
+    require_superuser(request.user)
+    try:
+        project = make_project(name=asked.name, slug=asked.slug, actor=caller(request))
+    except ProjectRefused as error:
+        raise Refused(409 if error.is_taken else 422, str(error), field=error.field) from error
+    return Status(201, ProjectOut(slug=project.slug, name=project.name, role="admin"))
 
 
 @router.get("/{slug:project}/members", response={200: MembersOut, **REFUSALS}, summary="Members")

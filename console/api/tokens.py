@@ -1,6 +1,6 @@
 """The caller's own API tokens."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -9,18 +9,25 @@ from ninja import Field, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller
-from console.api_token import make_token, revoke_token
+from console.api_token import MAX_DAYS, TokenRefused, make_token, revoke_token
+from jobs.access import require_whole_account
 from jobs.models import ApiToken
 
 router = Router(tags=["account"])
 
 
 class TokenIn(Schema):
-    """What the token is for."""
+    """What the token is for, and how far it reaches.
+
+    It never may more than you: `role` lowers it further, `project` (a slug) keeps it there, `days` ends it.
+    """
 
     model_config = {"extra": "forbid"}
 
     name: str = Field(min_length=1, max_length=120)
+    role: str = "admin"
+    project: str | None = None
+    days: int | None = Field(None, ge=1, le=MAX_DAYS)
 
 
 class TokenOut(Schema):
@@ -29,7 +36,10 @@ class TokenOut(Schema):
     id: int
     name: str
     prefix: str
+    role: str
+    project: str | None
     created_at: datetime
+    expires_at: datetime | None
     used_at: datetime | None
     revoked_at: datetime | None
 
@@ -49,23 +59,32 @@ class TokensOut(Schema):
 @router.get("", response={200: TokensOut, **REFUSALS}, summary="Your tokens")
 def list_tokens(request: HttpRequest) -> TokensOut:
     """Return your tokens, revoked ones too."""
-    rows = ApiToken.objects.filter(user_id=caller(request).pk).order_by("-pk")
+    require_whole_account(request.user)
+    rows = ApiToken.objects.filter(user_id=caller(request).pk).select_related("project").order_by("-pk")
     return TokensOut(tokens=[TokenOut(**_token(row)) for row in rows])
 
 
 @router.post("", response={201: NewTokenOut, **REFUSALS}, summary="Make a token")
 def create_token(request: HttpRequest, asked: TokenIn) -> Status[NewTokenOut]:
-    """Make a token with all of your rights and return its text, once."""
+    """Make a token and return its text, once. A token that is itself limited makes none: 403."""
+    require_whole_account(request.user)
     name = asked.name.strip()
     if not name or any(ord(c) < 32 for c in name):
         raise Refused(422, "A token's name says what it is for, on one line. Name it.", field="name")
-    row, text = make_token(user=caller(request), name=name)
+    expires_at = None if asked.days is None else timezone.now() + timedelta(days=asked.days)
+    try:
+        row, text = make_token(
+            user=caller(request), name=name, role=asked.role, project=asked.project or "", expires_at=expires_at
+        )
+    except TokenRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
     return Status(201, NewTokenOut(token=text, **_token(row)))
 
 
 @router.delete("/{int:token_id}", response={204: None, **REFUSALS}, summary="Revoke a token")
 def remove_token(request: HttpRequest, token_id: int) -> Any:
     """Revoke one of your tokens at once and for good."""
+    require_whole_account(request.user)
     is_known = token_id < 2**62 and revoke_token(user=caller(request), token_id=token_id, now=timezone.now())
     if not is_known:
         raise Http404
@@ -73,5 +92,6 @@ def remove_token(request: HttpRequest, token_id: int) -> Any:
 
 
 def _token(row: ApiToken) -> dict[str, Any]:
-    fields = ("name", "prefix", "created_at", "used_at", "revoked_at")
-    return {"id": row.pk, **{name: getattr(row, name) for name in fields}}
+    fields = ("name", "prefix", "role", "created_at", "expires_at", "used_at", "revoked_at")
+    project = row.project.slug if row.project else None
+    return {"id": row.pk, "project": project, **{name: getattr(row, name) for name in fields}}

@@ -1,5 +1,6 @@
 """The person's own page: API tokens, password, language and look."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from console.api_token import make_token, revoke_token
 from console.forms.account import LookForm, TokenForm
 from console.look import DENSITY_COOKIE, THEME_COOKIE
 from console.views.frame import person
+from jobs.access import projects_of
 from jobs.models import ApiToken
 
 _YEAR_SECONDS = 365 * 24 * 3600
@@ -32,8 +34,9 @@ def _password_form(user: User, data: Any = None) -> "SetPasswordForm[User]":
 def _show(request: HttpRequest, **more: Any) -> HttpResponse:
     user = person(request)
     context = {
-        "tokens": ApiToken.objects.filter(user=user, revoked_at=None).order_by("-created_at"),
-        "token_form": TokenForm(),
+        "tokens": ApiToken.objects.filter(user=user, revoked_at=None).select_related("project").order_by("-created_at"),
+        "token_form": TokenForm(projects=list(projects_of(user))),
+        "now": timezone.now(),
         "password_form": _password_form(user),
         "languages": settings.LANGUAGES,
     }
@@ -50,10 +53,15 @@ def account(request: HttpRequest) -> HttpResponse:
 @never_cache
 def create_token(request: HttpRequest) -> HttpResponse:
     """Make a token and show its text, this once."""
-    form = TokenForm(request.POST)
+    user = person(request)
+    form = TokenForm(request.POST, projects=list(projects_of(user)))
     if not form.is_valid():
         return _show(request, token_form=form, is_refused=True)
-    row, text = make_token(user=person(request), name=form.cleaned_data["name"])
+    asked = form.cleaned_data
+    expires_at = timezone.now() + timedelta(days=int(asked["days"])) if asked["days"] else None
+    row, text = make_token(
+        user=user, name=asked["name"], role=asked["role"], project=asked["project"], expires_at=expires_at
+    )
     return _show(request, new_token=text, new_token_row=row)
 
 

@@ -83,6 +83,7 @@ def _navigation() -> list[dict[str, str]]:
         ("new-run", _("New run"), "g n"),
         ("runs", _("Runs"), "g r"),
         ("cluster", _("Cluster"), "g u"),
+        ("settings", _("Settings"), "g s"),
     )
     found = []
     for name, label, keys in entries:

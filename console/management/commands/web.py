@@ -30,5 +30,6 @@ class Command(BaseCommand):
             log_config=None,  # as settings.LOGGING says
             lifespan="off",
             server_header=False,
-            proxy_headers=settings.IS_TLS,  # X-Forwarded-For is believed only where a proxy is said to be
+            proxy_headers=bool(settings.TRUSTED_PROXIES),
+            forwarded_allow_ips=settings.TRUSTED_PROXIES,
         )

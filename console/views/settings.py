@@ -1,0 +1,115 @@
+"""Settings: who belongs to the project; for whoever runs the console, new projects and accounts."""
+
+from typing import Any
+
+from django.conf import settings as console_settings
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from console.accounts import AccountRefused, make_account
+from console.views.frame import current_project, person
+from jobs.access import projects_of, require, require_superuser, role
+from jobs.members import MemberRefused, remove_member, set_member
+from jobs.models import Membership, Project
+from jobs.projects import ProjectRefused, make_project
+
+
+def _show(request: HttpRequest, project: Project | None, **more: Any) -> HttpResponse:
+    members = Membership.objects.filter(project=project).select_related("user").order_by("user__username")
+    context = {
+        "project": project,
+        "members": members if project else [],
+        "is_admin": project is not None and role(request.user, project) == "admin",
+        "roles": Membership.Role.choices,
+        "given": request.POST,
+    }
+    return render(request, "settings/settings.html", context | more, status=422 if more.get("problem") else 200)
+
+
+def _own_project(request: HttpRequest, slug: str) -> Project:
+    """Return the project that the address names: a form must never reach another one. Raises: Http404, NotAllowed."""
+    project = projects_of(request.user).filter(slug=slug).first()
+    if project is None:
+        raise Http404
+    require(request.user, project, "admin")
+    return project
+
+
+@require_GET
+def settings(request: HttpRequest) -> HttpResponse:
+    """Show the page."""
+    project = current_project(request)
+    if project is not None:
+        require(request.user, project, "viewer")
+    return _show(request, project)
+
+
+@require_POST
+def change_member(request: HttpRequest, project: str) -> HttpResponse:
+    """Add a person to the project, or change their role."""
+    home = _own_project(request, project)
+    name, given = (request.POST.get(field, "").strip() for field in ("username", "role"))
+    try:
+        set_member(project=home, username=name, role=given, actor=person(request))
+    except MemberRefused as error:
+        return _show(request, home, problem="member", sentence=str(error))
+    messages.success(request, _("%(name)s is %(role)s now.") % {"name": name, "role": Membership.Role(given).label})
+    return _back(home)
+
+
+@require_POST
+def drop_member(request: HttpRequest, project: str) -> HttpResponse:
+    """Take a person out of the project."""
+    home = _own_project(request, project)
+    name = request.POST.get("username", "")
+    try:
+        remove_member(project=home, username=name, actor=person(request))
+    except MemberRefused as error:
+        return _show(request, home, problem="member", sentence=str(error))
+    messages.success(request, _("%(name)s is no member any more.") % {"name": name})
+    return _back(home)
+
+
+@require_POST
+def new_project(request: HttpRequest) -> HttpResponse:
+    """Make a project and go to it."""
+    require_superuser(request.user)
+    name, slug = (request.POST.get(field, "") for field in ("name", "slug"))
+    try:
+        project = make_project(name=name, slug=slug, actor=person(request))
+    except ProjectRefused as error:
+        return _show(request, current_project(request), problem=error.field, sentence=str(error))
+    messages.success(request, _("The project %(name)s is made. Add its members.") % {"name": project.name})
+    return _back(project)
+
+
+@require_POST
+@never_cache
+def new_account(request: HttpRequest) -> HttpResponse:
+    """Make an account and show the link that signs in to it, this once."""
+    require_superuser(request.user)
+    url, name = console_settings.PUBLIC_URL, request.POST.get("username", "")
+    try:
+        link = make_account(username=name, base_url=url, actor=person(request), now=timezone.now())
+    except AccountRefused as error:
+        return _show(request, current_project(request), problem="account", sentence=str(error))
+    return _show(request, current_project(request), link=link, linked=name.strip())
+
+
+def _back(project: Project) -> HttpResponse:
+    return redirect(f"{reverse('settings')}?project={project.slug}")
+
+
+urlpatterns = [
+    path("settings", settings, name="settings"),
+    path("settings/projects", new_project, name="new-project"),
+    path("settings/accounts", new_account, name="new-account"),
+    path("settings/<slug:project>/members", change_member, name="change-member"),
+    path("settings/<slug:project>/members/remove", drop_member, name="drop-member"),
+]
