@@ -170,6 +170,9 @@ class Attempt(models.Model):
     resume_step = models.IntegerField(default=0)  # the step of that checkpoint: what came after it is a dead branch
     overrides = models.JSONField(default=dict)  # sections of the spec that this attempt changes: {"hardware": {...}}
     is_automatic = models.BooleanField(default=False)  # started by the retry policy
+    not_before = models.DateTimeField(null=True)  # a retry waits until then
+    step = models.IntegerField(default=0)  # steps completed, of the whole run
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)  # who launched or resumed
     num_cpus = models.FloatField(default=0)  # what it asks of the cluster
     num_gpus = models.FloatField(default=0)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
