@@ -1,10 +1,12 @@
 """The queue: which waiting run may start, and what each of the others waits for.
 
 First come, first served: a run that fits never overtakes one that must wait for room. Only a run that the cluster could
-never hold lets others pass. What a live run holds is what it asked for, until it has ended.
+never hold, or that its sweep holds back, lets others pass. What a live run holds is what it asked for, until it has
+ended.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -29,22 +31,28 @@ _LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node."""
+    """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node.
+
+    A run of a sweep names it in `study`; at most `at_once` runs of that may be live.
+    """
 
     run_id: str
     attempt: int
     cpus: float
     gpus: float
     cpus_per_worker: float = 1.0
+    study: str = ""
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who sits on what."""
+    """Who sits on what; `study` names the sweep of a live run."""
 
     label: str
     cpus: float
     gpus: float
+    study: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +75,25 @@ def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState
     """Return a verdict for each waiting run, in the order of the queue."""
     free_cpus = state.cpus_total - sum(h.cpus for h in holders)
     free_gpus = state.gpus_total - sum(h.gpus for h in holders)
+    live = Counter(h.study for h in holders if h.study)
     verdicts: list[Verdict] = []
     blocked_by = ""
     for ask in waiting:
         never = _never(ask, state)
         if never:
             verdicts.append(Verdict(ask=ask, is_admitted=False, reason=never, fits=False))
+        elif ask.study and live[ask.study] >= ask.at_once:
+            text = _("Waits for its sweep: %(live)s of %(at_once)s at once are running")
+            reason = text % {"live": live[ask.study], "at_once": ask.at_once}
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
         elif blocked_by:
             text = _("Waits behind %(run)s, which came first") % {"run": blocked_by}
             verdicts.append(Verdict(ask=ask, is_admitted=False, reason=text))
         elif ask.cpus <= free_cpus and ask.gpus <= free_gpus:
             free_cpus -= ask.cpus
             free_gpus -= ask.gpus
-            holders = [*holders, Holder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus)]
+            live[ask.study] += 1
+            holders = [*holders, Holder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus, study=ask.study)]
             verdicts.append(Verdict(ask=ask, is_admitted=True))
         else:
             blocked_by = ask.run_id
@@ -98,9 +112,12 @@ def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
     since = (now or timezone.now()) - CLEANUP_TIME
     unproved = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
     live = Attempt.objects.filter(Q(state__in=LIVE) | unproved).order_by("pk")
+    rows = live.values_list("run_id", "state", "num_cpus", "num_gpus", "run__study_id")
     found = [
-        Holder(label=run_id if state in LIVE else f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
-        for run_id, state, cpus, gpus in live.values_list("run_id", "state", "num_cpus", "num_gpus")
+        Holder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")
+        if state in LIVE
+        else Holder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
+        for run_id, state, cpus, gpus, study in rows
     ]
     trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
     per_answer = 1.0 if device == "cuda" else 0.0
@@ -159,15 +176,24 @@ def say_why(run_id: str, reason: str) -> None:
 
 def _queue(device: str) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
     """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
-    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", "number", "run__spec")
+    columns = ("run_id", "number", "run__spec", "run__study_id", "run__study__max_concurrent")
+    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list(*columns)
     found: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
-    for run_id, number, raw in rows:
+    for run_id, number, raw, study, at_once in rows:
         try:
             cpus, gpus, per_worker = _asked(json.dumps(raw), device)
         except SpecInvalid as error:
             found.append(((run_id, number), error))
         else:
-            ask = Ask(run_id=run_id, attempt=number, cpus=cpus, gpus=gpus, cpus_per_worker=per_worker)
+            ask = Ask(
+                run_id=run_id,
+                attempt=number,
+                cpus=cpus,
+                gpus=gpus,
+                cpus_per_worker=per_worker,
+                study=study or "",
+                at_once=at_once or 0,
+            )
             found.append(((run_id, number), ask))
     return found
 

@@ -55,11 +55,16 @@ def _draw(header: RunHeader, width: int, height: int) -> str:
     mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
     pairs = [(int(x), float(y)) for s in sorted(mine, key=lambda s: s.attempt) for x, y in zip(s.x, s.y, strict=True)]
     pairs = [(x, y) for x, y in pairs if math.isfinite(y)]
+    return spark_line(pairs, num_steps=header.num_steps, width=width, height=height)
+
+
+def spark_line(pairs: Sequence[tuple[int, float]], *, num_steps: int, width: int, height: int) -> str:
+    """Return finite points (step, value), in the order of steps, as SVG points in the box; "" of fewer than two."""
     if len(pairs) < 2:
         return ""
     low, high = min(y for _x, y in pairs), max(y for _x, y in pairs)
     first = min(x for x, _y in pairs)
-    last = max(header.num_steps, max(x for x, _y in pairs), first + 1)
+    last = max(num_steps, max(x for x, _y in pairs), first + 1)
     drawn_height = height - 2 * _MARGIN
 
     def place(x: int, y: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from jobs.catalog.knob import Scalar, applicable, knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sections import SECTIONS, Algorithm
+from jobs.catalog.spelling import spell
 
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
@@ -111,23 +112,7 @@ def minimal(spec: RunSpec) -> dict[str, Any]:
 
 def show(value: Scalar) -> str:
     """Return a value as people type it; reading it back gives the same value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return _short_float(value)
-    return str(value)
-
-
-def _short_float(value: float) -> str:
-    """Return 3e-4 for 0.0003 and 1.0 as 1: the shortest of the exact spellings."""
-    plain = repr(value).removesuffix(".0")
-    mantissa, exponent = plain, "0"
-    for digits in range(17):
-        mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
-        if float(f"{mantissa}e{exponent}") == value:
-            break
-    scientific = f"{mantissa}e{int(exponent)}"
-    return scientific if len(scientific) < len(plain) and abs(int(exponent)) > 3 else plain
+    return spell(value)
 
 
 def _raw_knobs(form: Mapping[str, str], base: RunSpec, algorithm: str) -> dict[str, Any]:

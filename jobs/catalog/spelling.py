@@ -1,0 +1,22 @@
+"""How a knob's value is written so that reading it back gives the same value. Standard library only."""
+
+from jobs.catalog.knob import Scalar
+
+
+def spell(value: Scalar) -> str:
+    """Return a value as people type it: 3e-4, 0.05, true, cosine."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _short_float(value) if isinstance(value, float) else str(value)
+
+
+def _short_float(value: float) -> str:
+    """Return 3e-4 for 0.0003 and 1.0 as 1: the shortest of the exact spellings."""
+    plain = repr(value).removesuffix(".0")
+    mantissa, exponent = plain, "0"
+    for digits in range(17):
+        mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
+        if float(f"{mantissa}e{exponent}") == value:
+            break
+    scientific = f"{mantissa}e{int(exponent)}"
+    return scientific if len(scientific) < len(plain) and abs(int(exponent)) > 3 else plain
