@@ -18,4 +18,4 @@ def may_follow(state: str, previous: str) -> bool:
         return False
     if state == "failed":
         return True
-    return state in STATES and STATES.index(state) > STATES.index(previous)  # type: ignore[arg-type]  # checked before
+    return state in STATES and STATES.index(state) > STATES.index(previous)

@@ -1,18 +1,29 @@
 """The facade that training code sees: `mark` a stretch of work; `drain` hands over what was marked since.
 
 A mark never changes what it wraps: the body runs exactly once, its exception passes through, and the span is closed
-either way. Marks nest (`depth`), on any thread. One mark costs a few microseconds; no backend is named here.
+either way. Marks nest, on any thread. Phases (depth 0) are always recorded, for at most 20 µs each. What marks do
+besides is one switch, `configure`, set once per process; no backend is named anywhere else. A backend that raises is
+switched off with one line in the log. Backends are the files of profiling/profilers/.
 """
 
+import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
+
+from profiling.config import Marks
+from profiling.profilers.profiler import Memory, Profiler, load_profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One marked stretch: `start` in Unix ns, `duration` in ns; `phase` is a key of profiling.phases."""
+    """One marked stretch: `start` in Unix ns, `duration` in ns; `phase` is a key of profiling.phases.
+
+    `memory` is there where the backend `timers` is on.
+    """
 
     phase: str
     step: int
@@ -20,17 +31,21 @@ class Span:
     duration: int
     depth: int
     name: str
+    memory: Memory | None = None
 
 
 _spans: list[Span] = []
 _lock = threading.Lock()
 _local = threading.local()
+_backends: tuple[Profiler, ...] = ()
+_records_details = True
+_is_off = False  # nothing happens inside phases
 
 
 class Mark:
     """The context manager that `mark` returns; `seconds` is the length of the stretch once it is closed."""
 
-    __slots__ = ("_begin", "_depth", "_name", "_phase", "_start", "_step", "seconds")
+    __slots__ = ("_begin", "_depth", "_name", "_phase", "_start", "_step", "_tokens", "seconds")
 
     def __init__(self, phase: str, step: int, name: str) -> None:
         self._phase, self._step, self._name = phase, step, name
@@ -39,6 +54,7 @@ class Mark:
     def __enter__(self) -> "Mark":
         self._depth = getattr(_local, "depth", 0)
         _local.depth = self._depth + 1
+        self._tokens = _open(self._phase, self._step, self._name) if _backends else ()
         self._start, self._begin = time.time_ns(), time.perf_counter_ns()
         return self
 
@@ -47,19 +63,48 @@ class Mark:
     ) -> None:
         duration = time.perf_counter_ns() - self._begin
         _local.depth = self._depth
+        memory = _close(self._tokens) if self._tokens else None
         self.seconds = duration / 1e9
+        if self._depth and not _records_details:
+            return
         span = Span(
-            phase=self._phase, step=self._step, start=self._start, duration=duration, depth=self._depth, name=self._name
+            phase=self._phase,
+            step=self._step,
+            start=self._start,
+            duration=duration,
+            depth=self._depth,
+            name=self._name,
+            memory=memory,
         )
         with _lock:
             _spans.append(span)
 
 
-def mark(phase: str, *, step: int = -1, name: str = "") -> Mark:
-    """Return a context manager that records its body as a span of `phase`; `name` tells details apart.
+class _NoMark(Mark):
+    """A detail while marks are off: one object for all, which keeps nothing."""
 
-    Inside another mark of the same thread the span's depth is one more.
+    __slots__ = ()
+
+    def __enter__(self) -> Mark:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+_NO_MARK = _NoMark("", -1, "")
+
+
+def mark(phase: str, *, step: int = -1, name: str = "") -> Mark:
+    """Return a context manager, to be entered at once, that records its body as a span of `phase`.
+
+    `name` tells details apart. Inside another mark of the same thread the span's depth is one more. With marks off a
+    detail is not measured and its `seconds` stay 0.
     """
+    if _is_off and getattr(_local, "depth", 0):
+        return _NO_MARK
     return Mark(phase, step, name)
 
 
@@ -69,3 +114,81 @@ def drain() -> list[Span]:
         taken = _spans[:]
         _spans.clear()
     return taken
+
+
+# -- the switch --
+
+
+def configure(marks: Marks, *, device_bytes: Callable[[], int] | None = None) -> tuple[str, ...]:
+    """Set what marks do in this process; return the names of the backends that are on.
+
+    `auto` is `timers`, and `nvtx` besides where nsys has entered the process. `device_bytes` tells `timers` what the
+    process holds on its device. A backend that does not work here is left out, with a line that says why.
+    """
+    from profiling.profilers import nvtx, timers
+
+    names: tuple[str, ...] = ("timers", *(["nvtx"] if nvtx.is_heard() else [])) if marks == "auto" else (marks,)
+    timers.PLUGIN.device_bytes = device_bytes
+    chosen = []
+    for name in names:
+        backend = load_profiler(name)
+        if problem := backend.problem():
+            _say(f"Marks of the backend {name} are off. {problem}")
+        else:
+            chosen.append(backend)
+    _set(tuple(b for b in chosen if b.name != "none"), records_details=any(b.records_details for b in chosen))
+    return tuple(backend.name for backend in chosen)
+
+
+def attach(name: str) -> bool:
+    """Switch a backend on for the time of a recording; False if it was on before."""
+    if any(backend.name == name for backend in _backends):
+        return False
+    _set((*_backends, load_profiler(name)), records_details=_records_details)
+    return True
+
+
+def detach(name: str) -> None:
+    """Switch a backend off that `attach` has switched on. Marks that are open still close in it."""
+    _set(tuple(b for b in _backends if b.name != name), records_details=_records_details)
+
+
+def _set(backends: tuple[Profiler, ...], *, records_details: bool) -> None:
+    global _backends, _is_off, _records_details
+    with _lock:
+        _backends, _records_details = backends, records_details
+        _is_off = not backends and not records_details
+
+
+def _open(phase: str, step: int, name: str) -> tuple[tuple[Profiler, Any], ...]:
+    tokens = []
+    for backend in _backends:
+        try:
+            tokens.append((backend, backend.begin(phase, step, name)))
+        except Exception as error:  # whatever a backend does, training goes on
+            _switch_off(backend, error)
+    return tuple(tokens)
+
+
+def _close(tokens: tuple[tuple[Profiler, Any], ...]) -> Memory | None:
+    memory = None
+    for backend, token in reversed(tokens):
+        try:
+            memory = backend.end(token) or memory
+        except Exception as error:  # as above
+            _switch_off(backend, error)
+    return memory
+
+
+def _switch_off(backend: Profiler, error: Exception) -> None:
+    if backend in _backends:
+        _set(tuple(b for b in _backends if b is not backend), records_details=_records_details)
+        _say(f"Marks of the backend {backend.name} are off from here on: {type(error).__name__}: {error}")
+
+
+def _say(text: str) -> None:
+    """Into the log of the process, which people can read on the run's page."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        return  # a log that is closed or full is no reason to stop training

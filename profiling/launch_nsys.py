@@ -1,0 +1,107 @@
+"""Start Ray workers so that nsys can attach to them at any step: what decides that on the node, and what is missing.
+
+Standard library only. The launcher is a few lines of POSIX shell that travel in the actor's runtime environment, so
+nothing has to be shared between nodes. On a node with a working nsys it starts the worker under `nsys launch`, which
+records nothing until a session is started (profiling.recorders.nsys); on any other it just starts the worker.
+"""
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from profiling.config import NsysReady
+
+SESSION = "PITWALL_NSYS_SESSION"
+"""Names the nsys session in a worker that was started under nsys."""
+
+TRACED = "PITWALL_NSYS_TRACE"
+"""What that session records, as nsys names it: `nvtx`, or `cuda,nvtx`."""
+
+INJECTED = ("LD_PRELOAD", "NVTX_INJECTION", "CUDA_INJECTION", "NSYS_", "QUADD_", "OPENGL_INJECTION")
+"""Beginnings of the variables through which nsys enters a process; nsys itself must not inherit them."""
+
+INSTALL = """\
+With root on Debian 12, nsys stands in the section non-free. Its package splits a folder, and the link joins it again:
+    sudo sed -i -E 's/^(Components: .*main)/\\1 non-free/; /^deb /s/ main/ main non-free/' \\
+        /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null
+    sudo apt-get update && sudo apt-get install -y nsight-systems
+    T=$(dirname "$(readlink -f "$(command -v nsys)")")
+    H=$(dirname "$(dpkg -L nsight-systems | grep -m1 '/QdstrmImporter$')")
+    sudo ln -sfn "$H" "$T/../host-linux-x64"
+With root on Ubuntu, nsys stands in the section multiverse:
+    sudo add-apt-repository -y multiverse && sudo apt-get update && sudo apt-get install -y nsight-systems
+    and then the same three lines for the link.
+On a machine with an NVIDIA GPU take NVIDIA's own package, which knows its CUDA: nsight-systems-cli of the CUDA
+repository (with root), or the .run file of Nsight Systems (without root):
+    sh NsightSystems-linux-*.run --accept --quiet --noexec --target "$HOME/nsight-systems"
+    PATH="$(dirname "$(find "$HOME/nsight-systems" -path '*target-linux*' -name nsys | head -1)"):$PATH"
+Without root on Debian and Ubuntu, unpack the package (its section must be listed, as above) and join the folders:
+    mkdir -p ~/nsys && cd ~/nsys && apt-get download nsight-systems nsight-systems-target
+    for package in *.deb; do dpkg -x "$package" .; done
+    N=$(find ~/nsys/usr -path '*target-linux-x64/nsys' | head -1)
+    H=$(dirname "$(find ~/nsys/usr -name QdstrmImporter | head -1)")
+    ln -sfn "$H" "$(dirname "$N")/../host-linux-x64"
+    PATH="$(dirname "$N"):$PATH"
+Then start Ray on that node again, with that PATH, and start the run again.
+"""
+"""What to do where nsys is missing: for people, as a block of commands."""
+
+# The first argument is Ray's worker program on this node: the interpreter that Ray itself runs with stands beside it.
+# `</dev/null`: without it nsys loses its agent, and the worker never comes up.
+_SCRIPT = """\
+l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n; \
+[ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3; \
+s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && ls "$t"/../host-linux-*/QdstrmImporter >/dev/null 2>&1 \
+&& timeout 20 "$s" --version >/dev/null 2>&1 </dev/null || exec "$p" "$@"; \
+export PITWALL_NSYS_SESSION="pitwall-$$" PITWALL_NSYS_TRACE=@trace@; \
+exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary "$p" "$@" </dev/null"""
+
+
+def runtime_env(*, ready: NsysReady, trace: str) -> dict[str, str]:
+    """Return the runtime environment of an actor: {} with `ready` off, else the launcher as its interpreter.
+
+    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). Whether nsys is used is decided on the actor's node.
+    """
+    if ready == "off":
+        return {}
+    script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
+    return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}
+
+
+def find_nsys() -> str:
+    """Return the path of nsys on this machine, "" if there is none."""
+    return shutil.which("nsys") or ""
+
+
+def problem_of_install() -> str:
+    """Return why nsys cannot be used on this machine, "" if it can."""
+    nsys = find_nsys()
+    node = socket.gethostname()
+    if not nsys:
+        return f"nsys is not installed on node {node}, or not in the PATH that Ray was started with."
+    target = Path(nsys).resolve().parent
+    if not any(target.parent.glob("host-linux-*/QdstrmImporter")):
+        return (
+            f"nsys on node {node} cannot write reports: there is no host-linux-x64 beside {target}, as the packages of "
+            "Debian and Ubuntu leave it. Make the link that the installation names."
+        )
+    return ""
+
+
+def problem_of_process(environ: Mapping[str, str] = os.environ) -> str:
+    """Return why this process cannot be recorded by nsys, "" if it can."""
+    if environ.get(SESSION):
+        return ""
+    return problem_of_install() or (
+        f"This worker on node {socket.gethostname()} was not started under nsys: profile.nsys_ready is off. "
+        "Start the run with it on auto."
+    )
+
+
+def without_injection(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment for nsys itself: without the variables through which it entered this process."""
+    return {name: value for name, value in environ.items() if not name.startswith(INJECTED)}

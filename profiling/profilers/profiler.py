@@ -1,0 +1,47 @@
+"""The contract of a backend of marks, and the door to the folder: one file a backend, found by its name.
+
+A backend sees each mark open and close. What it raises never reaches training: the facade (profiling.profile) switches
+it off with one line in the log.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from profiling import plugins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes at the begin and the end of a mark: resident in the process, and held on its device (-1: not known)."""
+
+    resident_begin: int
+    resident_end: int
+    device_begin: int = -1
+    device_end: int = -1
+
+
+class Profiler(Protocol):
+    """A backend of marks. One object serves all threads of a process."""
+
+    name: str
+    records_details: bool
+    """Whether marks inside phases become spans while this backend is on."""
+
+    def problem(self) -> str:
+        """Return why it cannot work in this process, "" if it can."""
+
+    def begin(self, phase: str, step: int, name: str) -> Any:
+        """Open a mark on the calling thread; what it returns is handed to `end`. Marks of a thread nest."""
+
+    def end(self, token: Any) -> Memory | None:
+        """Close the mark; return what was measured over it, if this backend measures."""
+
+
+def load_profiler(name: str) -> Profiler:
+    """Return the backend of that name. Raises: UnknownPlugin, naming those there are."""
+    return cast(Profiler, plugins.load("profiling.profilers", name))
+
+
+def range_name(phase: str, name: str) -> str:
+    """Return how a mark is called in traces: `update`, or `update/forward` for a detail of it."""
+    return f"{phase}/{name}" if name else phase

@@ -1,0 +1,62 @@
+"""The contract of a tool that records a window of steps in one process, and the door to the folder.
+
+A file of the folder is a tool; its PLUGIN makes one recorder per capture. Who owns it, and that there is only one at a
+time, is profiling.recording's part.
+"""
+
+from pathlib import Path
+from typing import Protocol, cast
+
+from profiling import plugins
+
+
+class RecorderFailed(RuntimeError):
+    """The tool could not do it; the sentence says why."""
+
+
+class Recorder(Protocol):
+    """One recording: `start`, steps, `stop`, `write`, in this order. `marks` is the backend that is on meanwhile."""
+
+    marks: str
+
+    def start(self, path: Path) -> None:
+        """Begin to record; the file will be `path`. Raises: RecorderFailed."""
+
+    def begin_step(self, step: int) -> None:
+        """Open a range around what this process does for a step."""
+
+    def end_step(self) -> None:
+        """Close it."""
+
+    def stop(self) -> None:
+        """End the recording; the work after it is not in it any more. Raises: RecorderFailed."""
+
+    def write(self) -> None:
+        """Return when the file is complete; may run in another thread than the rest. Raises: RecorderFailed."""
+
+    def discard(self) -> None:
+        """End whatever is under way, without a file."""
+
+
+class Tool(Protocol):
+    """What a file of the folder offers."""
+
+    name: str
+    suffix: str
+    """Of the file that it writes, dot included."""
+
+    def problem(self) -> str:
+        """Return why it cannot record in this process, "" if it can."""
+
+    def recorder(self) -> Recorder:
+        """Return a recorder for one capture."""
+
+
+def load_tool(name: str) -> Tool:
+    """Return the tool of that name. Raises: UnknownPlugin, naming those there are."""
+    return cast(Tool, plugins.load("profiling.recorders", name))
+
+
+def tool_names() -> tuple[str, ...]:
+    """Return the names of all tools."""
+    return plugins.names("profiling.recorders")

@@ -1,0 +1,138 @@
+"""The torch profiler: operators, kernels where there is a GPU, and our phases, as a Chrome trace in gzip.
+
+Three of its traps shape this file. By default it sees only the thread that started it, and stopping it from another one
+ends the process with a segmentation fault: `profile_all_threads` cures both where torch has it, and where not, a stop
+from another thread is refused. Two at once lose the outer one without an error, so a second start is refused. And a
+trace can be written only once.
+"""
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from profiling.launch_nsys import TRACED
+from profiling.profilers.torch import PLUGIN as MARKS
+from profiling.recorders.recorder import RecorderFailed
+
+STEP_NAME = "ProfilerStep#"
+"""Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
+
+
+class TorchRecorder:
+    """One trace of this process."""
+
+    marks = "torch"
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+        self._path = Path()
+        self._thread = 0
+        self._sees_all_threads = False
+        self._step: Any = None
+
+    def start(self, path: Path) -> None:
+        """Start torch's profiler; the first time in a process takes a second or two."""
+        import torch
+
+        if _is_taken(torch):
+            raise RecorderFailed("Another torch profiler is recording in this process; two at once lose one.")
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        config = _all_threads()
+        self._path, self._thread, self._sees_all_threads = path, threading.get_ident(), config is not None
+        self._profile = torch.profiler.profile(activities=activities, experimental_config=config)
+        try:
+            self._profile.start()
+        except RuntimeError as error:
+            self._profile = None
+            raise RecorderFailed(f"torch's profiler did not start: {error}") from error
+        MARKS.is_recording = True
+
+    def begin_step(self, step: int) -> None:
+        """Open `ProfilerStep#<step>`."""
+        import torch
+
+        self._step = torch.profiler.record_function(f"{STEP_NAME}{step}")
+        self._step.__enter__()
+
+    def end_step(self) -> None:
+        """Close it."""
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+
+    def stop(self) -> None:
+        """Stop it, once the device has done what it was given."""
+        import torch
+
+        if not self._sees_all_threads and threading.get_ident() != self._thread:
+            raise RecorderFailed(
+                "The trace was started in another thread, and this torch would end the process if it were stopped here."
+            )
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        with torch.profiler.record_function("end of recording"):
+            pass  # the last range of a trace may be cut; this one is nobody's
+        MARKS.is_recording = False
+        self._profile.stop()
+
+    def write(self) -> None:
+        """Write the trace under another name first, so that a file that is there is whole."""
+        part = self._path.with_name(f".part-{self._path.name}")  # torch compresses by the ending .gz
+        try:
+            self._profile.export_chrome_trace(str(part))
+            part.replace(self._path)
+        except (OSError, RuntimeError) as error:
+            part.unlink(missing_ok=True)
+            raise RecorderFailed(f"The trace was not written: {error}") from error
+        finally:
+            self._profile = None  # its events take memory
+
+    def discard(self) -> None:
+        """Stop, if that is safe here."""
+        MARKS.is_recording = False
+        if self._profile is not None and (self._sees_all_threads or threading.get_ident() == self._thread):
+            with contextlib.suppress(Exception):  # nothing of it is needed any more
+                self._profile.stop()
+        self._profile = None
+
+
+def _is_taken(torch: Any) -> bool:
+    """Return True if a profiler that is not ours records in this process, as far as torch tells."""
+    return bool(torch.autograd.profiler._is_profiler_enabled or torch.autograd._profiler_enabled())
+
+
+def _all_threads() -> Any:
+    """Return the setting that makes torch see all threads, None where this torch does not know it."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+
+        return _ExperimentalConfig(profile_all_threads=True)
+    except (ImportError, TypeError):
+        return None
+
+
+class TorchTool:
+    """The tool `torch`."""
+
+    name = "torch"
+    suffix = ".pt.trace.json.gz"
+
+    def problem(self) -> str:
+        """Two programs cannot hold the GPU's tracing interface."""
+        if "cuda" in os.environ.get(TRACED, ""):
+            return (
+                "This worker was started ready for nsys, which holds the GPU's tracing: a torch trace would have no "
+                "kernels. Record with nsys, or start the run with profile.nsys_ready off."
+            )
+        return ""
+
+    def recorder(self) -> TorchRecorder:
+        """Return a recorder for one capture."""
+        return TorchRecorder()
+
+
+PLUGIN = TorchTool()

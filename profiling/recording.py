@@ -1,0 +1,144 @@
+"""The one owner of recordings in a process: whatever the tool, there is never more than one at a time.
+
+`start`, then `at_step` before each piece of work, then `stop`, which returns when the recording has ended; the file is
+written beside the work that goes on, and `outcome` says when it is there. The facade's marks are ranges of the
+recording meanwhile.
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiling import profile
+from profiling.recorders.recorder import Recorder, RecorderFailed, load_tool, tool_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a recording: `size` is -1 while it is written; `problem` says why there is no file."""
+
+    path: Path
+    size: int = -1
+    problem: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Current:
+    recorder: Recorder
+    path: Path
+    marks: str
+    has_attached: bool
+    step: int = -1
+    is_writing: bool = False
+
+
+_lock = threading.Lock()
+_current: _Current | None = None
+_outcomes: dict[Path, Outcome] = {}
+
+
+def problems() -> dict[str, str]:
+    """Return for each tool why it cannot record in this process, "" if it can."""
+    return {name: load_tool(name).problem() for name in tool_names()}
+
+
+def start(tool: str, *, folder: Path, name: str) -> Path:
+    """Begin to record with `tool` ("torch", "nsys"); return the file that will be made, `<folder>/<name><suffix>`.
+
+    Raises: RecorderFailed, also if another recording is under way in this process.
+    """
+    global _current
+    with _lock:
+        if _current is not None:
+            doing = "written" if _current.is_writing else "recorded"
+            raise RecorderFailed(f"{_current.path.name} is still being {doing} in this process. Ask again afterwards.")
+        chosen = load_tool(tool)
+        if problem := chosen.problem():
+            raise RecorderFailed(problem)
+        path = folder / f"{name}{chosen.suffix}"
+        recorder = chosen.recorder()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            recorder.start(path)
+        except RecorderFailed:
+            recorder.discard()
+            raise
+        except Exception as error:  # a tool's fault of any kind is the capture's, never the training's
+            recorder.discard()
+            raise RecorderFailed(f"{tool} did not start: {type(error).__name__}: {error}") from error
+        attached = profile.attach(recorder.marks)
+        _current = _Current(recorder=recorder, path=path, marks=recorder.marks, has_attached=attached)
+        return path
+
+
+def at_step(step: int) -> None:
+    """Say that the work from here on is for `step`; never raises. Without a recording it does nothing."""
+    current = _current
+    if current is None or current.is_writing or current.step == step:
+        return
+    try:
+        if current.step >= 0:
+            current.recorder.end_step()
+        current.recorder.begin_step(step)
+    except Exception:  # a range that is missing is a flaw of the recording alone
+        current.step = step
+        return
+    current.step = step
+
+
+def stop() -> Path:
+    """End the recording and let the file be written by a thread; return its path. Raises: RecorderFailed."""
+    global _current
+    with _lock:
+        current = _current
+        if current is None or current.is_writing:
+            raise RecorderFailed("Nothing is being recorded in this process.")
+        try:
+            if current.step >= 0:
+                current.recorder.end_step()
+            current.recorder.stop()
+        except Exception as error:
+            current.recorder.discard()
+            _current = None
+            raise error if isinstance(error, RecorderFailed) else RecorderFailed(_told(error)) from error
+        finally:
+            if current.has_attached:
+                profile.detach(current.marks)
+        current.is_writing = True
+        _outcomes[current.path] = Outcome(path=current.path)
+    threading.Thread(target=_write, args=(current,), name="recording", daemon=True).start()
+    return current.path
+
+
+def outcome(path: Path) -> Outcome:
+    """Return what has become of the recording whose file is `path`."""
+    return _outcomes.get(path) or Outcome(path=path, problem=f"{path.name} was not recorded in this process.")
+
+
+def discard() -> None:
+    """Drop a recording that nobody wants any more."""
+    global _current
+    with _lock:
+        current = _current
+        if current is None or current.is_writing:
+            return
+        if current.has_attached:
+            profile.detach(current.marks)
+        current.recorder.discard()
+        _current = None
+
+
+def _write(current: _Current) -> None:
+    global _current
+    try:
+        current.recorder.write()
+        found = Outcome(path=current.path, size=current.path.stat().st_size)
+    except Exception as error:  # as in `start`
+        found = Outcome(path=current.path, problem=str(error) if isinstance(error, RecorderFailed) else _told(error))
+    with _lock:
+        _outcomes[current.path] = found
+        _current = None
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
