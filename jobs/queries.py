@@ -1,7 +1,5 @@
 """What pages and API read: frozen dataclasses, made with a fixed number of queries however many runs there are."""
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from django.db.models.functions import Coalesce, Lower
 from django.utils import timezone
 
 from jobs.catalog.knob import knobs
+from jobs.csv_text import csv_cell, csv_line
 from jobs.header import RunHeader, run_header, run_headers
 from jobs.models import ENDED, LIVE, Attempt, Project, Run
 from jobs.run_filter import BY_ALGORITHM, RunFilter, check_sort, is_metric
@@ -154,13 +153,13 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
     metrics = sorted({name for values in found.values_list("latest_values", flat=True) for name in values})
     used = {name for spec in found.values_list("spec", flat=True) for name in spec.get("knobs", {})}
     columns = [name for name in knobs() if name in used]
-    yield _csv_line([*_CSV_FIELDS, *columns, *map(_csv_cell, metrics)])  # a trainer may name a metric anything
+    yield csv_line([*_CSV_FIELDS, *columns, *map(csv_cell, metrics)])  # a trainer may name a metric anything
     for start in range(0, len(ids), 200):
         for row in _rows(ids[start : start + 200], columns):
-            fields = [_csv_cell(getattr(row.header, name)) for name in _CSV_FIELDS]
-            values = [_csv_cell(row.knobs.get(name)) for name in columns]
-            latest = [_csv_cell(row.header.latest_values.get(name)) for name in metrics]
-            yield _csv_line([*fields, *values, *latest])
+            fields = [csv_cell(getattr(row.header, name)) for name in _CSV_FIELDS]
+            values = [csv_cell(row.knobs.get(name)) for name in columns]
+            latest = [csv_cell(row.header.latest_values.get(name)) for name in metrics]
+            yield csv_line([*fields, *values, *latest])
 
 
 def home(project: Project, *, now: datetime | None = None) -> Home:
@@ -307,21 +306,3 @@ _CSV_FIELDS = (
     "tags",
     "note",
 )
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-def _csv_cell(value: Any) -> str | float:
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        text = " ".join(value) if isinstance(value, tuple) else str(value)
-        return f"'{text}" if text.lstrip(" ")[:1] in _FORMULA else text
-    return value
-
-
-def _csv_line(cells: Sequence[Any]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer).writerow(cells)
-    return buffer.getvalue()

@@ -1,0 +1,101 @@
+"""Two or more runs side by side: verdicts, measures, phases and the table of metrics, as frozen dataclasses.
+
+`runs` are rows that the caller has checked access to, in the order in which they are shown. Nothing is cached: what
+live runs report is in the next answer.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.chunks import Floats
+from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
+from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
+from jobs.comparison.read import (
+    Columns,
+    StepWindow,
+    common_window,
+    metric_names,
+    read_columns,
+    read_peaks,
+    read_summaries,
+)
+from jobs.comparison.summary import NOTHING, Summary
+from jobs.comparison.verdict import Verdict, verdict
+from jobs.models import Run
+
+MAX_RUNS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What may be said of the runs `run_ids` (hidden ones left out), against `base_id`.
+
+    `window` is the common one, None before every run has done a step. `verdicts` and `phases` are by run id; measures
+    have their cells in the order of `run_ids`.
+    """
+
+    run_ids: tuple[str, ...]
+    base_id: str
+    window: StepWindow | None
+    verdicts: Mapping[str, Verdict]
+    measures: tuple[MeasureRow, ...]
+    phases: Mapping[str, PhaseTimes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """One metric over all runs, in their order."""
+
+    name: str
+    summaries: tuple[Summary, ...]
+
+
+def window_of(runs: Sequence[Run]) -> StepWindow | None:
+    """Return the steps that all runs which have begun have done."""
+    return common_window(run.step for run in runs)
+
+
+def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
+    """Return the comparison of `runs` with the one that has the id `base_id`, which must be among them."""
+    window = window_of(runs)
+    names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS}
+    columns: list[Columns] = [
+        read_columns(run_id=run.pk, names=names, window=window) if window and run.step > 0 else {} for run in runs
+    ]
+    ids = tuple(run.pk for run in runs)
+    base = ids.index(base_id)
+    return Comparison(
+        run_ids=ids,
+        base_id=base_id,
+        window=window,
+        verdicts={
+            run_id: verdict(run_id=run_id, run=own, base=columns[base])
+            for run_id, own in zip(ids, columns, strict=True)
+            if run_id != base_id
+        },
+        measures=measure_rows(
+            columns=columns, peaks=[read_peaks(run_id=run_id, names=PEAKS) for run_id in ids], base=base
+        ),
+        phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
+    )
+
+
+def _after_first(columns: Columns) -> dict[str, Floats]:
+    """Return the values of each phase without the run's first step, which pays for warming up."""
+    return {name: columns[name].y[columns[name].x > 1] for name in (STEP_METRIC, *PHASE_METRICS) if name in columns}
+
+
+def metric_table(*, runs: Sequence[Run], at: int | None, names: Collection[str] | None = None) -> tuple[MetricRow, ...]:
+    """Return the summaries of every metric over steps that some run has, or of those named, by name.
+
+    `at` is the step of the at-step values; None: none.
+    """
+    own = metric_names([run.pk for run in runs])
+    wanted = {name for found in own.values() for name in found}
+    if names is not None:
+        wanted &= set(names)
+    read = {run.pk: read_summaries(run_id=run.pk, names=own[run.pk] & wanted, at=at) for run in runs}
+    return tuple(
+        MetricRow(name=name, summaries=tuple(read[run.pk].get(name, NOTHING) for run in runs))
+        for name in sorted(wanted)
+    )

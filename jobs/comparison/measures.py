@@ -1,0 +1,138 @@
+"""The measures of a comparison: one number a run over the common window, and how it stands to the base's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from jobs.catalog.metric import metric
+from jobs.comparison.read import Column, Columns
+from jobs.comparison.stats import MEAN_STEPS, Interval, median_interval, ratio_interval
+from jobs.comparison.summary import Better, Delta, delta
+from jobs.comparison.verdict import paired_difference, steady
+
+Kind = Literal["median", "mean", "newest", "peak"]
+Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """How a metric becomes one number.
+
+    median: of the common steps after the first three; mean: of the last 20 common steps; newest: the newest value in
+    the window; peak: the largest value of the whole run.
+    """
+
+    metric: str
+    kind: Kind
+
+
+MEASURES = (
+    Measure(metric="time/step_seconds", kind="median"),
+    Measure(metric="reward/mean", kind="mean"),
+    Measure(metric="loss/sft", kind="mean"),
+    Measure(metric="eval/accuracy", kind="newest"),
+    Measure(metric="eval/loss", kind="newest"),
+    Measure(metric="throughput/rollout_tokens_per_second", kind="median"),
+    Measure(metric="throughput/update_tokens_per_second", kind="median"),
+    Measure(metric="device_memory_bytes", kind="peak"),
+    Measure(metric="trainer_memory_bytes", kind="peak"),
+    Measure(metric="kl/reference", kind="mean"),
+    Measure(metric="groups/without_signal_share", kind="mean"),
+    Measure(metric="response/length_mean", kind="mean"),
+)
+MAX_ROWS = 8
+PEAKS = tuple(measure.metric for measure in MEASURES if measure.kind == "peak")
+WINDOWED = tuple(measure.metric for measure in MEASURES if measure.kind != "peak")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureCell:
+    """One run's number. `spread` is its own interval (medians only).
+
+    Against the base: `change` with its sign, `contrast` the interval of the ratio (median) or of the difference (mean),
+    `word` better, worse, higher, lower, same, or not_shown where the interval reaches no difference; "" without any.
+    """
+
+    value: float | None
+    step: int | None = None
+    spread: Interval | None = None
+    change: Delta | None = None
+    contrast: Interval | None = None
+    word: Words = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRow:
+    """A measure over all runs, in their order."""
+
+    measure: Measure
+    cells: tuple[MeasureCell, ...]
+
+
+def measure_rows(
+    *, columns: Sequence[Columns], peaks: Sequence[Mapping[str, float]], base: int
+) -> tuple[MeasureRow, ...]:
+    """Return the measures that some run has, at most eight. `base` is the base's place among the runs."""
+    rows = []
+    for measure in MEASURES:
+        if measure.kind == "peak":
+            cells = [_peak(measure.metric, own, peaks[base]) for own in peaks]
+        else:
+            cells = [_cell(measure, own, columns[base], is_base=i == base) for i, own in enumerate(columns)]
+        if any(cell.value is not None for cell in cells):
+            rows.append(MeasureRow(measure=measure, cells=tuple(cells)))
+    return tuple(rows[:MAX_ROWS])
+
+
+def _peak(name: str, own: Mapping[str, float], base: Mapping[str, float]) -> MeasureCell:
+    if name not in own:
+        return MeasureCell(value=None)
+    change = delta(own[name], base[name], better=metric(name).better) if name in base and own is not base else None
+    return MeasureCell(value=own[name], change=change, word=change.word if change else "")
+
+
+def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> MeasureCell:
+    column = own.get(measure.metric)
+    if column is None or not np.isfinite(column.y).any():
+        return MeasureCell(value=None)
+    theirs = None if is_base else base.get(measure.metric)
+    better = metric(measure.metric).better
+    return {"median": _median, "mean": _mean, "newest": _newest}[measure.kind](column, theirs, better)
+
+
+def _median(own: Column, base: Column | None, better: Better) -> MeasureCell:
+    values = steady(own) if np.isfinite(steady(own)).any() else own.y
+    spread, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
+    contrast = ratio_interval(spread, other) if spread and other else None
+    change = delta(spread.value, other.value, better=better) if spread and other else None
+    return MeasureCell(
+        value=float(np.median(values[np.isfinite(values)])),
+        spread=spread,
+        change=change,
+        contrast=contrast,
+        word=_word(change, contrast, neutral=1),
+    )
+
+
+def _mean(own: Column, base: Column | None, better: Better) -> MeasureCell:
+    value = float(np.mean(own.y[np.isfinite(own.y)][-MEAN_STEPS:]))
+    contrast = paired_difference(own, base) if base else None
+    change = delta(value, value - contrast.value, better=better) if contrast else None
+    return MeasureCell(value=value, change=change, contrast=contrast, word=_word(change, contrast, neutral=0))
+
+
+def _newest(own: Column, base: Column | None, better: Better) -> MeasureCell:
+    place = int(np.flatnonzero(np.isfinite(own.y))[-1])
+    value, step = float(own.y[place]), int(own.x[place])
+    change = None
+    if base is not None and step in base.x:
+        change = delta(value, float(base.y[base.x == step][-1]), better=better)
+    return MeasureCell(value=value, step=step, change=change, word=change.word if change else "")
+
+
+def _word(change: Delta | None, contrast: Interval | None, *, neutral: float) -> Words:
+    if change is None or contrast is None:
+        return ""
+    return change.word if contrast.excludes(neutral) else "not_shown"

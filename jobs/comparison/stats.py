@@ -1,0 +1,115 @@
+"""What two runs' numbers allow to say: medians and means with intervals that respect autocorrelation. Pure arithmetic.
+
+Steps of one run are not independent draws: a slow step is often followed by a slow one. Every interval here comes from
+the method of batch means (Law and Carson, "A sequential procedure for determining the length of a steady-state
+simulation", Operations Research 27, 1979): the series is cut into few consecutive batches, whose means are taken to be
+independent, and Student's t with one degree less than there are batches gives the interval.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobs.chunks import Floats
+
+CONFIDENCE = 0.95
+MIN_STEPS = 10  # five batches of two: below that an interval would say nothing
+MEAN_STEPS = 20  # the last common steps over which an outcome is averaged
+MEAN_BATCHES = 5
+MAX_BATCHES = 30
+
+# Student's t, 97.5th percentile, for 1 to 29 degrees of freedom (any table of the t distribution).
+_T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and its 95 % interval, from `n` steps. `low` <= `value` <= `high`."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def half(self) -> float:
+        """Half of its width."""
+        return (self.high - self.low) / 2
+
+    def excludes(self, number: float) -> bool:
+        """Return True if the interval does not reach `number`: then a difference from it is shown."""
+        return self.low > number or self.high < number
+
+
+def t_quantile(degrees: int) -> float:
+    """Return the 97.5th percentile of Student's t for 1 to 29 degrees of freedom."""
+    return _T[degrees - 1]
+
+
+def batch_error(values: Floats, *, num_batches: int) -> tuple[float, float]:
+    """Return mean and standard error of `values` [n] by batch means; n is at least twice `num_batches`.
+
+    Batches hold n // num_batches values; what is left over at the start counts in neither. The error is the batches'
+    standard deviation (with n - 1) over the root of their number.
+    """
+    size = len(values) // num_batches
+    batches = values[len(values) - size * num_batches :].reshape(num_batches, size).mean(axis=1)
+    return float(batches.mean()), float(batches.std(ddof=1)) / math.sqrt(num_batches)
+
+
+def mean_interval(values: Floats) -> Interval | None:
+    """Return the mean of the last `MEAN_STEPS` finite values [n] with its interval; None with fewer than `MIN_STEPS`.
+
+    Of fewer than 20 values the largest multiple of five is taken. With paired differences of two runs (same step, hence
+    the same prompts where data and seed agree) as `values`, it is the interval of the mean difference.
+    """
+    finite = values[np.isfinite(values)]
+    n = min(len(finite), MEAN_STEPS) // MEAN_BATCHES * MEAN_BATCHES
+    if n < MIN_STEPS:
+        return None
+    mean, error = batch_error(finite[-n:], num_batches=MEAN_BATCHES)
+    half = t_quantile(MEAN_BATCHES - 1) * error
+    return Interval(value=mean, low=mean - half, high=mean + half, n=n)
+
+
+def median_interval(values: Floats) -> Interval | None:
+    """Return the median of the finite values [n] with a rank-based interval; None with fewer than `MIN_STEPS`.
+
+    The share of values above the median is one half give or take its batch-means error e; the interval ends at the
+    order statistics of 1/2 - t e and 1/2 + t e (Heidelberger and Lewis, "Quantile estimation in dependent sequences",
+    Operations Research 32, 1984). It assumes no distribution; e is never taken below that of independent values,
+    1 / (2 sqrt(n)), for which it is the usual sign-test interval.
+    """
+    finite = values[np.isfinite(values)]
+    n = len(finite)
+    if n < MIN_STEPS:
+        return None
+    ordered = np.sort(finite)
+    median = float(np.median(ordered))
+    above = (finite > median) + 0.5 * (finite == median)
+    num_batches = min(MAX_BATCHES, max(MEAN_BATCHES, math.isqrt(n)))
+    _, error = batch_error(above, num_batches=num_batches)
+    reach = t_quantile(num_batches - 1) * max(error, 0.5 / math.sqrt(n))
+    low = max(0, math.floor(n * (0.5 - reach)))
+    high = min(n - 1, math.ceil(n * (0.5 + reach)) - 1)
+    return Interval(value=median, low=float(ordered[low]), high=float(ordered[high]), n=n)
+
+
+def ratio_interval(one: Interval, base: Interval) -> Interval | None:
+    """Return one / base of two independent positive estimates with its interval; None if a bound is not positive.
+
+    The variances are recovered from the two intervals on the log scale and added (MOVER; Zou and Donner, "Construction
+    of confidence limits about effect measures", Statistics in Medicine 27, 2008): with differences d of logs,
+    low = d - sqrt((x - x_low)^2 + (b_high - b)^2), high = d + sqrt((x_high - x)^2 + (b - b_low)^2).
+    """
+    if min(one.low, base.low) <= 0:
+        return None
+    x, x_low, x_high = (math.log(v) for v in (one.value, one.low, one.high))
+    b, b_low, b_high = (math.log(v) for v in (base.value, base.low, base.high))
+    low = x - b - math.hypot(x - x_low, b_high - b)
+    high = x - b + math.hypot(x_high - x, b - b_low)
+    return Interval(value=math.exp(x - b), low=math.exp(low), high=math.exp(high), n=min(one.n, base.n))
