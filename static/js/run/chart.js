@@ -59,7 +59,9 @@ const sized = new ResizeObserver((entries) => {
 
 /**
  * `plot` is { lines: [{ name, label, color, dash, isPoints, kind }], unit, stacked, limits: [{ value, label }], isTime }.
- * `parts` are elements { body, value, points }; `store` is the run's.
+ * `parts` are elements { body, value, points }; `store` is the run's. A line may also have `width`, a list as `dash`,
+ * `isPlain` (no ghost under it) or `isGhost` (nothing but one). `xTick` writes x where it is no step; `onCursor(index, shown)`
+ * hears where the crosshair is.
  */
 export class Chart {
   constructor(parts, plot, store, view) {
@@ -168,12 +170,15 @@ export class Chart {
       if (plot.stacked) {
         drawn.push({ ...kept[kept.length - 1 - i], look: "area" });
         data.push(ys[i]);
+      } else if (line.isGhost) {
+        drawn.push({ ...line, look: "ghost" });
+        data.push(weight > 0 ? finite(spread(aligned[0], line.column.x, line.column.smooth))[0] : ys[i]);
       } else if (line.isPoints) {
         drawn.push({ ...line, look: "points" });
         data.push(ys[i]);
       } else {
         const smoothed = weight > 0 && line.column.x.length > 2;
-        if (smoothed) {
+        if (smoothed && !line.isPlain) {
           drawn.push({ ...line, look: "ghost" });
           data.push(ys[i]);
         }
@@ -244,7 +249,7 @@ export class Chart {
       },
       scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
       axes: [
-        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step))) : undefined },
+        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step))) : plot.xTick && ((u, splits) => splits.map(plot.xTick)) },
         { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, incrs: plot.unit === "bytes" ? BINARY : undefined, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
@@ -267,7 +272,7 @@ export class Chart {
     const alone = line.column.x.length === 1;
     const points = alone ? { show: true, size: 5, stroke, fill: stroke } : { show: false };
     if (line.look === "ghost") return { ...shared, points, width: 1, stroke: () => faded(color(line.color), 0.26) };
-    return { ...shared, points, width: line.width ?? 1.6, dash: line.dash ? [4, 3] : undefined, stroke };
+    return { ...shared, points, width: line.width ?? 1.6, dash: Array.isArray(line.dash) ? line.dash : line.dash ? [4, 3] : undefined, stroke };
   }
 
   #axisSize(values) {
@@ -353,6 +358,7 @@ export class Chart {
   #tellValue(index) {
     const { value } = this.parts;
     const shown = this.shown;
+    this.onCursor?.(index ?? null, shown);
     if (!value || !shown) return;
     const lines = shown.lines.filter((line) => !this.hidden.has(line.id));
     const isUnder = index !== null && index !== undefined && lines.length > 0;
