@@ -9,6 +9,8 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from jobs.loopback import host_of, is_loopback
+
 env = environ.FileAwareEnv()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -41,16 +43,19 @@ def _secret_key() -> str:
 
 SECRET_KEY = _secret_key()
 DEBUG = env.bool("PITWALL_DEBUG", default=False)
+HOST = env.str("PITWALL_HOST", default="127.0.0.1")  # the address that the web process listens on
 PORT = env.int("PITWALL_PORT", default=8000)
 PUBLIC_URL = env.str("PITWALL_PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")  # where runners reach the console
-ALLOWED_HOSTS = env.list("PITWALL_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+ALLOWED_HOSTS = env.list("PITWALL_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", host_of(PUBLIC_URL)])
 CSRF_TRUSTED_ORIGINS = env.list("PITWALL_TRUSTED_ORIGINS", default=[])
 
 # Outside services; where one is not named, `manage.py up` starts an embedded one and names it here.
 REDIS_URL = env.str("REDIS_URL", default=f"unix://{DATA_DIR}/redis.sock?db=0")
 RAY_ADDRESS = env.str("RAY_ADDRESS", default="http://127.0.0.1:8265")  # of the Job API
 RAY_AUTH_TOKEN = env.str("RAY_AUTH_TOKEN", default="")
-RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs"))  # on the cluster's nodes
+# Run directories, on the cluster's nodes: this machine's data directory means nothing on others.
+REMOTE_RUN_ROOT = "/tmp/pitwall-runs"  # noqa: S108 (there is no other folder that every node is sure to have)
+RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs") if is_loopback(RAY_ADDRESS) else REMOTE_RUN_ROOT)
 RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interpreter on the cluster that has the engine
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)

@@ -5,7 +5,6 @@ Paths and shapes: ray 2.60, dashboard/modules/job/job_head.py and state/state_he
 """
 
 import functools
-import ipaddress
 import shlex
 import threading
 import time
@@ -13,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from django.conf import settings
 
+from jobs.loopback import is_loopback
 from jobs.package import Package, package
 
 JobStatus = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
@@ -173,11 +173,7 @@ def stop_job(submission_id: str) -> bool:
 
 def is_local() -> bool:
     """Return True if Ray runs on this machine only, so that its paths are ours."""
-    host = urlsplit(settings.RAY_ADDRESS).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(settings.RAY_ADDRESS)
 
 
 class _Away:

@@ -3,11 +3,14 @@
 import re
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.cluster import JobInfo
 
 _KILLED = (137, -9)
+_NOT_FOUND = 127  # a shell's word for a program that is not there
+_NO_RUN_DIR = "The run directory "  # begins the last line of a runner that could not make one
 _EXIT_CODE = re.compile(r"exit code (-?\d+)")
 _LOG_START = "last available logs"
 _NOISE = ("job_manager.py", "Running entrypoint for job")
@@ -19,11 +22,11 @@ def cause_of_death(job: JobInfo) -> dict[str, Any]:
     line = _last_line(tail)
     found = _EXIT_CODE.search(head)
     code = job.exit_code if job.exit_code is not None else (int(found.group(1)) if found else None)
-    side, text = _sentence(job, code, head.strip())
+    side, text = _sentence(job, code, head.strip(), line)
     return {"side": side, "text": text[:400], "log_line": line, "exit_code": code}
 
 
-def _sentence(job: JobInfo, code: int | None, head: str) -> tuple[str, str]:
+def _sentence(job: JobInfo, code: int | None, head: str, line: str) -> tuple[str, str]:
     if job.status == "SUCCEEDED":
         return "pitwall", _("its runner ended without a last word")
     if job.status == "STOPPED":
@@ -32,6 +35,12 @@ def _sentence(job: JobInfo, code: int | None, head: str) -> tuple[str, str]:
         return "cluster", _("its runner was killed (SIGKILL): out of memory, or ended from outside")
     if "runtime_env" in head.lower() or "runtime environment" in head.lower():
         return "cluster", _("Ray could not prepare its environment: %(why)s") % {"why": _first_sentence(head)}
+    if code == _NOT_FOUND:
+        text = _("the cluster's node has no interpreter %(python)s; set PITWALL_RUNNER_PYTHON to the one of its engine")
+        return "cluster", text % {"python": settings.RUNNER_PYTHON}
+    if line.startswith(_NO_RUN_DIR):
+        text = _("its runner could not begin: %(why)s Set PITWALL_RUN_ROOT to a folder that every node can write")
+        return "cluster", text % {"why": f"{line.rstrip('.')}."}
     if code is not None:
         return "pitwall", _("its runner ended with exit code %(code)s") % {"code": code}
     return "cluster", _("Ray ended its job: %(why)s") % {"why": _first_sentence(head) or _("no reason given")}

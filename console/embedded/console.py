@@ -19,12 +19,13 @@ from console.embedded.ports import require_free
 from console.embedded.services import Embedded, current_environment, embedded
 from console.embedded.statics import collect_if_changed
 from console.embedded.supervisor import Supervisor
+from jobs.loopback import is_loopback
 
 RUNS_STOP_SECONDS = 25.0  # Ray gives a job 20 s between SIGTERM and SIGKILL
 
 
-def run_console(*, port: int, demo: tuple[str, ...] | None) -> int:
-    """Run the embedded console until a signal; return the exit code. `demo`: as in `services.embedded`.
+def run_console(*, host: str, port: int, demo: tuple[str, ...] | None) -> int:
+    """Run the embedded console until a signal; return the exit code. `host`, `demo`: as in `services.embedded`.
 
     Raises: AlreadyRunning, PortTaken, NoRedisServer, DiskFull, each with what to do, before anything was started.
     """
@@ -32,8 +33,8 @@ def run_console(*, port: int, demo: tuple[str, ...] | None) -> int:
     make_private(data_dir)
     with _locked(data_dir):
         require_space(data_dir)
-        require_free(port)
-        plan = embedded(data_dir=data_dir, port=port, environ=current_environment(), demo=demo)
+        require_free(port, host)
+        plan = embedded(data_dir=data_dir, host=host, port=port, environ=current_environment(), demo=demo)
         _use(plan)
         supervisor = Supervisor(
             plan.services,
@@ -78,9 +79,14 @@ def collect() -> None:
 
 
 def announce(url: str) -> None:
-    """Print where the console is and a link that signs the first admin in."""
+    """Print where the console is and a link that signs the first admin in; and if its cluster cannot reach it."""
     link = signin_url(url, now=datetime.now(UTC))
     write_to_terminal(f"\n  Pitwall is at {url}\n  Sign in once with {link}\n  Stop with Ctrl-C.\n\n")
+    if is_loopback(url) and not is_loopback(settings.RAY_ADDRESS):
+        write_to_terminal(
+            f"pitwall: Runs on {settings.RAY_ADDRESS} report to {url}, which is no address of this machine for others. "
+            "Start with --host 0.0.0.0 and PITWALL_PUBLIC_URL=http://<this machine>:<port>.\n"
+        )
 
 
 def stop_runs() -> None:

@@ -12,10 +12,12 @@ from typing import Any
 from console.embedded.ray_head import new_token, ray_service
 from console.embedded.redis_server import redis_service
 from console.embedded.service import Service
+from jobs.loopback import is_loopback
 
 # The queue's consumers first, what others lean on last.
 STOP_ORDER = ("demo", "worker", "reconcile", "ingest", "web", "ray", "redis")
 WORKER_GRACE_SECONDS = 10.0
+EVERY_ADDRESS = "0.0.0.0"
 MANAGE = str(Path(__file__).resolve().parents[2] / "manage.py")
 
 
@@ -34,20 +36,31 @@ class Embedded:
         return tuple(name for name in STOP_ORDER if name in names)
 
 
-def embedded(*, data_dir: Path, port: int, environ: Mapping[str, str], demo: tuple[str, ...] | None = None) -> Embedded:
+def embedded(
+    *,
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int,
+    environ: Mapping[str, str],
+    demo: tuple[str, ...] | None = None,
+) -> Embedded:
     """Plan the services for this environment; nothing starts.
 
-    `demo`: arguments of `manage.py demo`, which then queues the demo run; None: no demo.
+    `host`: the address that the pages listen on. `demo`: arguments of `manage.py demo`, which then queues the demo run;
+    None: no demo.
     Raises: NoRedisServer, PortTaken.
     """
-    url = f"http://127.0.0.1:{port}"
+    here = f"http://{'127.0.0.1' if host == EVERY_ADDRESS else host}:{port}"
+    url = environ.get("PITWALL_PUBLIC_URL", here)
     settings = {
         "PITWALL_DATA_DIR": str(data_dir),
+        "PITWALL_HOST": host,
         "PITWALL_PORT": str(port),
-        "PITWALL_PUBLIC_URL": environ.get("PITWALL_PUBLIC_URL", url),
-        "PITWALL_RUNNER_PYTHON": environ.get("PITWALL_RUNNER_PYTHON", sys.executable),
+        "PITWALL_PUBLIC_URL": url,
         "PYTHONUNBUFFERED": "1",
     }
+    if is_loopback(environ.get("RAY_ADDRESS") or here):  # on other machines this interpreter's path means nothing
+        settings["PITWALL_RUNNER_PYTHON"] = environ.get("PITWALL_RUNNER_PYTHON", sys.executable)
     env = {**environ, **settings}
     outside: list[Service] = []
     if not environ.get("RAY_ADDRESS"):
@@ -61,7 +74,7 @@ def embedded(*, data_dir: Path, port: int, environ: Mapping[str, str], demo: tup
         outside.append(redis)
         needs = ("redis",)
     env |= settings
-    web = _command("web", env, needs=needs, is_ready=lambda: answers(url))
+    web = _command("web", env, needs=needs, is_ready=lambda: answers(here))
     others = [
         _command("ingest", env, needs=needs),
         _command("worker", env, needs=needs, grace_seconds=WORKER_GRACE_SECONDS),

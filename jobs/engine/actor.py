@@ -6,6 +6,7 @@ Imports nothing heavy, so that the driver can create all actors at once and thei
 
 import importlib
 import os
+import socket
 import sys
 import threading
 import traceback
@@ -13,12 +14,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 
 from jobs.engine.problem import RunProblem
 from profiling import profile
+
+UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,22 @@ class LogQueue:
 class Capture:
     """Send this process's stdout and stderr to `<folder>/<role>-<rank>.<stream>` and read new lines from there.
 
-    A file, not a pipe: what a dying process wrote last is still there.
+    A file, not a pipe: what a dying process wrote last is still there. `problem` says why there is none, if so.
     """
 
     def __init__(self, folder: Path, role: str, rank: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._files = {}
+        self._files: dict[str, BinaryIO] = {}
+        self.problem = ""
+        try:
+            self._open(folder, role, rank)
+        except OSError as error:
+            self.problem = (
+                f"the node {socket.gethostname()} does not take files in {folder.parent} ({error.strerror or error})"
+            )
+
+    def _open(self, folder: Path, role: str, rank: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         for stream, descriptor in (("stdout", 1), ("stderr", 2)):
             path = folder / f"{role}-{rank}.{stream}"
             target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -116,6 +128,8 @@ class Actor:
 
     def start(self, target: str, arguments: Mapping[str, Any]) -> Answer:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
+        if self._capture.problem:
+            raise RoleError(f"{UNWRITABLE}: {self._capture.problem}", "", "")
         module, _, name = target.partition(":")
 
         def build() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ray.exceptions import RayError
 
+from jobs.engine.actor import UNWRITABLE
 from jobs.engine.crew import WorkerFailed
 from jobs.engine.problem import RunProblem
 from jobs.engine.reward import RewardFailed
@@ -75,6 +76,10 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
     line = log_tail.get((error.role, error.rank), "")
     who = f"{error.role} rank {error.rank}"
     at = step if error.step < 0 else error.step
+    if UNWRITABLE in error.text:
+        why = error.text.partition(f"{UNWRITABLE}: ")[2]
+        text = f"{who} has no run directory: {why}. Set PITWALL_RUN_ROOT to a folder that every node can write."
+        return _cause("cluster", error.role, error.rank, at, text, "")
     told = f"{error.text} {line}"
     if any(mark in told for mark in _OUT_OF_MEMORY):
         knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"

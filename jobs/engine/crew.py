@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.actor import Actor, Answer, LogQueue, RoleError
 from jobs.engine.device import Device
+from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
 
 _POLL_SECONDS = 0.5
@@ -39,8 +40,8 @@ class Pending:
 class Worker:
     """The driver's hand on one actor."""
 
-    def __init__(self, actor: Any, *, role: str, rank: int) -> None:
-        self.actor, self.role, self.rank = actor, role, rank
+    def __init__(self, actor: Any, *, role: str, rank: int, place: Place) -> None:
+        self.actor, self.role, self.rank, self.place = actor, role, rank, place
 
     def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
         """Start a call; `phase` marks it on the actor's lane of the timeline."""
@@ -76,6 +77,7 @@ class Crew:
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
+        places = places_of(self.group)
         self.workers: dict[str, list[Worker]] = {}
         number = 0
         for role, members in sizes.items():
@@ -93,7 +95,7 @@ class Crew:
                     )
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue)
                 )
-                self.workers[role].append(Worker(actor, role=role, rank=rank))
+                self.workers[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
                 number += 1
 
     @staticmethod
@@ -138,6 +140,10 @@ class Crew:
     def all(self) -> list[Worker]:
         """Every worker."""
         return [worker for members in self.workers.values() for worker in members]
+
+    def place_of(self, role: str, rank: int) -> Place:
+        """Return where a worker sits."""
+        return self.workers[role][rank].place
 
     @staticmethod
     def address_of(worker: Worker) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import ray
 
 from jobs.engine.actor import Answer
 from jobs.engine.crew import Worker
+from jobs.engine.places import Place, read_there
 from jobs.engine.tensorboard_log import TensorboardLog
 from profiling import events, profile
 
@@ -162,13 +163,16 @@ class Report:
             self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
 
-    def last_words(self, role: str, rank: int) -> None:
-        """Tell what a dead process wrote after its last hand-over, from its log files where they are on this node."""
+    def last_words(self, role: str, rank: int, *, place: Place | None = None) -> None:
+        """Tell what a dead process wrote after its last hand-over, from its log files, which are at `place`."""
         for stream in ("stdout", "stderr"):
             file = self._run_dir / "log" / f"{role}-{rank}.{stream}"
+            num_told = self._num_lines.get((role, rank, stream), 0)
             if file.is_file():
                 lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-                self.lines(role, rank, stream, lines[self._num_lines.get((role, rank, stream), 0) :])
+                self.lines(role, rank, stream, lines[num_told:])
+            elif place is not None and place.index:
+                self.lines(role, rank, stream, read_there(place, file, skip_lines=num_told))
 
     def follow(self, queue: Any) -> None:
         """Fetch log lines from the queue actor once a second until `unfollow`."""

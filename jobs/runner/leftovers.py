@@ -20,11 +20,14 @@ TERM_SECONDS = 3.0
 KILL_SECONDS = 5.0
 
 
-def find(*, run: str, attempt: int, session: int | None) -> list[psutil.Process]:
-    """Return the processes of the attempt, without the caller, its ancestors and the Ray job's own supervision."""
+def find(*, run: str, attempt: int, session: int | None, helper: int | None = None) -> list[psutil.Process]:
+    """Return the processes of the attempt, without the caller, its ancestors and the Ray job's own supervision.
+
+    `helper` is a child that works for the caller (`jobs.runner.elsewhere`), so no part of what is left.
+    """
     me = psutil.Process()
-    mine = {process.pid for process in me.children(recursive=True)}
-    spared = _supervision(me) - mine
+    mine = {process.pid for process in me.children(recursive=True)} - {helper}
+    spared = (_supervision(me) - mine) | {helper}
     found = []
     for process in psutil.process_iter():
         if process.pid in spared or process.pid == me.pid:
@@ -41,18 +44,20 @@ def end_all(
     run: str,
     attempt: int,
     session: int | None = None,
+    helper: int | None = None,
     leave_seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Wait for the attempt's processes to leave, end those that do not, and return the proof.
 
-    The proof says `processes_left`, `device_bytes_left` (None if this node has devices that cannot be read), `ended`
-    (what had to be ended), `nodes` (where it was looked for) and `checked_at`.
+    `session` is that of the trainer, `helper` as in `find`. The proof says `processes_left`, `device_bytes_left` (None
+    if this node has devices that cannot be read), `ended` (what had to be ended), `nodes` (where it was looked for) and
+    `checked_at`.
     """
     known: dict[int, psutil.Process] = {}
 
     def look() -> list[psutil.Process]:
-        found = find(run=run, attempt=attempt, session=session)
+        found = find(run=run, attempt=attempt, session=session, helper=helper)
         known.update({process.pid: process for process in found})
         return found
 

@@ -1,4 +1,4 @@
-"""Readings of the node the runner sits on: CPU, memory, disk, devices, and what the trainer's processes take of it."""
+"""Readings of a node: CPU, memory, disk, devices; on the runner's own also what the trainer's processes take of it."""
 
 import contextlib
 import shutil
@@ -12,27 +12,20 @@ from jobs.runner.trainer import memory_of_tree
 PERIOD_SECONDS = 2.0
 
 
-class NodeSampler:
-    """Takes a reading when one is due. `cpu_percent` is the mean over all cores since the reading before."""
+class NodeReader:
+    """Reads the node it is made on. `cpu_percent` is the mean over all cores since the reading before."""
 
     def __init__(self, *, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._due_at = 0.0
         psutil.cpu_percent()  # the first call only starts the clock
 
-    def read_if_due(self, now: float, *, trainer_pid: int) -> dict[str, float]:
-        """Return the readings, or nothing if the last ones are younger than two seconds."""
-        if now < self._due_at:
-            return {}
-        self._due_at = now + PERIOD_SECONDS
+    def read(self) -> dict[str, float]:
+        """Return the readings; names end in their unit."""
         memory = psutil.virtual_memory()
-        num_processes, rss = memory_of_tree(trainer_pid)
         values = {
             "cpu_percent": psutil.cpu_percent(),
             "memory_used_bytes": float(memory.total - memory.available),
             "memory_total_bytes": float(memory.total),
-            "trainer_memory_bytes": float(rss),
-            "trainer_processes": float(num_processes),
         }
         with contextlib.suppress(OSError):
             disk = shutil.disk_usage(self._run_dir)
@@ -40,3 +33,20 @@ class NodeSampler:
         with contextlib.suppress(Exception):  # a driver that hiccups costs its readings, not the run
             values |= device_readings()
         return values
+
+
+class NodeSampler:
+    """Takes a reading of the runner's own node when one is due, and of what the trainer's processes take of it."""
+
+    def __init__(self, *, run_dir: Path) -> None:
+        self._reader = NodeReader(run_dir=run_dir)
+        self._due_at = 0.0
+
+    def read_if_due(self, now: float, *, trainer_pid: int) -> dict[str, float]:
+        """Return the readings, or nothing if the last ones are younger than two seconds."""
+        if now < self._due_at:
+            return {}
+        self._due_at = now + PERIOD_SECONDS
+        num_processes, rss = memory_of_tree(trainer_pid)
+        own = {"trainer_memory_bytes": float(rss), "trainer_processes": float(num_processes)}
+        return self._reader.read() | own

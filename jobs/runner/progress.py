@@ -21,6 +21,7 @@ class Progress:
     state: str = ""  # newest state of the driver
     cause: dict[str, Any] = field(default_factory=dict)  # of a `failed` state
     artifacts: dict[str, Event] = field(default_factory=dict)  # newest announcement by name
+    other_nodes: list[dict[str, Any]] = field(default_factory=list)  # where the trainer has workers besides here
     actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_LINES))
     _position: int = 0
 
@@ -76,6 +77,12 @@ class Progress:
             elif kind == "state" and event.get("role") == "driver":
                 self.state = event["state"]
                 self.cause = event.get("cause") or self.cause
+            elif kind == "note" and (nodes := event.get("meta", {}).get("nodes")):
+                self.other_nodes = [
+                    {"index": int(n["index"]), **{key: str(n[key]) for key in ("node", "name", "address")}}
+                    for n in nodes
+                    if int(n["index"]) > 0
+                ]
             elif kind == "log":
                 self.actor_lines += [(event["role"], int(event["rank"]), text) for text in event["lines"]]
         except (ValueError, KeyError, TypeError, AttributeError):

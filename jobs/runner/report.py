@@ -49,10 +49,10 @@ class Report:
         print(*lines, sep="\n", flush=True)
         self._write(log(lines, attempt=self._attempt, role="runner", stream="stderr"))
 
-    def readings(self, values: Mapping[str, float], *, step: int) -> None:
-        """Report readings of this node."""
+    def readings(self, values: Mapping[str, float], *, step: int, role: str = "runner", rank: int = 0) -> None:
+        """Report readings: of this node, or of another one (role `node`, its index as rank)."""
         if values:
-            self._write(system(values, attempt=self._attempt, step=step, role="runner"))
+            self._write(system(values, attempt=self._attempt, step=step, role=role, rank=rank))
 
     def last_word(self, state: str, *, cause: Mapping[str, Any], proof: Mapping[str, Any], step: int) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""

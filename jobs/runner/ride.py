@@ -12,6 +12,7 @@ from typing import Any
 
 from jobs.runner.cause import cause_of_death, oom_kill_count
 from jobs.runner.console import Console, ConsoleAway, ConsoleError
+from jobs.runner.elsewhere import Elsewhere
 from jobs.runner.ending import hand_over_files, outcome
 from jobs.runner.job import Job
 from jobs.runner.leftovers import end_all
@@ -63,6 +64,9 @@ class Ride:
         self.progress.read()
         report.start()
         if not report.has_last_word:
+            elsewhere = Elsewhere(self.job, report, self.progress)
+            elsewhere.begin_end(min(1.0, self.job.leave_seconds))
+            proof = elsewhere.finish_end(proof, is_hurried=self.asked_to_end.is_set())
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
@@ -78,17 +82,18 @@ class Ride:
             return self._not_started(report, error)
         report.start()
         escalation = Escalation(grace_seconds=self.job.stop_grace_seconds, term_seconds=self.job.term_grace_seconds)
+        elsewhere = Elsewhere(self.job, report, self.progress)
         try:
-            ended = self._supervise(trainer, report, escalation)
+            ended = self._supervise(trainer, report, escalation, elsewhere)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
-            proof = self._clean_up(trainer, report)
+            proof = self._clean_up(trainer, report, elsewhere)
             text = "the runner failed, and ended the trainer. Its log says where"
             self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
             return self._wait(report)
         report.commands.trainer_has_ended()
-        proof = self._clean_up(trainer, report)
+        proof = self._clean_up(trainer, report, elsewhere)
         if report.is_fenced:
             return EXIT_FENCED
         self.progress.read()
@@ -108,7 +113,7 @@ class Ride:
         self._finish(report, state, cause, proof)
         return self._wait(report)
 
-    def _supervise(self, trainer: Trainer, report: Report, escalation: Escalation) -> Exit:
+    def _supervise(self, trainer: Trainer, report: Report, escalation: Escalation, elsewhere: Elsewhere) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir)
         over_at: float | None = None
         while (ended := trainer.poll()) is None:
@@ -124,6 +129,7 @@ class Ride:
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             self.progress.read()
+            elsewhere.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now
                 if now - over_at > OVERDUE_SECONDS:
@@ -133,10 +139,18 @@ class Ride:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report) -> dict[str, Any]:
+    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere) -> dict[str, Any]:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
-        proof = end_all(run=self.job.run, attempt=self.job.attempt, session=trainer.pid, leave_seconds=leave_seconds)
+        elsewhere.begin_end(leave_seconds)
+        proof = end_all(
+            run=self.job.run,
+            attempt=self.job.attempt,
+            session=trainer.pid,
+            helper=elsewhere.pid,
+            leave_seconds=leave_seconds,
+        )
+        proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
         if proof["ended"]:
             report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
         return proof

@@ -93,14 +93,15 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def end_with_parent(parent: int) -> None:
+    """Have the kernel end this process with the thread of process `parent` that started it."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+
+
 def _popen(argv: tuple[str, ...], env: Mapping[str, str], out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
     parent = os.getpid()
-
-    def die_with_parent() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-
     try:
         return subprocess.Popen(
             argv,
@@ -109,7 +110,7 @@ def _popen(argv: tuple[str, ...], env: Mapping[str, str], out: IO[bytes], err: I
             stdout=out,
             stderr=err,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # safe: no other thread runs yet
+            preexec_fn=lambda: end_with_parent(parent),  # safe: no other thread runs yet
         )
     except OSError as error:
         raise TrainerNotStarted(f"{argv[0]} could not be started: {error.strerror or error}.") from error

@@ -18,8 +18,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--port", type=int, default=settings.PORT, help="of the web page, on 127.0.0.1 (default: %(default)s)"
+            "--host", default=settings.HOST, help="address to listen on; 0.0.0.0 for all (default: %(default)s)"
         )
+        parser.add_argument("--port", type=int, default=settings.PORT, help="of the web page (default: %(default)s)")
         parser.add_argument(
             "--demo", action="store_true", help="queue the demo run: GRPO on the bundled model and word problems"
         )
@@ -33,7 +34,7 @@ class Command(BaseCommand):
             raise CommandError(f"--port {port} is not a port; choose a number from 1024 to 65535.")
         changes = tuple(f"--set={change}" for change in options["set"])
         try:
-            code = run_console(port=port, demo=changes if options["demo"] else None)
+            code = run_console(host=options["host"], port=port, demo=changes if options["demo"] else None)
         except (AlreadyRunning, PortTaken, NoRedisServer, DiskFull) as error:
             raise CommandError(str(error)) from error
         sys.exit(code)

@@ -13,7 +13,7 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+        parser.add_argument("--host", default=settings.HOST, help="address to listen on (default: %(default)s)")
         parser.add_argument("--port", type=int, default=settings.PORT, help="port to listen on (default: %(default)s)")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -9,7 +9,9 @@ from ray.exceptions import RayActorError, RayTaskError
 from jobs.engine import crew as crew_module
 from jobs.engine.actor import Answer, RoleError
 from jobs.engine.crew import Crew, Pending, Worker, WorkerFailed
+from jobs.engine.places import Place
 
+HERE = Place(node="", index=0, address="10.0.0.1", name="head")
 LOST_PEER = RoleError("RuntimeError: Connection closed by peer", "", "")
 
 
@@ -40,7 +42,7 @@ def gather(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2)
     monkeypatch.setattr(crew_module, "_DEATH_SECONDS", 0.05)
     crew = object.__new__(Crew)
     crew._on_answer = lambda worker, answer: None
-    workers = [Worker(None, role="policy", rank=rank) for rank in range(num_ranks)]
+    workers = [Worker(None, role="policy", rank=rank, place=HERE) for rank in range(num_ranks)]
     return crew.gather([Pending(worker=w, reference=w.rank, step=7) for w in workers])
 
 

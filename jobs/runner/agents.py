@@ -1,0 +1,162 @@
+"""`python -m jobs.runner.agents`: the runner's helper that talks to Ray, on runs that use several nodes.
+
+The runner itself never joins the cluster: this child does, so that a Ray that hangs or crashes takes only the helper
+with it. Orders come as JSON lines on stdin: first `{"run_dir", "nodes": [...]}` with the other nodes of the attempt
+(`jobs.engine.places.told`), then at most one `{"end": seconds}`. Answers go as JSON lines to stdout: `{"index",
+"values"}` every two seconds for each node, `{"say"}`, `{"proofs", "unchecked"}`, and at the end, when the logs of those
+nodes are here too, `{"done"}`.
+"""
+
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from jobs.runner.node_agent import NodeAgent
+from jobs.runner.trainer import end_with_parent
+
+PERIOD_SECONDS = 2.0
+START_SECONDS = 15.0  # what a fresh process on another node may take
+LOG_SECONDS = 20.0  # for one piece of a log
+_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+class Agents:
+    """The agents of an attempt, by the index of their node. A node that is gone is said once, and left out."""
+
+    def __init__(self, order: Mapping[str, Any], *, run: str, attempt: int, say: Callable[[str], None]) -> None:
+        self._log_dir = Path(order["run_dir"]) / "log"
+        self._say = say
+        self._names = {int(node["index"]): _name(node) for node in order["nodes"]}
+        self._actors = {}
+        for node in order["nodes"]:
+            strategy = NodeAffinitySchedulingStrategy(node["node"], soft=False)
+            actor = ray.remote(NodeAgent).options(num_cpus=0, max_concurrency=2, scheduling_strategy=strategy)
+            self._actors[int(node["index"])] = actor.remote(run=run, attempt=attempt, run_dir=str(order["run_dir"]))
+
+    def readings(self) -> dict[int, Mapping[str, float]]:
+        """Return the readings of the nodes that answer within two seconds."""
+        return self._ask("readings", seconds=PERIOD_SECONDS)
+
+    def end_all(self, leave_seconds: float) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
+        """End what is left on each node; return the proofs, and the names of the nodes that gave none."""
+        proofs = self._ask("end_all", leave_seconds, seconds=leave_seconds + START_SECONDS)
+        return proofs, [name for index, name in self._names.items() if index not in proofs]
+
+    def _ask(self, method: str, *arguments: Any, seconds: float) -> dict[int, Any]:
+        asked = {getattr(actor, method).remote(*arguments): index for index, actor in self._actors.items()}
+        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=seconds) if asked else ([], [])
+        found = {}
+        for reference in ready:
+            index = asked[reference]
+            try:
+                found[index] = ray.get(reference)
+            except Exception as error:
+                why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                self._say(f"Nothing more is read from {self._names[index]}: {why}")
+                self._actors.pop(index, None)
+        return found
+
+    def fetch_logs(self) -> None:
+        """Bring the log files of the other nodes beside those of this one."""
+        for index, sizes in self._ask("log_sizes", seconds=START_SECONDS).items():
+            for name, size in sizes.items():
+                target = self._log_dir / Path(name).name
+                if target.exists():
+                    continue  # a file system that is shared after all
+                try:
+                    self._fetch_log(index, name, size, target)
+                except Exception as error:
+                    self._say(f"{name} stays on {self._names[index]}: {type(error).__name__}")
+
+    def _fetch_log(self, index: int, name: str, size: int, target: Path) -> None:
+        draft = target.with_name(f".{target.name}.part")
+        with draft.open("wb") as file:
+            while file.tell() < size:
+                piece = ray.get(self._actors[index].read_log.remote(name, file.tell()), timeout=LOG_SECONDS)
+                if not piece:
+                    break
+                file.write(piece)
+        draft.rename(target)
+
+
+def main() -> int:
+    """Serve the runner until it says `end` or goes away; return the exit code."""
+    end_with_parent(int(sys.argv[1]))
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed is no answer
+
+    def answer(**fields: Any) -> None:
+        out.write(json.dumps(fields) + "\n")
+
+    orders = io.FileIO(0)  # unbuffered, so that `select` sees what was not read
+    line = orders.readline()
+    if not line:
+        return 0
+    order = json.loads(line)
+    _join(os.environ)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the runner gets them too, and decides what is done
+    agents = Agents(
+        order,
+        run=os.environ["PITWALL_RUN"],
+        attempt=int(os.environ["PITWALL_ATTEMPT"]),
+        say=lambda text: answer(say=text),
+    )
+    try:
+        _serve(agents, orders, answer)
+    finally:
+        ray.shutdown()
+    return 0
+
+
+def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> None:
+    due = time.monotonic()
+    while True:
+        has_order, _, _ = select.select([orders], [], [], max(0.0, due - time.monotonic()))
+        if has_order:
+            line = orders.readline()
+            if line:
+                proofs, unchecked = agents.end_all(float(json.loads(line)["end"]))
+                answer(proofs=proofs, unchecked=unchecked)
+                agents.fetch_logs()
+                answer(done=True)
+            return
+        due = time.monotonic() + PERIOD_SECONDS
+        for index, values in agents.readings().items():
+            answer(index=index, values=values)
+
+
+def _join(environ: Mapping[str, str]) -> None:
+    """Join the cluster with the code of the run's job, but without the marks by which the run's processes are known."""
+    config = json.loads(environ.get(_JOB_CONFIG) or "{}")
+    runtime_env = dict(config.get("runtime_env") or {})
+    variables = runtime_env.pop("env_vars", None) or {}
+    runtime_env["env_vars"] = {name: value for name, value in variables.items() if not name.startswith("PITWALL_")}
+    os.environ.pop(_JOB_CONFIG, None)
+    ray.init(
+        address=environ.get("RAY_ADDRESS") or "auto",
+        runtime_env=runtime_env,
+        log_to_driver=False,
+        logging_level="ERROR",
+        configure_logging=False,
+    )
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"{node['name']} ({node['address']})" if node["name"] != node["address"] else str(node["name"])
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):  # the runner is gone
+        sys.exit(main())
