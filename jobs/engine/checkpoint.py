@@ -1,73 +1,45 @@
-"""Write checkpoints and Hugging Face folders so that each is there whole or not at all.
+"""Checkpoints: written by all policy ranks, there whole or not at all, loaded by any number of ranks at any ZeRO stage.
 
-A folder is written beside its place, synced to disk, and renamed. A checkpoint holds DeepSpeed's state and `loop.json`:
-the step, the data position and the scores. There is no random state to save: every draw is a function of the seed and
-the position.
+A folder holds the training state as part files (parts.py) and `checkpoint.json`: the step, the data position, the
+scores, what the parts are and their checksums. There is no random state to save: every draw is a function of the seed
+and the position. Nodes need share no file system: a rank that does not see the driver's folder hands its parts over
+through Ray's object store, and is handed what it needs when it loads.
 """
 
 import json
-import os
 import re
+import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.crew import Crew
+from jobs.engine.crew import Crew, Worker
+from jobs.engine.problem import RunProblem
+from jobs.engine.whole_folder import whole_folder
 
+INDEX, TOKEN = "checkpoint.json", "token"
+VERSION = 1
+PART_BYTES = 1 << 30
+HANDED_BYTES = 64 << 20
+"""The largest part of a rank's state in one file, and in one message where it goes through the object store."""
 _STEP = re.compile(r"step-(\d+)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState:
-    """Where a run stands after `step`: what a resumed attempt starts from."""
+    """Where a run stands after `step`: what a resumed attempt starts from.
+
+    `evaluated_step` is the last step whose policy was judged on held-out data, -1 if none was.
+    """
 
     step: int
     num_consumed: int
     best_score: float | None = None
     best_step: int = -1
-
-
-@contextmanager
-def whole_folder(final: Path) -> Iterator[Path]:
-    """Give a new folder to fill; at the end it is synced and takes the place `final`, replacing what stood there.
-
-    If the body raises, nothing of it is left.
-    """
-    final.parent.mkdir(parents=True, exist_ok=True)
-    draft = final.with_name(f".{final.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    try:
-        yield draft
-        _sync_tree(draft)
-        old = final.with_name(f".{final.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if final.exists():
-            final.rename(old)
-        draft.rename(final)
-        _sync(final.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
+    evaluated_step: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +57,16 @@ class Checkpoints:
     def __init__(self, folder: Path, *, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def save(self, crew: Crew, state: LoopState, *, spec: Mapping[str, Any]) -> Saved:
-        """Write `step-<n>`, then delete all but the newest `keep` and the best."""
+    def save(self, crew: Crew, state: LoopState, *, about: Mapping[str, Any]) -> Saved:
+        """Write `step-<n>`, then delete all but the newest `keep` and the best.
+
+        `about` is added to `checkpoint.json`: the spec, and what the data were.
+        """
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:
-            crew.gather([p.call("save", str(draft), step=state.step, phase="checkpoint") for p in crew.policies])
-            (draft / "loop.json").write_text(
-                json.dumps(asdict(state) | {"ranks": len(crew.policies), "spec": spec}, indent=1) + "\n"
-            )
+            index = asdict(state) | {"version": VERSION, "ranks": len(crew.policies)} | write_state(crew, draft, state)
+            (draft / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
         seconds = time.perf_counter() - begin
         removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
         return Saved(folder=final, seconds=seconds, removed=tuple(removed))
@@ -110,52 +83,122 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in found if match)
 
 
-def read_state(folder: Path) -> LoopState:
-    """Return the loop state of a checkpoint folder."""
-    raw = json.loads((folder / "loop.json").read_text(encoding="utf-8"))
-    return LoopState(
-        step=raw["step"], num_consumed=raw["num_consumed"], best_score=raw["best_score"], best_step=raw["best_step"]
-    )
+def write_state(crew: Crew, draft: Path, state: LoopState) -> dict[str, Any]:
+    """Have every rank's training state written into `draft`; return what `checkpoint.json` says of it."""
+    from jobs.engine.parts import PartFile, part_name, to_json, write_part
+
+    token = secrets.token_hex(16)
+    (draft / TOKEN).write_text(token, encoding="utf-8")
+    near, far = who_sees(crew, draft, token)
+    telling = crew.policies[0]
+    (metadata, optimizer_step) = crew.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    files: list[PartFile] = []
+    for written in crew.gather(
+        [p.call("save_parts", str(draft), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
+    ):
+        files += written
+    index = 0
+    while far:
+        calls = [p.call("state_part", index, HANDED_BYTES, step=state.step, phase="checkpoint") for p in far]
+        handed = dict(zip(far, crew.gather(calls), strict=True))
+        far = [p for p, data in handed.items() if data is not None]
+        files += [write_part(draft / part_name(p.rank, index), handed[p]) for p in far]
+        index += 1
+    return {
+        "optimizer_step": optimizer_step,
+        "parameters": dict(zip(metadata["names"], metadata["shapes"], strict=True)),
+        "files": to_json(files),
+    }
 
 
-def export_model(crew: Crew, final: Path, *, precision: str, on_bucket: Callable[[], None] = lambda: None) -> None:
-    """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads
-    in `precision`.
+def who_sees(crew: Crew, folder: Path, token: str) -> tuple[list[Worker], list[Worker]]:
+    """Return the policy ranks whose node has the driver's `folder`, and those whose node has not."""
+    answers = crew.gather([p.call("sees", str(folder), token) for p in crew.policies])
+    near = [p for p, sees in zip(crew.policies, answers, strict=True) if sees]
+    return near, [p for p in crew.policies if p not in near]
 
-    Weights travel bucket by bucket (1 GiB) from policy rank 0 through the object store, so no file system need be
-    shared.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint to go on from; `name` is what people call it, `index` the content of `checkpoint.json`."""
+
+    folder: Path
+    name: str
+    state: LoopState
+    index: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Raise RunProblem naming the file if one is missing or damaged. Reads everything."""
+        from jobs.engine.parts import PartFile, check_parts
+
+        files = [PartFile(name=f["name"], size=f["size"], crc32=f["crc32"]) for f in self.index["files"]]
+        check_parts(self.folder, files, what=self.name)
+
+    def check_model(self, metadata: Mapping[str, list[Any]]) -> None:
+        """Raise RunProblem naming the parameter if the model (`Policy.weight_metadata`) is not the one that was
+        saved.
+        """
+        then = {name: list(shape) for name, shape in self.index["parameters"].items()}
+        now = {name: list(shape) for name, shape in zip(metadata["names"], metadata["shapes"], strict=True)}
+        for name in sorted(then | now):
+            if then.get(name) != now.get(name):
+                raise RunProblem(
+                    "resume",
+                    f"{self.name} is of another model: {name} {_shape(then.get(name))} there and "
+                    f"{_shape(now.get(name))} in this run's model. Resume with the model it was trained from.",
+                )
+
+    def restore(self, crew: Crew) -> None:
+        """Bring the checkpoint's training state into every policy rank. Raises: RunProblem, WorkerFailed."""
+        from jobs.engine.parts import WEIGHTS, Parts
+
+        (metadata,) = crew.gather([crew.policies[0].call("weight_metadata")])
+        self.check_model(metadata)
+        parts = Parts(self.folder)
+        states = [WEIGHTS, *sorted(parts.states - {WEIGHTS})]
+        crew.gather([p.call("begin_load", step=0, phase="load") for p in crew.policies])
+        token = (self.folder / TOKEN).read_text(encoding="utf-8")
+        near, far = who_sees(crew, self.folder, token)
+        loading = [p.call("load_parts", str(self.folder), states, PART_BYTES, step=0, phase="load") for p in near]
+        wanted = crew.gather([p.call("wanted", states, HANDED_BYTES) for p in far])
+        for rank, batches in zip(far, wanted, strict=True):
+            for pieces in batches:
+                values = [parts.read(piece) for piece in pieces]
+                crew.gather([rank.call("take", pieces, values, step=0, phase="load")])
+        crew.gather(loading)
+        calls = [p.call("finish_load", self.index["optimizer_step"], step=0, phase="load") for p in crew.policies]
+        crew.gather(calls)
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "is not" if shape is None else f"has shape {shape}"
+
+
+def open_checkpoint(folder: Path, *, name: str) -> Checkpoint:
+    """Return the checkpoint in `folder`, of which everything but the content of its parts was checked.
+
+    Raises: RunProblem naming `resume` and what is missing.
     """
-    from safetensors.torch import save_file
-
-    with whole_folder(final) as draft:
-        (texts,) = crew.gather([crew.policies[0].call("text_files")])
-        for name, data in texts.items():
-            (draft / name).write_bytes(data)
-        config = json.loads(texts["config.json"])
-        config.pop("torch_dtype", None)
-        (draft / "config.json").write_text(json.dumps(config | {"dtype": precision}, indent=2) + "\n", encoding="utf-8")
-        files: list[list[str]] = []
-        num_bytes = 0
-        while True:
-            weights = crew.gather([p.call("export_bucket", len(files)) for p in crew.policies])[0]
-            if weights is None:
-                break
-            num_bytes += sum(w.numel() * w.element_size() for w in weights.values())
-            save_file(weights, draft / f"part-{len(files) + 1}.safetensors", metadata={"format": "pt"})
-            files.append(list(weights))
-            on_bucket()
-        _name_parts(draft, files, num_bytes)
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        version = index["version"]
+        state = LoopState(**{field: index[field] for field in LoopState.__dataclass_fields__})
+        for needed in ("files", "parameters", "optimizer_step", "ranks"):
+            index[needed]
+        if not (folder / TOKEN).is_file():
+            raise KeyError(TOKEN)
+    except FileNotFoundError as error:
+        what = f"its {INDEX} is missing" if folder.is_dir() else f"there is no folder {folder} on this node"
+        raise RunProblem("resume", f"{name} cannot be read: {what}. Resume from another checkpoint.") from error
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise RunProblem(
+            "resume", f"{name} cannot be read: {INDEX} is damaged ({error}). Resume from another checkpoint."
+        ) from error
+    if version != VERSION:
+        raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")
+    return Checkpoint(folder=folder, name=name, state=state, index=index)
 
 
-def _name_parts(draft: Path, files: list[list[str]], num_bytes: int) -> None:
-    """Give the weight files the names that transformers looks for, and an index where there are several."""
-    if len(files) == 1:
-        (draft / "part-1.safetensors").rename(draft / "model.safetensors")
-        return
-    index: dict[str, str] = {}
-    for number, names in enumerate(files, start=1):
-        file = f"model-{number:05d}-of-{len(files):05d}.safetensors"
-        (draft / f"part-{number}.safetensors").rename(draft / file)
-        index |= dict.fromkeys(names, file)
-    text = json.dumps({"metadata": {"total_size": num_bytes}, "weight_map": index}, indent=2)
-    (draft / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")
+def read_state(folder: Path) -> LoopState:
+    """Return the loop state of a checkpoint folder. Raises: RunProblem."""
+    return open_checkpoint(folder, name=f"Checkpoint {folder.name}").state

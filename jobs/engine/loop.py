@@ -8,24 +8,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.runspec import RunSpec
 from jobs.engine import evaluation
 from jobs.engine.advantages import groups_without_signal_share
 from jobs.engine.algorithm import Algorithm, Counts
 from jobs.engine.batch import Batch, join_padded, make_batch, share_out
 from jobs.engine.cause import SyncGap
-from jobs.engine.checkpoint import Checkpoints, LoopState, export_model
+from jobs.engine.checkpoint import LoopState
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
 from jobs.engine.examples import Example, in_order
+from jobs.engine.recording import Recording
 from jobs.engine.report import Report, folder_bytes
 from jobs.engine.reward import Reward, Score
 from jobs.engine.rollout import Rollout, largest_gap, roll_out
+from jobs.engine.saving import Saver
 from jobs.engine.schedule import learning_rate
 from jobs.engine.scoring import score_rollout
 from jobs.engine.story import eval_line, step_line
@@ -49,7 +50,7 @@ class Material:
 
 
 class Loop:
-    """One run from its first step to its last."""
+    """One attempt of a run, from the step after `state` to the last."""
 
     def __init__(
         self,
@@ -61,35 +62,42 @@ class Loop:
         crew: Crew,
         report: Report,
         commands: Commands,
+        saver: Saver,
+        state: LoopState,
     ) -> None:
         self.spec, self.run_dir, self.algorithm, self.material = spec, run_dir, algorithm, material
-        self.crew, self.report, self.commands = crew, report, commands
+        self.crew, self.report, self.commands, self.saver = crew, report, commands, saver
         self.seed = spec.int_knob("train.seed")
-        self.state = LoopState(step=0, num_consumed=0)
-        self.step = 0
+        self.state = state
+        self.start = self.step = state.step
         self.weights = WeightSync(crew) if algorithm.samples else None
-        self.checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
-        self._order: Iterator[int] = in_order(len(material.train), seed=self.seed)
+        self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
+        self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
+        self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
+        self.recording.tell_profilers()
         if self.weights is not None:
-            with mark("weight_sync", step=0):
+            with mark("weight_sync", step=self.start):
                 self.weights.connect()
-                self.weights.sync(step=0)
-        self._evaluate()
-        self.report.state("training", step=0)
+                self.weights.sync(step=self.start)
+        if self.start == 0:  # a checkpoint is written after the evaluation of its step
+            self._evaluate()
+        self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
-            self._timed(self._reinforce if self.algorithm.samples else self._supervise)
+            self.recording.before_step(self.step)
+            seconds = self._timed(self._reinforce if self.algorithm.samples else self._supervise)
+            self.recording.after_step(self.step, seconds=seconds)
             self.state = replace(self.state, step=self.step)
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
-                self._save()
+                self.saver.checkpoint(self.state, self._scores)
         is_finished = self.step >= self.spec.num_steps
         self._finish(is_finished=is_finished)
         return is_finished
@@ -264,8 +272,10 @@ class Loop:
 
     # -- between steps --
 
-    def _timed(self, body: Callable[[int], dict[str, float]]) -> None:
-        """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost."""
+    def _timed(self, body: Callable[[int], dict[str, float]]) -> float:
+        """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost. Return its
+        seconds.
+        """
         begin = time.perf_counter()
         metrics = body(self.step)
         spans = profile.drain()
@@ -287,7 +297,11 @@ class Loop:
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
+        self._scores = {
+            key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
+        }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
+        return metrics["time/step_seconds"]
 
     def _is_stopping(self) -> bool:
         self.commands.poll()
@@ -321,60 +335,26 @@ class Loop:
             found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
         )
         self.report.driver_spans(profile.drain())
+        self.state = replace(self.state, evaluated_step=self.step)
+        self._scores["score"] = found.score
         best = self.state.best_score
         if self.step > 0 and (best is None or found.score > best):
             self.state = replace(self.state, best_score=found.score, best_step=self.step)
-            self._export("best", found.metrics)
+            self.saver.model("best", step=self.step, metrics=found.metrics)
         self.report.state("training", step=self.step)
-
-    def _save(self) -> None:
-        """Write a checkpoint."""
-        self.report.state("saving", f"Checkpoint {self.step}", step=self.step)
-        with mark("checkpoint", step=self.step):
-            saved = self.checkpoints.save(self.crew, self.state, spec=to_json(self.spec))
-        size = folder_bytes(saved.folder)
-        self._tell_checkpoint(self.step, size=size)
-        for old in saved.removed:
-            self._tell_checkpoint(old, size=0, removed=True)
-        self.report.note(
-            f"Checkpoint {self.step} saved, {size / (1 << 20):.3g} MiB in {saved.seconds:.2g} s",
-            step=self.step,
-            bytes=size,
-            seconds=saved.seconds,
-        )
-        self.report.driver_spans(profile.drain())
-        self.report.state("training", step=self.step)
-
-    def _tell_checkpoint(self, step: int, *, size: int, **meta: Any) -> None:
-        path = f"checkpoints/step-{step}"
-        self.report.artifact(f"checkpoint-{step}", artifact="checkpoint", path=path, step=step, size=size, **meta)
-
-    def _export(self, name: str, metrics: dict[str, Any]) -> None:
-        """Write the policy as the Hugging Face folder `model/<name>`."""
-        self.report.state("saving", f"Exporting model/{name}", step=self.step)
-        folder = self.run_dir / "model" / name
-        with mark("export", step=self.step) as export_mark:
-            export_model(self.crew, folder, precision=str(self.spec.knob("memory.precision")))
-        size = folder_bytes(folder)
-        self.report.artifact(
-            f"model-{name}", artifact="model", path=f"model/{name}", step=self.step, size=size, **metrics
-        )
-        self.report.note(
-            f"Model of step {self.step} exported to model/{name}, {size / (1 << 20):.3g} MiB in "
-            f"{export_mark.seconds:.2g} s",
-            step=self.step,
-        )
-        self.report.driver_spans(profile.drain())
 
     def _finish(self, *, is_finished: bool) -> None:
         """Judge the last policy, save it, and hand it over."""
+        self.recording.finish(self.step)
         if self.step > 0:
             if self.weights is not None:
                 self._probe_sync()
-            if is_finished:
+            if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate()
-            self._save()
-            self._export("final", {"best_step": self.state.best_step, "best_score": self.state.best_score})
+            if self.step > self.start:  # else it is there, in the attempt that this one goes on from
+                self.saver.checkpoint(self.state, self._scores)
+            best = {"best_step": self.state.best_step, "best_score": self.state.best_score}
+            self.saver.model("final", step=self.step, metrics=best)
         self.report.artifact(
             "tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb")
         )

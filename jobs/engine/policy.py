@@ -15,6 +15,8 @@ from jobs.engine.device import Device, Sender, load_device
 from jobs.engine.language_model import buckets, gathered, load_model, logits_of, score
 from jobs.engine.losses import aggregate, token_logprobs
 from jobs.engine.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
+from jobs.engine.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
+from jobs.engine.shard import Shard
 from jobs.engine.sources import model_folder
 from profiling.profile import mark
 
@@ -35,6 +37,7 @@ class Policy:
         self._sender: Sender | None = None
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
+        self._shard = Shard(self._engine, stage=self._stage, rank=rank)
 
     def _make_engine(self, world_size: int, host: str, port: int) -> Any:
         import deepspeed
@@ -191,19 +194,52 @@ class Policy:
 
     # -- state --
 
-    def save(self, folder: str) -> None:
-        """Write DeepSpeed's state (weights, optimizer) into `folder`. A collective."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self._engine.save_checkpoint(folder, tag="state")
+    def sees(self, folder: str, token: str) -> bool:
+        """Return whether this rank's node has the driver's `folder`: whether the file `token` in it says `token`."""
+        try:
+            return (Path(folder) / "token").read_text(encoding="utf-8") == token
+        except OSError:
+            return False
 
-    def load(self, folder: str) -> None:
-        """Read what `save` wrote with the same number of ranks and ZeRO stage. A collective.
+    def save_parts(self, folder: str, limit_bytes: int) -> list[PartFile]:
+        """Write this rank's training state into `folder` as files of at most about `limit_bytes`."""
+        written: list[PartFile] = []
+        while (data := self.state_part(len(written), limit_bytes)) is not None:
+            written.append(write_part(Path(folder) / part_name(self._rank, len(written)), data))
+        return written
 
-        Raises: RuntimeError if there is no such state.
-        """
-        path, _ = self._engine.load_checkpoint(folder, tag="state")
-        if path is None:
-            raise RuntimeError(f"There is no DeepSpeed state in {folder}.")
+    def state_part(self, index: int, limit_bytes: int) -> bytes | None:
+        """Return the content of part file `index`; None past the last."""
+        parts = batches(self._shard.pieces(), limit_bytes=limit_bytes)
+        return part_bytes({p.key: self._shard.read(p) for p in parts[index]}) if index < len(parts) else None
+
+    def optimizer_step(self) -> int:
+        """Return how many steps the optimizer has taken."""
+        return self._shard.optimizer_step()
+
+    def begin_load(self) -> None:
+        """Get ready for new training state. A collective."""
+        self._shard.begin_load()
+
+    def wanted(self, states: list[str], limit_bytes: int) -> list[list[Piece]]:
+        """Return the pieces that this rank needs, in batches of at most `limit_bytes`."""
+        return batches(self._shard.wanted(states), limit_bytes=limit_bytes)
+
+    def take(self, pieces: list[Piece], values: list[Tensor]) -> None:
+        """Put the elements of pieces that the driver read into place."""
+        for piece, elements in zip(pieces, values, strict=True):
+            self._shard.write(piece, elements)
+
+    def load_parts(self, folder: str, states: list[str], limit_bytes: int) -> None:
+        """Read what this rank needs from the part files of `folder`, piece by piece. Raises: RunProblem."""
+        parts = Parts(Path(folder))
+        for pieces in self.wanted(states, limit_bytes):
+            for piece in pieces:
+                self._shard.write(piece, parts.read(piece))
+
+    def finish_load(self, optimizer_step: int) -> None:
+        """Go on from the state that was put into place. A collective."""
+        self._shard.finish_load(optimizer_step)
 
     def readings(self) -> dict[str, float]:
         """Return measured bytes of model state on this rank (gradients: as of the last backward pass)."""

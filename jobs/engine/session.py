@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +15,18 @@ import ray
 
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.engine.cause import Stopped, cause_of
+from jobs.engine.checkpoint import Checkpoint, LoopState
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew, WorkerFailed
 from jobs.engine.dataset import load_table
 from jobs.engine.device import load_device
 from jobs.engine.examples import mapping_problem, render, token_limit, usable
+from jobs.engine.places import Place, told
 from jobs.engine.problem import RunProblem
 from jobs.engine.report import Report
+from jobs.engine.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.reward import open_reward
+from jobs.engine.saving import Saver
 from jobs.engine.sources import model_folder
 from jobs.engine.text import TextModel
 from profiling import profile
@@ -50,10 +55,11 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
     except BaseException as error:
         report.fetch_lines()
         if isinstance(error, WorkerFailed):
-            report.last_words(error.role, error.rank)
+            report.last_words(error.role, error.rank, place=session.place_of(error.role, error.rank))
         if not isinstance(error, (RunProblem, KeyboardInterrupt)):
             traceback.print_exc()
         cause = cause_of(error, step=session.step, log_tail=report.log_tail)
+        session.abandon_captures(str(cause["text"]))
         print(cause["text"], file=sys.stderr, flush=True)
         with contextlib.suppress(
             OSError
@@ -87,12 +93,23 @@ class Session:
         """The step under way, 0 before the first."""
         return self._loop.step if self._loop is not None else 0
 
+    def abandon_captures(self, why: str) -> None:
+        """Say of captures under way that the run has failed; never raises."""
+        if self._loop is not None:
+            self._loop.recording.abandon(why)
+
+    def place_of(self, role: str, rank: int) -> Place | None:
+        """Return where a worker sits; None while there are none."""
+        return self._crew.place_of(role, rank) if self._crew is not None else None
+
     def run(self) -> int:
         """Load, train, and return the exit code."""
         report = self._report
         with mark("load", step=0):
             report.state("loading", "Reading the spec")
             spec = self._read_spec()
+            profile.configure(spec.profile.marks)
+            checkpoint = checkpoint_to_resume(self._run_dir, spec)
             report.state("loading", "Joining the cluster")
             self._join_cluster()
             device = load_device(self._choose_device(spec))
@@ -100,16 +117,21 @@ class Session:
             crew = self._crew = Crew(
                 spec, device, log_dir=str(self._run_dir / "log"), on_answer=report.answer, check=self._check_stop
             )
+            who_sits_where, nodes = told([(worker.role, worker.rank, worker.place) for worker in crew.all()])
+            if nodes:
+                report.note(who_sits_where, step=0, nodes=nodes)
             report.follow(crew.log_queue)
             report.state("loading", f"Starting {len(crew.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False))
             starting = self._start_roles(spec, crew, device.name, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)
+            if checkpoint is not None:
+                check_data(checkpoint, material.train)
             self._reward = material.reward
             report.state("loading", "Loading vLLM and DeepSpeed" if crew.generators else "Loading DeepSpeed")
             self._gather_roles(crew, starting)
-            loop_of = self._make_loop(spec, crew, material)
+            loop_of = self._make_loop(spec, crew, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
         self._loop = loop_of
@@ -204,10 +226,14 @@ class Session:
             reward = open_reward(spec.reward)
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 
-    def _make_loop(self, spec: RunSpec, crew: Crew, material: Any) -> Any:
+    def _make_loop(self, spec: RunSpec, crew: Crew, material: Any, checkpoint: Checkpoint | None) -> Any:
         from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
 
+        data = fingerprint(material.train)
+        saver = Saver(spec=spec, run_dir=self._run_dir, crew=crew, report=self._report, data=data)
+        if checkpoint is not None:
+            self._restore(checkpoint, crew, saver)
         return Loop(
             spec=spec,
             run_dir=self._run_dir,
@@ -216,7 +242,33 @@ class Session:
             crew=crew,
             report=self._report,
             commands=self._commands,
+            saver=saver,
+            state=checkpoint.state if checkpoint is not None else LoopState(step=0, num_consumed=0),
         )
+
+    def _restore(self, checkpoint: Checkpoint, crew: Crew, saver: Saver) -> None:
+        """Bring the checkpoint into the policy ranks, and the best model so far into this attempt."""
+        report, state = self._report, checkpoint.state
+        what = f"{checkpoint.name[0].lower()}{checkpoint.name[1:]}"
+        report.state("loading", f"Resuming from {what}", step=state.step)
+        begin = time.perf_counter()
+        checkpoint.restore(crew)
+        seconds = time.perf_counter() - begin
+        then, now = checkpoint.index["ranks"], len(crew.policies)
+        ranks = f"{now} ranks" if then == now else f"{then} ranks then, {now} now"
+        report.note(f"Resumed from {what} in {seconds:.2g} s ({ranks})", step=state.step, seconds=seconds)
+        if state.best_step < 0:
+            return
+        about = carry_best(checkpoint, self._run_dir)
+        if about is not None:
+            metrics = {key: value for key, value in about.items() if key != "step"}
+            saver.tell_model("best", step=state.best_step, metrics=metrics)
+        else:
+            report.note(
+                f"The best model so far, of step {state.best_step} with score {state.best_score:.3g}, is not in this "
+                "attempt's files; model/best comes with the first better one.",
+                step=state.step,
+            )
 
     def _leave(self, crew: Crew) -> None:
         """Let the policy ranks leave their groups in order, then fetch the last lines."""

@@ -1,9 +1,12 @@
 """Roles with one fault each, to see that the engine notices."""
 
+import os
 from typing import Any
 
 import jobs.engine.gloo_transfer as gloo_transfer
 from jobs.engine.generator import Generator
+from jobs.engine.parts import PartFile
+from jobs.engine.policy import Policy
 
 
 class DeafGenerator(Generator):
@@ -49,3 +52,23 @@ class SwitchableGenerator(Generator):
             self.finish_update()
         finally:
             gloo_transfer.refresh_tied_head = refresh
+
+
+class FarPolicy(Policy):
+    """A policy rank on a node that shares no file system with the driver: rank 1 finds another directory there."""
+
+    def __init__(self, *, rank: int, **arguments: Any) -> None:
+        super().__init__(rank=rank, **arguments)
+        self._root = f"/nowhere-{os.getpid()}" if rank == 1 else ""
+
+    def sees(self, folder: str, token: str) -> bool:
+        """Look on this rank's own disk."""
+        return super().sees(self._root + folder, token)
+
+    def save_parts(self, folder: str, limit_bytes: int) -> list[PartFile]:
+        """Write to this rank's own disk."""
+        return super().save_parts(self._root + folder, limit_bytes)
+
+    def load_parts(self, folder: str, states: list[str], limit_bytes: int) -> None:
+        """Read from this rank's own disk."""
+        super().load_parts(self._root + folder, states, limit_bytes)

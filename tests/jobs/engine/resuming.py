@@ -1,0 +1,162 @@
+"""Program of test_resume and of the proof: train, save, and go on with another number of ranks or another ZeRO stage.
+
+Arguments: `few` or `all`, and RUN_DIR; writes what it measured to `found.json`.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+import jobs.engine.checkpoint as checkpoint_module
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.runspec import to_json as spec_json
+from jobs.engine.algorithm import Counts
+from jobs.engine.batch import make_batch, share_out
+from jobs.engine.checkpoint import Checkpoints, LoopState, open_checkpoint
+from jobs.engine.crew import Crew
+from jobs.engine.dataset import load_table
+from jobs.engine.examples import render, usable
+from jobs.engine.session import ROLE_CLASSES
+from jobs.engine.sources import model_folder
+from jobs.engine.text import TextModel
+from tests.jobs.engine.ranks import make_crew
+
+NUM_STEPS, SAVED_STEP, BATCH = 6, 3, 32
+SMALL_PART = 1 << 20  # a rank of two hands over four of these
+FAR = "tests.jobs.engine.faulty:FarPolicy"
+NEAR = ROLE_CLASSES["policy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the training state is spread: ZeRO stage, ranks, precision, and whether rank 1 shares no disk."""
+
+    stage: int
+    ranks: int
+    precision: str = "float32"
+    role: str = NEAR
+
+    def __str__(self) -> str:
+        extra = (" bfloat16" if self.precision == "bfloat16" else "") + (" apart" if self.role == FAR else "")
+        return f"ZeRO-{self.stage} ×{self.ranks}{extra}"
+
+
+class Bench:
+    """Policy ranks alone, learning the same batches in the same order whatever their layout."""
+
+    def __init__(self, run_dir: Path, base: dict[str, Any]) -> None:
+        self._run_dir, self._base = run_dir, base
+        self.spec = parse_spec(base)
+        self.text = TextModel(model_folder(self.spec.model))
+        rows = load_table(self.spec.data, inputs_dir=run_dir).train[: NUM_STEPS * BATCH]
+        self.examples = usable(self.spec, render(self.spec, rows, self.text))
+        self._crews: dict[int, Crew] = {}
+
+    def crew(self, layout: Layout) -> Crew:
+        """Build the layout's ranks anew, in the processes there are."""
+        spec = self._spec(layout)
+        crew = self._crews.get(layout.ranks) or make_crew(spec, self._run_dir / f"x{layout.ranks}")
+        self._crews[layout.ranks] = crew
+        host, port = crew.address_of(crew.policies[0])
+        crew.gather(
+            [
+                p.start(
+                    layout.role, spec=spec, rank=p.rank, world_size=layout.ranks, host=host, port=port, device="cpu"
+                )
+                for p in crew.policies
+            ]
+        )
+        return crew
+
+    def _spec(self, layout: Layout) -> RunSpec:
+        knobs = {"memory.zero_stage": str(layout.stage), "memory.precision": layout.precision}
+        return parse_spec(
+            self._base | {"hardware": {"policy_ranks": layout.ranks}, "knobs": self._base["knobs"] | knobs}
+        )
+
+    def losses(self, crew: Crew, first: int, last: int) -> list[float]:
+        """Train steps first..last; return their losses."""
+        found = []
+        for step in range(first, last + 1):
+            part = self.examples[(step - 1) * BATCH : step * BATCH]
+            batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=self.text.pad_id)
+            shares = share_out(BATCH, num_updates=1, num_ranks=len(crew.policies), seed=str(step))
+            counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=BATCH)]
+            calls = [
+                p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
+                for p, share in zip(crew.policies, shares, strict=True)
+            ]
+            found.append(sum(t[0]["loss/sft"] for t in crew.gather(calls)))
+        return found
+
+    def whole(self, layout: Layout) -> dict[str, Any]:
+        """Train all steps, with a checkpoint on the way."""
+        crew = self.crew(layout)
+        losses = self.losses(crew, 1, SAVED_STEP)
+        state = LoopState(step=SAVED_STEP, num_consumed=SAVED_STEP * BATCH)
+        saved = Checkpoints(self._run_dir / str(layout), keep=2).save(
+            crew, state, about={"spec": spec_json(self._spec(layout))}
+        )
+        files = sorted(f.name for f in saved.folder.glob("*.safetensors"))
+        return {
+            "losses": losses + self.losses(crew, SAVED_STEP + 1, NUM_STEPS),
+            "folder": str(saved.folder),
+            "files": files,
+            "bytes": sum(f.stat().st_size for f in saved.folder.iterdir()),
+            "seconds": saved.seconds,
+        }
+
+    def resumed(self, folder: str, layout: Layout) -> dict[str, Any]:
+        """Train the steps after the checkpoint with new ranks."""
+        crew = self.crew(layout)
+        found = open_checkpoint(Path(folder), name="The checkpoint")
+        found.check()
+        begin = time.perf_counter()
+        found.restore(crew)
+        seconds = time.perf_counter() - begin
+        return {"losses": self.losses(crew, SAVED_STEP + 1, NUM_STEPS), "seconds": seconds}
+
+    def close(self) -> None:
+        """End all ranks."""
+        for crew in self._crews.values():
+            crew.close()
+
+
+def plan(which: str) -> list[tuple[Layout, list[Layout]]]:
+    """Return each layout that saves, and those that go on from it."""
+    layouts = [Layout(stage=s, ranks=r) for s in range(4) for r in (1, 2)]
+    if which == "all":
+        apart = [Layout(stage=s, ranks=2, role=FAR) for s in range(4)]
+        half = [Layout(stage=s, ranks=r, precision="bfloat16") for s in range(4) for r in (1, 2)]
+        return [(source, layouts) for source in layouts] + [(a, [a]) for a in apart] + [(h, [h]) for h in half]
+    two, three = Layout(stage=2, ranks=2, role=FAR), Layout(stage=3, ranks=2, role=FAR)
+    return [
+        (two, [two, Layout(stage=2, ranks=1), Layout(stage=3, ranks=2)]),
+        (three, [three, Layout(stage=3, ranks=1), Layout(stage=0, ranks=2)]),
+        (Layout(stage=1, ranks=1), [Layout(stage=1, ranks=2)]),
+    ]
+
+
+def main() -> None:
+    """Measure the plan on the spec in the run directory."""
+    run_dir = Path(sys.argv[2])
+    checkpoint_module.HANDED_BYTES = SMALL_PART
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+    bench = Bench(run_dir, json.loads((run_dir / "spec.json").read_text()))
+    found = []
+    for source, targets in plan(sys.argv[1]):
+        whole = bench.whole(source)
+        resumed = {str(target): bench.resumed(whole["folder"], target) for target in targets}
+        found.append({"source": str(source), **whole, "resumed": resumed})
+    bench.close()
+    (run_dir / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
