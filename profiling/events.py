@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
+from profiling.profilers.profiler import Memory
+
 Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note"]
 KINDS: tuple[Kind, ...] = ("metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note")
 
@@ -29,6 +31,7 @@ class Event(TypedDict, total=False):
     phase: str  # span
     start: int  # span: Unix ns
     duration: int  # span: ns
+    memory: dict[str, list[int]]  # span: bytes at its begin and end
     depth: int  # span: 0 = a phase of the step, 1.. = details inside it
     name: str  # span detail name; artifact name
     stream: str  # log: stdout | stderr
@@ -90,8 +93,17 @@ def span(
     rank: int = 0,
     depth: int = 0,
     name: str = "",
+    memory: Memory | None = None,
 ) -> Event:
-    """Return one stretch of a lane: `start` in Unix ns and `duration` in ns, of a phase of profiling.phases."""
+    """Return one stretch of a lane: `start` in Unix ns and `duration` in ns, of a phase of profiling.phases.
+
+    `memory`, where it was measured, becomes {"resident": [begin, end], "device": [begin, end]} in bytes.
+    """
+    held = {}
+    if memory is not None:
+        held = {"resident": [memory.resident_begin, memory.resident_end]}
+        if memory.device_begin >= 0:
+            held["device"] = [memory.device_begin, memory.device_end]
     return _event(
         "span",
         attempt,
@@ -104,6 +116,7 @@ def span(
         duration=duration,
         depth=depth,
         name=name,
+        **({"memory": held} if held else {}),
     )
 
 

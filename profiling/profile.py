@@ -103,7 +103,7 @@ def mark(phase: str, *, step: int = -1, name: str = "") -> Mark:
     `name` tells details apart. Inside another mark of the same thread the span's depth is one more. With marks off a
     detail is not measured and its `seconds` stay 0.
     """
-    if _is_off and getattr(_local, "depth", 0):
+    if _is_off and getattr(_local, "depth", None):
         return _NO_MARK
     return Mark(phase, step, name)
 

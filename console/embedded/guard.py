@@ -39,12 +39,25 @@ def run(argv: list[str], *, grace_seconds: float) -> int:
             child.terminate()
         if time.monotonic() > deadline:
             child.kill()
+        reap_orphans(child.pid)
         time.sleep(0.1)
     left = kill_descendants()
     if left:
         print(f"could not end processes {left}", file=sys.stderr, flush=True)
         return 1
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def reap_orphans(child: int) -> None:
+    """Collect what was adopted and has ended; `child` is left to its owner. Else ended orphans pile up for days."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid == child:
+            return
+        os.waitpid(found.si_pid, 0)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,17 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import psutil
 
+from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
-from profiling import profile
+from profiling import profile, recording
+from profiling.config import Marks
+from profiling.recorders.recorder import RecorderFailed
 
 UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
@@ -108,13 +111,14 @@ class Capture:
 class Actor:
     """Hold one role's object. `start` builds it; every other method of it is reached through `call`."""
 
-    def __init__(self, *, role: str, rank: int, log_dir: str, queue: Any) -> None:
+    def __init__(self, *, role: str, rank: int, log_dir: str, queue: Any, marks: Marks = "auto") -> None:
         warnings.filterwarnings("ignore")
         os.environ.update(
             {"PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         )
         _use_interface_of_node()
-        self._role, self._rank, self._queue = role, rank, queue
+        self._role, self._rank, self._queue, self._marks = role, rank, queue, marks
+        self._recordings = Path(log_dir).parent / "traces" / ".recording"
         self._capture = Capture(Path(log_dir), role, rank)
         self._process = psutil.Process()
         self._target: Any = None
@@ -130,6 +134,8 @@ class Actor:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
         if self._capture.problem:
             raise RoleError(f"{UNWRITABLE}: {self._capture.problem}", "", "")
+        device = load_device(str(arguments["device"])) if "device" in arguments else None
+        profile.configure(self._marks, device_bytes=device.allocated_bytes if device else None)
         module, _, name = target.partition(":")
 
         def build() -> None:
@@ -143,7 +149,45 @@ class Actor:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
         return self._run(lambda: getattr(self._target, method)(*arguments, **options), phase=phase, step=step)
 
+    # -- captures: a window of steps, recorded in this process (profiling.recording) --
+
+    def profilers(self) -> dict[str, str]:
+        """Return for each tool why it cannot record here, "" if it can."""
+        return recording.problems()
+
+    def start_recording(self, tool: str, capture: str) -> str:
+        """Begin to record; return why not, "" if it has begun."""
+        try:
+            recording.start(tool, folder=self._recordings, name=f"{capture}-{self._role}-{self._rank}")
+        except RecorderFailed as error:
+            return str(error)
+        return ""
+
+    def stop_recording(self) -> tuple[str, str]:
+        """End the recording; return where its file will be, and why there will be none."""
+        try:
+            return str(recording.stop()), ""
+        except RecorderFailed as error:
+            return "", str(error)
+
+    def recording_outcome(self, path: str) -> tuple[int, str]:
+        """Return the size of a file that was recorded here, -1 while it is written, and why there is none."""
+        found = recording.outcome(Path(path))
+        return found.size, found.problem
+
+    def read_recording(self, path: str, offset: int, size: int) -> bytes:
+        """Return a piece of a file that was recorded here."""
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def remove_recording(self, path: str) -> None:
+        """Remove a file that the driver has."""
+        Path(path).unlink(missing_ok=True)
+
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
+        if step >= 0:
+            recording.at_step(step)
         try:
             if phase:
                 with profile.mark(phase, step=step):
@@ -174,9 +218,7 @@ def _with_step(span: profile.Span, step: int) -> profile.Span:
     """Give details marked inside a role the step of the call they belong to."""
     if span.step >= 0:
         return span
-    return profile.Span(
-        phase=span.phase, step=step, start=span.start, duration=span.duration, depth=span.depth, name=span.name
-    )
+    return replace(span, step=step)
 
 
 def _use_interface_of_node() -> None:

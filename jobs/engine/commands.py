@@ -2,17 +2,20 @@
 
 import json
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 
 class Commands:
-    """Read new commands between steps. `stop` and `checkpoint` stay set until they are taken."""
+    """Read new commands between steps. What they ask for stays until it is taken."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
         self._checkpoint = False
+        self._profiles: list[Mapping[str, Any]] = []
         self.is_stopping = False
 
     def watch_signals(self) -> None:
@@ -37,15 +40,23 @@ class Commands:
 
     def _obey(self, line: bytes) -> None:
         try:
-            verb = json.loads(line)["verb"]
-        except (ValueError, KeyError, TypeError):
+            command = json.loads(line)
+            verb, payload = command["verb"], command.get("payload")
+        except (ValueError, KeyError, TypeError, AttributeError):
             return
         if verb == "stop":
             self.is_stopping = True
         elif verb == "checkpoint":
             self._checkpoint = True
+        elif verb == "profile" and isinstance(payload, dict):
+            self._profiles.append(payload)
 
     def take_checkpoint(self) -> bool:
         """Return whether a checkpoint was asked for since the last call."""
         asked, self._checkpoint = self._checkpoint, False
+        return asked
+
+    def take_profiles(self) -> list[Mapping[str, Any]]:
+        """Return the payloads of the `profile` commands that came since the last call."""
+        asked, self._profiles = self._profiles, []
         return asked

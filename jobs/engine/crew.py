@@ -15,6 +15,7 @@ from jobs.engine.actor import Actor, Answer, LogQueue, RoleError
 from jobs.engine.device import Device
 from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
+from profiling.launch_nsys import runtime_env
 
 _POLL_SECONDS = 0.5
 _DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
@@ -79,6 +80,7 @@ class Crew:
         self._wait_for_place(bundles)
         places = places_of(self.group)
         self.workers: dict[str, list[Worker]] = {}
+        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace)
         number = 0
         for role, members in sizes.items():
             self.workers[role] = []
@@ -92,8 +94,9 @@ class Crew:
                         num_gpus=bundle.get("GPU", 0),
                         scheduling_strategy=strategy,
                         max_concurrency=1,
+                        runtime_env=environment or None,
                     )
-                    .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue)
+                    .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
                 )
                 self.workers[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
                 number += 1

@@ -33,6 +33,8 @@ class Device(Protocol):
     collective_backend: str
     transfer_backend: str
     gpus_per_worker: float
+    nsys_trace: str
+    """What nsys is to record of a worker, as it names it."""
 
     def prepare_trainer(self) -> None:
         """Set what must stand before torch and deepspeed are imported in a policy or reference process."""
@@ -54,6 +56,9 @@ class Device(Protocol):
 
     def memory_readings(self) -> dict[str, float]:
         """Return what the device's allocator says of this process (`device_memory_bytes`); empty on CPU."""
+
+    def allocated_bytes(self) -> int:
+        """Return the bytes this process holds of its device now, within microseconds; -1 where it has none."""
 
     def sleep(self, engine: Any) -> bool:
         """Let a vLLM engine give up its device memory; False where that does not apply."""

@@ -120,6 +120,11 @@ class Report:
             events.artifact(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
         )
 
+    def capture(self, capture: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
+        """Tell that a capture has moved on (profiling.capture)."""
+        self.say(f"capture {capture}: {state}{f'. {text}' if text else ''}")
+        self._write(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta))
+
     def driver_spans(self, spans: Iterable[profile.Span]) -> None:
         """Tell the driver's own spans."""
         self._write(*(self._span(span, "driver", 0) for span in spans))
@@ -145,6 +150,7 @@ class Report:
             rank=rank,
             depth=span.depth,
             name=span.name,
+            memory=span.memory,
         )
 
     def readings(self, *, step: int) -> None:

@@ -13,7 +13,7 @@ class NoMarks:
         """It always works."""
         return ""
 
-    def begin(self, phase: str, step: int, name: str) -> None:  # noqa: ARG002
+    def begin(self, phase: str, step: int, name: str) -> None:
         """Nothing."""
 
     def end(self, token: object) -> Memory | None:  # noqa: ARG002

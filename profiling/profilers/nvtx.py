@@ -45,7 +45,7 @@ def is_heard() -> bool:
 @cache
 def package() -> Any:
     """Return the package `nvtx`. Raises: ImportError."""
-    import nvtx
+    import nvtx  # type: ignore[import-untyped]  # it has no types
 
     return nvtx
 

@@ -1,4 +1,4 @@
-"""`record_function` ranges, so that a torch trace names our phases; only while one is being recorded (profiling.recorders).
+"""`record_function` ranges, so that a torch trace names our phases; only while one is being recorded.
 
 Outside a recording a `record_function` would cost 6 µs for nothing. torch is imported by whoever records.
 """

@@ -88,8 +88,7 @@ class NsysRecorder:
         return True
 
     def _ask(self, verb: str, *arguments: str, seconds: float) -> None:
-        """Run an nsys command on this process's session, with the TMPDIR it was launched with: nsys looks it up there.
-        """
+        """Run an nsys command on this process's session. TMPDIR stays as at launch: nsys looks it up there."""
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
         try:
             done = subprocess.run(

@@ -39,6 +39,7 @@ class Cpu:
     collective_backend = "gloo"
     transfer_backend = "gloo"
     gpus_per_worker = 0.0
+    nsys_trace = "nvtx"
 
     def prepare_trainer(self) -> None:
         """One thread per rank; DeepSpeed on its CPU accelerator, which otherwise looks for one on its own."""
@@ -92,6 +93,10 @@ class Cpu:
     def memory_readings(self) -> dict[str, float]:
         """A CPU process has no memory but its own."""
         return {}
+
+    def allocated_bytes(self) -> int:
+        """As above."""
+        return -1
 
     def sleep(self, engine: Any) -> bool:  # noqa: ARG002
         """Sleep mode is not available on CPU."""

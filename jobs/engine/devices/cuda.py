@@ -3,6 +3,7 @@ not run.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ class Cuda:
     collective_backend = "nccl"
     transfer_backend = "nccl"
     gpus_per_worker = 1.0
+    nsys_trace = "cuda,nvtx"
 
     def prepare_trainer(self) -> None:
         """Ray shows a worker its own GPU only, so it is device 0."""
@@ -98,6 +100,11 @@ class Cuda:
             "device_memory_reserved_bytes": float(torch.cuda.memory_reserved()),
             "device_memory_peak_bytes": float(torch.cuda.max_memory_allocated()),
         }
+
+    def allocated_bytes(self) -> int:
+        """What torch's allocator has given out; nothing before torch is there."""
+        torch = sys.modules.get("torch")
+        return int(torch.cuda.memory_allocated()) if torch is not None and torch.cuda.is_initialized() else 0
 
     def sleep(self, engine: Any) -> bool:
         """Give up the KV cache and weights until `wake_up`."""

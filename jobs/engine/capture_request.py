@@ -1,0 +1,96 @@
+"""What a `profile` command asks for (docs/protocol.md, section 3), checked against the workers there are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+TOOLS = ("torch", "nsys")
+MAX_STEPS = 100
+
+
+class CaptureRefused(ValueError):
+    """The request cannot be met; `capture` is its id, "" if it has none that can be told."""
+
+    def __init__(self, text: str, capture: str = "") -> None:
+        self.capture = capture
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Record `num_steps` steps from `first_step` (0: the next one) on `roles` and `ranks`; () for all."""
+
+    capture: str
+    tool: str
+    first_step: int
+    num_steps: int
+    roles: tuple[str, ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def last_step(self) -> int:
+        """The last step that is recorded."""
+        return self.first_step + self.num_steps - 1
+
+    @property
+    def steps(self) -> str:
+        """The steps, for a sentence."""
+        if self.first_step == 0:
+            return "the steps that were asked for"
+        return f"step {self.first_step}" if self.num_steps == 1 else f"steps {self.first_step} to {self.last_step}"
+
+    def starting_at(self, step: int) -> "Request":
+        """Return the request with its first step known."""
+        return replace(self, first_step=step)
+
+    def ending_at(self, step: int) -> "Request":
+        """Return the request as it was met, if the run ended after `step`."""
+        return replace(self, num_steps=max(1, min(self.num_steps, step - self.first_step + 1)))
+
+
+def parse_request(payload: Mapping[str, Any]) -> Request:
+    """Return what the payload of a `profile` command asks for. Raises: CaptureRefused."""
+    capture = payload.get("capture")
+    if not isinstance(capture, str) or not capture.isalnum() or len(capture) > 16:
+        raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters and digits.")
+    tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
+    if tool not in TOOLS:
+        raise CaptureRefused(f"There is no tool {tool!r}. Use {' or '.join(TOOLS)}.", capture)
+    if not _is_count(first_step, 0, 10**9):
+        raise CaptureRefused(f"first_step is {first_step!r}. Use a step from 1, or 0 for the next one.", capture)
+    if not _is_count(num_steps, 1, MAX_STEPS):
+        raise CaptureRefused(f"num_steps is {num_steps!r}. Use 1 to {MAX_STEPS}.", capture)
+    roles, ranks = payload.get("roles") or [], payload.get("ranks") or []
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise CaptureRefused(f"roles is {roles!r}. Use a list of roles, or [] for all.", capture)
+    if not isinstance(ranks, list) or not all(_is_count(rank, 0, 10**6) for rank in ranks):
+        raise CaptureRefused(f"ranks is {ranks!r}. Use a list of ranks from 0, or [] for all.", capture)
+    return Request(
+        capture=capture, tool=tool, first_step=first_step, num_steps=num_steps, roles=tuple(roles), ranks=tuple(ranks)
+    )
+
+
+def within(request: Request, workers: Mapping[str, int]) -> list[str]:
+    """Return the workers (`policy-0`) that the request means, of a run with so many ranks of each role.
+
+    Raises: CaptureRefused, naming the role or rank that there is not.
+    """
+    present = {role: ranks for role, ranks in workers.items() if ranks}
+    roles = request.roles or tuple(present)
+    for role in roles:
+        if role == "driver":
+            text = "The driver has no recording of its own; its phases are always told."
+            raise CaptureRefused(f"{text} Use {', '.join(present)}.", request.capture)
+        if role not in present:
+            raise CaptureRefused(f"This run has no role {role!r}. Use {', '.join(present)}.", request.capture)
+    most = max(present[role] for role in roles)
+    for rank in request.ranks:
+        if rank >= most:
+            text = f"There is no rank {rank} of {', '.join(roles)}. Use 0 to {most - 1}."
+            raise CaptureRefused(text, request.capture)
+    chosen = request.ranks or range(most)
+    return [f"{role}-{rank}" for role in roles for rank in chosen if rank < present[role]]
+
+
+def _is_count(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,225 @@
+"""Captures of a run: which steps are recorded on which workers, and where each capture is in its custody.
+
+The loop asks `before_step` and `after_step`; between them the workers record (profiling.recording). What goes wrong
+with a capture is said in its custody, and never reaches training. Files are fetched beside the steps that follow
+(traces.py).
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from jobs.engine.capture_request import CaptureRefused, Request, parse_request, within
+from jobs.engine.commands import Commands
+from jobs.engine.crew import Crew, Worker
+from jobs.engine.report import Report
+from jobs.engine.traces import Collector, Recorded
+
+ASK_SECONDS = 30.0
+TOOL_SECONDS = 400.0  # nsys may write for minutes before it lets go
+FINISH_SECONDS = 60.0
+FAILED_SECONDS = 10.0  # for files of captures that were complete when the run failed
+
+
+@dataclass(slots=True, kw_only=True)
+class _Capture:
+    request: Request
+    workers: list[Worker]
+    problems: dict[str, str] = field(default_factory=dict)  # worker -> why it has no file
+    start_seconds: float = 0.0
+
+
+class Recording:
+    """All captures of an attempt; at most one records at a time."""
+
+    def __init__(self, *, crew: Crew, report: Report, commands: Commands, run_dir: Path) -> None:
+        self._crew, self._report, self._commands = crew, report, commands
+        self._folder = run_dir / "traces"
+        self._armed: list[_Capture] = []
+        self._now: _Capture | None = None
+        self._collectors: list[Collector] = []
+        self._step_seconds: dict[int, float] = {}
+
+    def tell_profilers(self) -> None:
+        """Tell once which tools can record on which worker: "" for ready, else why not."""
+        references = {_name(w): w.actor.profilers.remote() for w in self._crew.all()}
+        found: dict[str, Mapping[str, str]] = {}
+        for name, reference in references.items():
+            try:
+                found[name] = ray.get(reference, timeout=ASK_SECONDS)
+            except Exception as error:  # training finds out by itself if the worker is gone
+                found[name] = dict.fromkeys(("torch", "nsys"), f"{name} did not answer: {type(error).__name__}.")
+        ready = {tool: sum(not problems[tool] for problems in found.values()) for tool in ("torch", "nsys")}
+        text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
+        self._report.note(text, step=0, profilers=found)
+
+    def before_step(self, step: int) -> None:
+        """Arm what was asked for since the last step, and start what begins with this one."""
+        for payload in self._commands.take_profiles():
+            self._arm(payload, step)
+        for capture in self._armed[:]:
+            request = capture.request
+            if request.first_step == 0 and self._now is None:
+                request = capture.request = request.starting_at(step)
+            if request.first_step == 0 or request.first_step > step:
+                continue
+            self._armed.remove(capture)
+            if request.first_step < step:
+                self._fail(capture, f"{request.steps} are past: the run is at step {step}.", step)
+            elif self._now is not None:
+                other = self._now.request
+                text = f"Capture {other.capture} records {other.steps}. Ask for steps from {other.last_step + 1} on."
+                self._fail(capture, text, step)
+            else:
+                self._start(capture, step)
+
+    def after_step(self, step: int, *, seconds: float) -> None:
+        """Stop what ends with this step, which took `seconds`."""
+        self._step_seconds[step] = seconds
+        if self._now is not None and step >= self._now.request.last_step:
+            self._stop(self._now, step)
+
+    def finish(self, step: int) -> None:
+        """The run ends after `step`: keep what was recorded until here, and wait for files, within a bounded time."""
+        if self._now is not None:
+            self._stop(self._now, step)
+        for payload in self._commands.take_profiles():
+            self._arm(payload, step)
+        for capture in self._armed:
+            self._fail(capture, f"The run ended after step {step}, before {capture.request.steps}.", step)
+        self._armed.clear()
+        self._wait(FINISH_SECONDS, "The run ended before its files were there.")
+
+    def abandon(self, why: str) -> None:
+        """The run has failed: say so in what is under way. Never raises."""
+        try:
+            for capture in ([self._now] if self._now is not None else []) + self._armed:
+                self._fail(capture, f"The run failed: {why}", -1)
+            self._now, self._armed = None, []
+            self._wait(FAILED_SECONDS, "The run failed before its files were there.")
+        except Exception as error:  # the failure of the run is what people must see
+            self._report.say(f"Captures were left as they are: {type(error).__name__}: {error}")
+
+    def _arm(self, payload: Mapping[str, Any], step: int) -> None:
+        try:
+            request = parse_request(payload)
+        except CaptureRefused as refused:
+            if refused.capture:
+                self._report.capture(refused.capture, "failed", step=step, text=str(refused))
+            else:
+                self._report.note(f"A command to record was passed over. {refused}", step=step)
+            return
+        try:
+            names = within(request, {role: len(members) for role, members in self._crew.workers.items()})
+        except CaptureRefused as refused:
+            self._report.capture(request.capture, "failed", step=step, text=str(refused))
+            return
+        workers = [w for w in self._crew.all() if _name(w) in names]
+        self._armed.append(_Capture(request=request, workers=workers))
+        self._report.capture(request.capture, "armed", step=step, workers=names)
+
+    def _start(self, capture: _Capture, step: int) -> None:
+        request = capture.request
+        begin = time.perf_counter()
+        references = [(w, w.actor.start_recording.remote(request.tool, request.capture)) for w in capture.workers]
+        for worker, reference in references:
+            try:
+                problem = ray.get(reference, timeout=TOOL_SECONDS)
+            except Exception as error:
+                problem = _told(worker, error)
+            if problem:
+                capture.problems[_name(worker)] = problem
+        capture.workers = [w for w in capture.workers if _name(w) not in capture.problems]
+        capture.start_seconds = time.perf_counter() - begin
+        if not capture.workers:
+            self._fail(capture, _sentence(capture.problems), step)
+            return
+        self._now = capture
+        text = f"Not recorded: {_sentence(capture.problems)}" if capture.problems else ""
+        self._report.capture(
+            request.capture, "recording", step=step, text=text, missing=capture.problems, workers=_names(capture)
+        )
+
+    def _stop(self, capture: _Capture, step: int) -> None:
+        """End the recording on all workers; from here on their files are fetched beside the steps."""
+        self._now = None
+        request = capture.request
+        self._report.capture(request.capture, "stopping", step=step)
+        begin = time.perf_counter()
+        references = [(w, w.actor.stop_recording.remote()) for w in capture.workers]
+        recorded = []
+        for worker, reference in references:
+            try:
+                path, problem = ray.get(reference, timeout=TOOL_SECONDS)
+            except Exception as error:
+                path, problem = "", _told(worker, error)
+            if problem:
+                capture.problems[_name(worker)] = problem
+            else:
+                recorded.append(Recorded(worker=worker, path=path))
+        stop_seconds = time.perf_counter() - begin
+        if not recorded:
+            self._fail(capture, _sentence(capture.problems), step)
+            return
+        request = request.ending_at(step)
+        self._report.capture(request.capture, "writing", step=step)
+        collector = Collector(
+            request=request,
+            recorded=recorded,
+            folder=self._folder / request.capture,
+            report=self._report,
+            problems=capture.problems,
+            overhead=lambda: self._overhead(request, capture.start_seconds, stop_seconds),
+        )
+        self._collectors.append(collector)
+        collector.start()
+
+    def _overhead(self, request: Request, start_seconds: float, stop_seconds: float) -> dict[str, Any]:
+        """Return what recording cost: seconds that the run stood still, and the steps' seconds beside others'."""
+        recorded = [s for n, s in sorted(self._step_seconds.items()) if request.first_step <= n <= request.last_step]
+        near = sorted(
+            (n for n in self._step_seconds if n > 1 and not request.first_step <= n <= request.last_step),
+            key=lambda n: min(abs(n - request.first_step), abs(n - request.last_step)),
+        )[:6]
+        others = sorted(self._step_seconds[n] for n in near)
+        return {
+            "start_seconds": round(start_seconds, 3),
+            "stop_seconds": round(stop_seconds, 3),
+            "step_seconds": [round(s, 4) for s in recorded],
+            "neighbor_step_seconds": round(others[len(others) // 2], 4) if others else None,
+        }
+
+    def _wait(self, seconds: float, why: str) -> None:
+        deadline = time.monotonic() + seconds
+        for collector in self._collectors:
+            collector.join(max(0.0, deadline - time.monotonic()))
+            collector.give_up(why)
+        self._collectors.clear()
+
+    def _fail(self, capture: _Capture, why: str, step: int) -> None:
+        self._report.capture(capture.request.capture, "failed", step=step, text=why)
+
+
+def _name(worker: Worker) -> str:
+    return f"{worker.role}-{worker.rank}"
+
+
+def _names(capture: _Capture) -> list[str]:
+    return [_name(w) for w in capture.workers]
+
+
+def _told(worker: Worker, error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{worker.role} rank {worker.rank} did not answer: {lines[0] if lines else type(error).__name__}"
+
+
+def _sentence(problems: Mapping[str, str]) -> str:
+    """Return each different reason once, with who has it."""
+    by_reason: dict[str, list[str]] = {}
+    for name, problem in sorted(problems.items()):
+        by_reason.setdefault(problem, []).append(name)
+    return " ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
