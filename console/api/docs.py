@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 from ninja import NinjaAPI
 
 from console.api.auth import TokenAuth
+from console.api.problem import Refused
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -27,7 +28,11 @@ def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
 @require_GET
 def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Give the OpenAPI document to whoever is signed in, by session or token."""
-    if not request.user.is_authenticated and not TokenAuth()(request):
+    try:
+        is_known = request.user.is_authenticated or bool(TokenAuth()(request))
+    except Refused as error:
+        return JsonResponse({"problems": error.problems}, status=error.status)
+    if not is_known:
         message = "Sign in, or send a valid API token as Authorization: Bearer <token>."
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=401)
     return JsonResponse(api.get_openapi_schema())

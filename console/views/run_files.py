@@ -70,7 +70,7 @@ async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpR
 
 def download_name(artifact: Artifact) -> str:
     """Return the name a browser saves it under: the run's id first, so that two runs' models stay apart."""
-    name = re.sub(r"[^\w.+-]+", "-", artifact.name).strip("-.") or "file"
+    name = re.sub(r"[^\w.+-]+|\.{2,}", "-", artifact.name).strip("-.") or "file"
     if (artifact.meta or {}).get("archive") == "tar" and not name.endswith(".tar"):
         name += ".tar"
     return f"{artifact.run_id}-{name}"
@@ -116,6 +116,8 @@ async def _pieces(path: Path, first: int, last: int) -> AsyncIterator[bytes]:
 
 async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
     """Stream the log of one role, rank and stream (or of all) as plain text, oldest line first."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
     run, _role = await sync_to_async(visible_run)(request, run_id)
     role, rank, stream = (request.GET.get(name, "") for name in ("role", "rank", "stream"))
     chunks = LogChunk.objects.filter(run=run).order_by("attempt", "id")

@@ -12,13 +12,13 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_http_methods
 
 from console.forms.signin import SigninForm
 from console.signin_link import LinkUnusable, use_link
 
 
-@method_decorator(login_not_required, name="dispatch")
+@method_decorator((login_not_required, require_http_methods(["GET", "HEAD", "POST"])), name="dispatch")
 class Signin(LoginView):
     """The password form; too many failures lock name and address for a while (axes)."""
 

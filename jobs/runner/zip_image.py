@@ -60,9 +60,11 @@ def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImag
     """Return the zip of a file, or of everything in a folder, with the `extra` files (name in the zip -> path) besides.
 
     Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if there is no
-    file, FilesChanged if one changes meanwhile.
+    file, FilesChanged if one changes meanwhile. A link that leads out of the folder is left out.
     """
-    found = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    home = path.resolve()
+    inside = (file for file in path.rglob("*") if file.is_file() and file.resolve().is_relative_to(home))
+    found = {file.relative_to(path).as_posix(): file for file in inside}
     if path.is_file():
         found = {path.name: path}
     if not found:

@@ -1,0 +1,154 @@
+"""Who may do what at every address of the console: the table that tests/console/test_access_matrix.py holds it to.
+
+A new address needs a line here. `needs` is one of
+    viewer, editor, admin   the role in the project of what is asked for; others get 403, non-members 404
+    signed-in               anybody with an account or token: the answer is about the caller alone, or public knowledge
+    account                 anybody signed in, but not a limited API token: it speaks for the whole account
+    superuser               whoever runs the console
+    anyone                  also who is signed out
+`body` makes a request that is right but for who asks, so that it is the role that refuses it, and not the form.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+Needs = Literal["viewer", "editor", "admin", "signed-in", "account", "superuser", "anyone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What an address needs. `changes`: a GET that does change something, and why; `query` is added to the address."""
+
+    needs: Needs
+    body: Callable[[], Any] = dict
+    query: Mapping[str, str] = field(default_factory=dict)
+    is_form: bool = False
+    changes: str = ""
+
+
+VIEWER, EDITOR, ADMIN = Rule(needs="viewer"), Rule(needs="editor"), Rule(needs="admin")
+SIGNED_IN, ACCOUNT, ANYONE = Rule(needs="signed-in"), Rule(needs="account"), Rule(needs="anyone")
+
+
+def _file() -> dict[str, Any]:
+    return {"file": SimpleUploadedFile("rows.jsonl", b'{"prompt": "1+1=", "answer": "2"}\n')}
+
+
+def _form(needs: Needs, **values: str) -> Rule:
+    return Rule(needs=needs, body=lambda: dict(values), is_form=True)
+
+
+_SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
+
+PAGES: dict[str, Rule] = {
+    "GET /": SIGNED_IN,  # who is in no project is told so
+    "POST /demo": _form("editor"),
+    "GET /account": ACCOUNT,
+    "POST /account/look": _form("signed-in", language="en", theme="dark", density="compact"),
+    "POST /account/password": _form("account", new_password1="long enough 1", new_password2="long enough 1"),
+    "POST /account/tokens": _form("account", name="x"),
+    "POST /account/tokens/{token_id}/revoke": _form("account"),
+    "GET /cluster": SIGNED_IN,
+    "GET /frame/search": SIGNED_IN,
+    "GET /frame/texts.js": ANYONE,
+    "GET /frame/usage": SIGNED_IN,
+    "GET /healthz": ANYONE,
+    "GET /readyz": ANYONE,
+    "GET /runs": VIEWER,
+    "GET /runs.csv": VIEWER,
+    "GET /runs/rows": VIEWER,
+    "POST /runs/change": _form("editor", verb="archive", ids="r-none"),
+    "POST /runs/{run_id}/edit": _form("editor", note="seen"),
+    "GET /runs/new": EDITOR,
+    "POST /runs/new": _form("editor"),
+    "POST /runs/new/check": _form("editor"),
+    "POST /runs/new/import": _form("editor", text="{}"),
+    "POST /runs/new/preview": _form("editor"),
+    "POST /runs/new/reward": _form("editor"),
+    "GET /runs/{run_id}": VIEWER,
+    "GET /runs/{run_id}/{tab}": VIEWER,
+    "GET /runs/{run_id}/spec.json": VIEWER,
+    "GET /runs/{run_id}/log.txt": VIEWER,
+    "GET /runs/{run_id}/files/{artifact_id}": VIEWER,
+    "GET /runs/{run_id}/captures/{capture_id}.zip": VIEWER,
+    "GET /runs/{run_id}/captures/{capture_id}/perfetto": VIEWER,
+    "GET /perfetto/{name}": SIGNED_IN,
+    "GET /settings": VIEWER,
+    "POST /settings/accounts": _form("superuser", username="newcomer"),
+    "POST /settings/projects": _form("superuser", name="Another one"),
+    "POST /settings/{project}/members": _form("admin", username="owner", role="admin"),
+    "POST /settings/{project}/members/remove": _form("admin", username="a-viewer"),
+    "GET /signin": ANYONE,
+    "POST /signin": _form("anyone", username="nobody", password="nothing"),
+    "GET /signin/{token}": Rule(needs="anyone", changes="it uses the link up"),
+    "POST /signout": _form("signed-in"),
+    "GET /tune": VIEWER,
+    "GET /tune/{study_id}": VIEWER,
+    "GET /api/docs": SIGNED_IN,
+}
+
+API: dict[str, Rule] = {
+    "GET /api/account": SIGNED_IN,
+    "GET /api/openapi.json": SIGNED_IN,
+    "GET /api/catalog/knobs": SIGNED_IN,
+    "GET /api/catalog/metrics": SIGNED_IN,
+    "GET /api/cluster": SIGNED_IN,
+    "GET /api/projects": SIGNED_IN,
+    "POST /api/projects": Rule(needs="superuser", body=lambda: {"name": "Another one"}),
+    "GET /api/projects/{project}/members": VIEWER,
+    "PUT /api/projects/{project}/members/{username}": Rule(needs="admin", body=lambda: {"role": "admin"}),
+    "DELETE /api/projects/{project}/members/{username}": ADMIN,
+    "GET /api/runs": VIEWER,
+    "POST /api/runs": Rule(needs="editor", body=lambda: {"name": "mine"}),
+    "GET /api/runs/export.csv": VIEWER,
+    "GET /api/runs/{run_id}": VIEWER,
+    "PATCH /api/runs/{run_id}": Rule(needs="editor", body=lambda: {"note": "seen"}),
+    "DELETE /api/runs/{run_id}": Rule(needs="admin", query={"confirm": "secret-plan"}),
+    "GET /api/runs/{run_id}/answers": VIEWER,
+    "POST /api/runs/{run_id}/answers": Rule(needs="editor", body=lambda: {"artifact_id": 1, "prompt": "1+1="}),
+    "GET /api/runs/{run_id}/answers/{answer_id}": VIEWER,
+    "GET /api/runs/{run_id}/artifacts": VIEWER,
+    "GET /api/runs/{run_id}/captures": VIEWER,
+    "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
+    "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,
+    "DELETE /api/runs/{run_id}/captures/{capture_id}": EDITOR,
+    "POST /api/runs/{run_id}/checkpoint": EDITOR,
+    "GET /api/runs/{run_id}/events": VIEWER,
+    "GET /api/runs/{run_id}/logs": VIEWER,
+    "GET /api/runs/{run_id}/metrics": VIEWER,
+    "GET /api/runs/{run_id}/samples": VIEWER,
+    "GET /api/runs/{run_id}/series": Rule(needs="viewer", query={"metrics": "reward/mean"}),
+    "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
+    "GET /api/runs/{run_id}/spec": VIEWER,
+    "POST /api/runs/{run_id}/stop": EDITOR,
+    "POST /api/specs/check": EDITOR,
+    "POST /api/specs/preview": EDITOR,
+    "POST /api/specs/reward-trial": EDITOR,
+    "GET /api/specs/schema": SIGNED_IN,
+    "GET /api/studies": VIEWER,
+    "POST /api/studies": Rule(needs="editor", body=lambda: {"spec": {"name": "mine"}, "sweep": _SWEEP}),
+    "GET /api/studies/{study_id}": VIEWER,
+    "PATCH /api/studies/{study_id}": Rule(needs="editor", body=lambda: {"max_concurrent": 1}),
+    "POST /api/studies/{study_id}/stop": EDITOR,
+    "GET /api/tokens": ACCOUNT,
+    "POST /api/tokens": Rule(needs="account", body=lambda: {"name": "x"}),
+    "DELETE /api/tokens/{token_id}": ACCOUNT,
+    "GET /api/uploads": VIEWER,
+    "POST /api/uploads": Rule(needs="editor", body=_file, is_form=True),
+}
+
+# The runners' door: what each address takes of the token of its own attempt. Nothing else opens it.
+DOOR: dict[str, tuple[str, ...]] = {
+    "/ingest/{run}/{number}/launch": ("GET",),
+    "/ingest/{run}/{number}/events": ("POST",),
+    "/ingest/{run}/{number}/answers/{answer_id}": ("POST",),
+    "/ingest/{run}/{number}/inputs/{sha256}": ("GET",),
+    "/ingest/{run}/{number}/files/{name}/content": ("GET",),
+    "/ingest/{run}/{number}/files/{name}": ("GET", "PUT"),
+}
+
+# Websockets, and the role they need; who lacks it is closed with 4401 (signed out) or 4404 (not there).
+SOCKETS: dict[str, str] = {"/ws/runs/{run_id}": "", "/ws/updates": "project=theirs"}
