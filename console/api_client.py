@@ -58,6 +58,19 @@ class ApiClient:
         body = answer.json()
         return Launched(id=body["run"]["id"], url=body["url"], is_new=answer.status_code == 201)
 
+    def sweep(self, spec: Any, sweep: Mapping[str, Any], *, key: str, project: str | None = None) -> Launched:
+        """Queue the runs of a sweep; the same key again gives the same sweep. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        body = {"spec": spec, "sweep": sweep}
+        answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
+        made = answer.json()
+        return Launched(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
+
+    def study(self, study_id: str) -> dict[str, Any]:
+        """Return a sweep: its header as `study`, its runs as `runs`."""
+        table: dict[str, Any] = self._send("GET", f"/api/studies/{study_id}").json()
+        return table
+
     def run(self, run_id: str) -> dict[str, Any]:
         """Return the run's header."""
         header: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}").json()
@@ -85,20 +98,13 @@ class ApiClient:
 
         Raises: RequestRefused; ConsoleAway after five minutes without an answer.
         """
-        away_since = None
-        while True:
-            try:
-                header = self.run(run_id)
-            except ConsoleAway:
-                away_since = away_since or time.monotonic()
-                if time.monotonic() - away_since > _TRY_AGAIN_SECONDS:
-                    raise
-            else:
-                away_since = None
-                tell(header)
-                if header["state"] in ENDED:
-                    return header
-            time.sleep(poll_seconds)
+        return _follow(lambda: self.run(run_id), lambda header: str(header["state"]), tell, poll_seconds)
+
+    def follow_study(
+        self, study_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
+    ) -> dict[str, Any]:
+        """Tell each reading of a sweep until all its runs have ended, and return the last; otherwise as `follow`."""
+        return _follow(lambda: self.study(study_id), lambda table: str(table["study"]["state"]), tell, poll_seconds)
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
@@ -115,3 +121,25 @@ class ApiClient:
             text = f"{self._client.base_url} answered {answer.status_code}, and not as a console does."
             raise ConsoleAway(text) from None
         raise RequestRefused(answer.status_code, problems)
+
+
+def _follow(
+    read: Callable[[], dict[str, Any]],
+    state: Callable[[Mapping[str, Any]], str],
+    tell: Callable[[Mapping[str, Any]], None],
+    poll_seconds: float,
+) -> dict[str, Any]:
+    away_since = None
+    while True:
+        try:
+            found = read()
+        except ConsoleAway:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > _TRY_AGAIN_SECONDS:
+                raise
+        else:
+            away_since = None
+            tell(found)
+            if state(found) in ENDED:
+                return found
+        time.sleep(poll_seconds)

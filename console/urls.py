@@ -12,10 +12,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.signin")),
     path("", include("console.views.home")),
     path("", include("console.views.runs")),
+    path("", include("console.views.tune")),
+    path("", include("console.views.compare")),
     path("", include("console.views.cluster")),
     path("", include("console.views.account")),
     path("", include("console.views.settings")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run
+    path("", include("console.views.captures")),
+    path("", include("console.views.perfetto")),
     path("", include("console.views.run")),
 ]
 

@@ -19,9 +19,7 @@ from jobs.sweep_points import Point, point_specs, points
 _PASSES = 3  # a run that the queue admits, or a retry that begins, while all are stopped is met by the next pass
 
 
-def plan_study(
-    *, spec: RunSpec | Mapping[str, Any], sweep: Mapping[str, Any]
-) -> tuple[RunSpec, SweepPlan, tuple[Point, ...], list[RunSpec]]:
+def plan_study(*, spec: object, sweep: object) -> tuple[RunSpec, SweepPlan, tuple[Point, ...], list[RunSpec]]:
     """Return the base spec, the checked plan, its points, and the spec of each point; nothing is created.
 
     Raises: SpecInvalid with every problem of the spec, else of the sweep, else of its points.

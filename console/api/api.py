@@ -9,7 +9,22 @@ from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from console.api import account, answers, catalog, cluster, docs, projects, runs, series, specs, tokens, uploads
+from console.api import (
+    account,
+    answers,
+    captures,
+    catalog,
+    cluster,
+    compare,
+    docs,
+    projects,
+    runs,
+    series,
+    specs,
+    studies,
+    tokens,
+    uploads,
+)
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import Refused
 from jobs.access import NotAllowed
@@ -28,8 +43,11 @@ api = NinjaAPI(
 for prefix, router in (
     ("/runs", runs.router),
     ("/runs", answers.router),
+    ("/runs", captures.router),
     ("/runs", series.router),
+    ("/compare", compare.router),
     ("/specs", specs.router),
+    ("/studies", studies.router),
     ("/catalog", catalog.router),
     ("/uploads", uploads.router),
     ("/tokens", tokens.router),

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from console.api.api import api
 from console.api_token import make_token
+from tests.jobs.test_study import make_study
 from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -65,12 +66,14 @@ def _one_connection() -> Iterator[None]:
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the token of an admin of a project with a run; trials of data and models have tests of their own."""
-    for name in ("console.api.runs.check_launchable", "console.api.specs.run_checks"):
+    checks = ("runs.check_launchable", "specs.run_checks", "studies.check_sweep")
+    for name in (f"console.api.{check}" for check in checks):
         monkeypatch.setattr(name, lambda *_args, **_kwargs: [])
     for name in ("console.api.specs.preview_data", "console.api.specs.try_reward"):
         monkeypatch.setattr(name, _refuse_trial)
     project = make_project("pit")
     make_artifact(make_run(project, state="finished"))
+    make_study(project)
     return make_token(user=make_user("ada", project=project, role="admin"), name="fuzz")[1]
 
 

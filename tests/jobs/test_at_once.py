@@ -11,10 +11,13 @@ import pytest
 from django.db import connection
 
 from console.signin_link import LinkUnusable, make_link, use_link
-from jobs import files, launch, lifecycle
+from jobs import admission, files, launch, lifecycle
 from jobs.answer import PromptRefused, ask
 from jobs.members import MemberRefused, set_member
-from jobs.models import Answer, Attempt, Command, Membership, Run, RunEvent
+from jobs.models import Answer, Attempt, Command, Membership, Run, RunEvent, Study
+from jobs.study import stop_study
+from tests.jobs.test_admission import cluster
+from tests.jobs.test_study import made as make_sweep
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,6 +49,37 @@ def test_a_launch_with_one_key_makes_one_run() -> None:
     assert Counter(is_new for _, is_new in made) == {True: 1, False: NUM - 1}
     assert {run.pk for run, _ in made} == {Run.objects.get().pk}
     assert (Attempt.objects.count(), RunEvent.objects.count()) == (1, 1)
+
+
+def test_a_sweep_with_one_key_makes_its_runs_once() -> None:
+    project = make_project()
+
+    made = at_once(lambda _: make_sweep(project, idempotency_key="click"))
+
+    assert Counter(is_new for _, is_new in made) == {True: 1, False: NUM - 1}
+    assert (Study.objects.count(), Run.objects.count()) == (1, 4)
+
+
+def test_processes_that_judge_the_queue_together_keep_to_the_sweeps_limit() -> None:
+    make_sweep(make_project())
+
+    admitted = at_once(lambda _: admission.admit_waiting(state=cluster(cpus=64), now=NOW))
+
+    assert sum(len(found) for found in admitted) == 2
+    assert Attempt.objects.filter(state="starting").count() == 2
+
+
+def test_a_sweep_stopped_while_the_queue_moves_is_stopped_whole() -> None:
+    study, _is_new = make_sweep(make_project())
+
+    def move(number: int) -> int:
+        if number == 0:
+            return stop_study(study_id=study.pk, user=None, now=NOW)
+        admission.admit_waiting(state=cluster(cpus=64), now=NOW)
+        return 0
+
+    assert sum(at_once(move)) == 4
+    assert not Run.objects.filter(state__in=("queued", "starting")).exists()
 
 
 def test_a_stop_is_one_stop() -> None:

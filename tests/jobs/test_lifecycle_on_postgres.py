@@ -10,7 +10,18 @@ import pytest
 from tests.services import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
-SAME = ("lifecycle", "admission", "launch", "reconcile", "reconcile_answers", "answer", "queries", "lease", "at_once")
+SAME = (
+    "lifecycle",
+    "admission",
+    "launch",
+    "reconcile",
+    "reconcile_answers",
+    "answer",
+    "queries",
+    "lease",
+    "at_once",
+    "study",
+)
 
 
 @pytest.mark.postgres

@@ -1,0 +1,162 @@
+"""Sweeps: the list of a project's, and the page of one with its runs beside their values."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.catalog_words import metric_label
+from console.views.frame import current_project
+from console.views.run_words import hint
+from jobs.access import require, role
+from jobs.catalog.knob import knobs
+from jobs.catalog.metric import metric
+from jobs.catalog.spelling import spell
+from jobs.models import Project, Study
+from jobs.sweep_plan import MAX_RUNS
+from jobs.sweep_points import point_label, short_name
+from jobs.sweep_table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
+
+_SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
+_MAX_SHOWN = 4  # values of a knob that the list spells out
+
+
+@require_GET
+def tune(request: HttpRequest) -> HttpResponse:
+    """List the project's sweeps, newest first."""
+    project = _project(request)
+    asked = request.GET.get("page", "1")
+    page = max(1, int(asked)) if asked.isdecimal() and len(asked) < 7 else 1
+    found, total = studies_of(project, page=page)
+    context = {
+        "lines": [{"study": s, "knobs": [_knob_words(k) for k in s.knobs], "best": _best_words(s)} for s in found],
+        "total": total,
+        "page": page,
+        "has_older": page * PAGE_SIZE < total,
+        "can_edit": role(request.user, project) in ("editor", "admin"),
+    }
+    return render(request, "tune/tune.html", context)
+
+
+@require_GET
+def study(request: HttpRequest, study_id: str) -> HttpResponse:
+    """Show one sweep; `?metric=` chooses what its runs are judged by."""
+    row = Study.objects.select_related("project", "created_by").filter(pk=study_id).first()
+    if row is None:
+        raise Http404(_("There is no sweep %(id)s.") % {"id": study_id})
+    require(request.user, row.project, "viewer")
+    table = study_table(row, metric_name=request.GET.get("metric", "").replace("\0", "")[:120])
+    header = table.header
+    names = [knob["id"] for knob in header.knobs]
+    context = {
+        "study": header,
+        "table": table,
+        "heads": [{"id": name, "short": short_name(name), "label": _label(name)} for name in names],
+        "lines": [_line(line, header, names) for line in table.rows],
+        "facts": _facts(header),
+        "metric_choices": [(name, metric_label(name)) for name in table.metrics],
+        "points": _points(table, names),
+        "compare_url": _compare_url(header, names[0]),
+        "num_open": header.counts.get("queued", 0) + header.counts.get("starting", 0) + header.counts.get("running", 0),
+        "max_runs": MAX_RUNS,
+        "can_edit": role(request.user, row.project) in ("editor", "admin"),
+        "script": {"id": header.id, "api": f"/api/studies/{header.id}", "project": header.project},
+    }
+    return render(request, "tune/study.html", context)
+
+
+def _project(request: HttpRequest) -> Project:
+    project = current_project(request)
+    if project is None:
+        raise Http404(_("You are not a member of any project. Ask an admin to add you."))
+    require(request.user, project, "viewer")
+    return project
+
+
+def _label(knob_id: str) -> str:
+    known = knobs().get(knob_id)
+    return _(known.label) if known else knob_id
+
+
+def _knob_words(knob: Mapping[str, Any]) -> dict[str, str]:
+    """Return a knob's name and what it takes: "1e-4, 3e-4, 0.001" or "1e-5 to 1e-3, log"."""
+    if "values" in knob:
+        values = [spell(value) for value in knob["values"]]
+        shown = ", ".join(values[:_MAX_SHOWN])
+        more = len(values) - _MAX_SHOWN
+        text = shown if more <= 0 else _("%(values)s and %(n)s more") % {"values": shown, "n": more}
+    else:
+        text = _("%(low)s to %(high)s") % {"low": spell(knob["low"]), "high": spell(knob["high"])}
+        text = f"{text}, {knob['scale']}"
+    return {"id": knob["id"], "short": short_name(knob["id"]), "text": text}
+
+
+def _best_words(header: StudyHeader) -> str:
+    return point_label(header.best_values) if header.best_run else ""
+
+
+def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> dict[str, Any]:
+    values = [
+        {"text": spell(row.values[name]) if name in row.values else "—", "differs": name in row.differs}
+        for name in names
+    ]
+    return {
+        "row": row,
+        "header": row.header,
+        "values": values,
+        "hint": hint(row.header, now=timezone.now()),
+        "spark": row.spark(width=_SPARK_WIDTH, height=_SPARK_HEIGHT),
+        "is_best": row.header.id == header.best_run,
+    }
+
+
+def _facts(header: StudyHeader) -> list[str]:
+    how = _("grid") if header.method == "grid" else _("random, seed %(seed)s") % {"seed": header.seed}
+    counted = [(_("running"), header.num_live), (_("queued"), header.counts.get("queued", 0))]
+    counted += [(_("failed"), header.counts.get("failed", 0)), (_("stopped"), header.counts.get("stopped", 0))]
+    ended = _("%(ended)s of %(num)s ended") % {"ended": header.num_ended, "num": header.num_runs}
+    return [how, ended, *[f"{number} {word}" for word, number in counted if number]]
+
+
+def _points(table: StudyTable, names: list[str]) -> dict[str, Any]:
+    """Return what the chart draws: per knob its scale and choices, per run its values, color, last and best."""
+    axes = []
+    for name in names:
+        values = [row.values.get(name) for row in table.rows]
+        numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+        is_number = bool(numbers) and len(numbers) == len(values)
+        is_log = is_number and min(numbers) > 0 and max(numbers) >= 10 * min(numbers)
+        words = [] if is_number else sorted({spell(v) for v in values if v is not None})
+        axes.append({"id": name, "label": _label(name), "is_log": is_log, "words": words})
+    runs = [
+        {
+            "id": row.header.id,
+            "name": row.header.name,
+            "color": row.header.color % 10,
+            "values": {k: v if not isinstance(v, (bool, str)) else spell(v) for k, v in row.values.items()},
+            "last": row.last,
+            "best": row.best,
+        }
+        for row in table.rows
+    ]
+    name = table.header.metric
+    return {"axes": axes, "runs": runs, "metric": metric_label(name), "unit": metric(name).unit}
+
+
+def _compare_url(header: StudyHeader, knob_id: str) -> str:
+    try:
+        return f"{reverse('compare')}?{urlencode({'study': header.id, 'group': knob_id})}"
+    except NoReverseMatch:
+        return ""
+
+
+urlpatterns = [
+    path("tune", tune, name="tune"),
+    path("tune/<str:study_id>", study, name="study"),
+]
