@@ -121,8 +121,9 @@ class Scene:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"bin")
             Artifact.objects.filter(pk=artifact.pk).update(sha256=hashlib.sha256(b"bin").hexdigest())
+        knob = {"id": "optimizer.learning_rate", "values": [1e-4]}
         self.study = Study.objects.create(
-            project=self.theirs, name="secret-plan", spec={}, knobs=[], method="grid", num_runs=1
+            project=self.theirs, name="secret-plan", spec=self.run.spec, knobs=[knob], method="grid", num_runs=1
         )
         self.answer = Answer.objects.create(
             run=self.run, artifact=self.artifact, prompt="secret-plan", submission_id="x", created_at=NOW
