@@ -45,7 +45,7 @@ _is_off = False  # nothing happens inside phases
 class Mark:
     """The context manager that `mark` returns; `seconds` is the length of the stretch once it is closed."""
 
-    __slots__ = ("_begin", "_depth", "_name", "_phase", "_start", "_step", "_tokens", "seconds")
+    __slots__ = ("_begin", "_depth", "_name", "_outer_step", "_phase", "_start", "_step", "_tokens", "seconds")
 
     def __init__(self, phase: str, step: int, name: str) -> None:
         self._phase, self._step, self._name = phase, step, name
@@ -53,7 +53,10 @@ class Mark:
 
     def __enter__(self) -> "Mark":
         self._depth = getattr(_local, "depth", 0)
-        _local.depth = self._depth + 1
+        self._outer_step = getattr(_local, "step", -1)
+        if self._step < 0:
+            self._step = self._outer_step
+        _local.depth, _local.step = self._depth + 1, self._step
         self._tokens = _open(self._phase, self._step, self._name) if _backends else ()
         self._start, self._begin = time.time_ns(), time.perf_counter_ns()
         return self
@@ -62,7 +65,7 @@ class Mark:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         duration = time.perf_counter_ns() - self._begin
-        _local.depth = self._depth
+        _local.depth, _local.step = self._depth, self._outer_step
         memory = _close(self._tokens) if self._tokens else None
         self.seconds = duration / 1e9
         if self._depth and not _records_details:
@@ -100,8 +103,8 @@ _NO_MARK = _NoMark("", -1, "")
 def mark(phase: str, *, step: int = -1, name: str = "") -> Mark:
     """Return a context manager, to be entered at once, that records its body as a span of `phase`.
 
-    `name` tells details apart. Inside another mark of the same thread the span's depth is one more. With marks off a
-    detail is not measured and its `seconds` stay 0.
+    `name` tells details apart. Inside another mark of the same thread the span's depth is one more, and its step the
+    same unless it has its own. With marks off a detail is not measured and its `seconds` stay 0.
     """
     if _is_off and getattr(_local, "depth", None):
         return _NO_MARK

@@ -29,8 +29,10 @@ class _Current:
     marks: str
     has_attached: bool
     step: int = -1
-    is_writing: bool = False
+    writer: threading.Thread | None = None
 
+
+WRITER_SECONDS = 60.0
 
 _lock = threading.Lock()
 _current: _Current | None = None
@@ -45,12 +47,16 @@ def problems() -> dict[str, str]:
 def start(tool: str, *, folder: Path, name: str) -> Path:
     """Begin to record with `tool` ("torch", "nsys"); return the file that will be made, `<folder>/<name><suffix>`.
 
-    Raises: RecorderFailed, also if another recording is under way in this process.
+    Waits for the file of the recording before. Raises: RecorderFailed, also if another recording is under way in this
+    process.
     """
     global _current
+    before = _current
+    if before is not None and before.writer is not None:
+        before.writer.join(WRITER_SECONDS)
     with _lock:
         if _current is not None:
-            doing = "written" if _current.is_writing else "recorded"
+            doing = "written" if _current.writer else "recorded"
             raise RecorderFailed(f"{_current.path.name} is still being {doing} in this process. Ask again afterwards.")
         chosen = load_tool(tool)
         if problem := chosen.problem():
@@ -74,7 +80,7 @@ def start(tool: str, *, folder: Path, name: str) -> Path:
 def at_step(step: int) -> None:
     """Say that the work from here on is for `step`; never raises. Without a recording it does nothing."""
     current = _current
-    if current is None or current.is_writing or current.step == step:
+    if current is None or current.writer or current.step == step:
         return
     try:
         if current.step >= 0:
@@ -91,7 +97,7 @@ def stop() -> Path:
     global _current
     with _lock:
         current = _current
-        if current is None or current.is_writing:
+        if current is None or current.writer:
             raise RecorderFailed("Nothing is being recorded in this process.")
         try:
             if current.step >= 0:
@@ -104,9 +110,9 @@ def stop() -> Path:
         finally:
             if current.has_attached:
                 profile.detach(current.marks)
-        current.is_writing = True
         _outcomes[current.path] = Outcome(path=current.path)
-    threading.Thread(target=_write, args=(current,), name="recording", daemon=True).start()
+        current.writer = threading.Thread(target=_write, args=(current,), name="recording", daemon=True)
+        current.writer.start()
     return current.path
 
 
@@ -120,7 +126,7 @@ def discard() -> None:
     global _current
     with _lock:
         current = _current
-        if current is None or current.is_writing:
+        if current is None or current.writer:
             return
         if current.has_attached:
             profile.detach(current.marks)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.runner.appending import AppendFile, Reserve
 
-VERBS = ("stop", "checkpoint")
+VERBS = ("stop", "checkpoint", "profile")
 OWN_NUMBER = 0  # of a stop that came as a signal instead of a command
 
 

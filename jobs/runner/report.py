@@ -13,7 +13,7 @@ from jobs.runner.job import Job
 from jobs.runner.outbox import Outbox
 from jobs.runner.shipper import LAST_SOURCE, Shipper
 from jobs.runner.sources import EventSource, Source, TextSource
-from profiling.events import Event, log, system, to_line
+from profiling.events import Event, capture, log, system, to_line
 
 
 class Report:
@@ -53,6 +53,11 @@ class Report:
         """Report readings: of this node, or of another one (role `node`, its index as rank)."""
         if values:
             self._write(system(values, attempt=self._attempt, step=step, role=role, rank=rank))
+
+    def capture_failed(self, name: str, text: str) -> None:
+        """Report that a capture's file cannot be handed over."""
+        self.say(text)
+        self._write(capture(name, "failed", attempt=self._attempt, text=text))
 
     def last_word(self, state: str, *, cause: Mapping[str, Any], proof: Mapping[str, Any], step: int) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from jobs.runner.capture_uploads import CaptureUploads
 from jobs.runner.cause import cause_of_death, oom_kill_count
 from jobs.runner.console import Console, ConsoleAway, ConsoleError
 from jobs.runner.elsewhere import Elsewhere
@@ -75,6 +76,7 @@ class Ride:
     def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
         try:
             launch = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            report.commands.take(answer.get("commands") or ())
             oom_kills = oom_kill_count()
             trainer = start(launch=launch, run_dir=self.job.run_dir, environ=os.environ)
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
@@ -84,7 +86,8 @@ class Ride:
         escalation = Escalation(grace_seconds=self.job.stop_grace_seconds, term_seconds=self.job.term_grace_seconds)
         elsewhere = Elsewhere(self.job, report, self.progress)
         try:
-            ended = self._supervise(trainer, report, escalation, elsewhere)
+            with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
+                ended = self._supervise(trainer, report, escalation, elsewhere)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())

@@ -1,6 +1,7 @@
 """Hand files over to the console: in chunks, resumable, checksummed.
 
-Uploads wait until the trainer has ended: they never compete with training, and nothing changes under them.
+Uploads wait until the trainer has ended: they never compete with training, and nothing changes under them. Only the
+files of captures go while it runs (capture_uploads.py), because somebody waits for them; what is left of them goes here.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 from jobs.runner.backoff import Backoff
 from jobs.runner.console import ChecksumWrong, Console, ConsoleAway, ConsoleFull, FileState, OffsetWrong, Refused
+from jobs.runner.file_image import FileImage
 from jobs.runner.zip_image import ZipImage, zip_image
 from profiling.events import Event
 
@@ -24,7 +26,10 @@ SHIPPED_TYPES = ("model", "tensorboard", "trace")  # checkpoints stay on the clu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path."""
+    """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path.
+
+    With `is_plain` it is a file that goes as it is.
+    """
 
     name: str
     folder: Path
@@ -33,6 +38,11 @@ class Upload:
     step: int = -1
     meta: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
+    is_plain: bool = False
+
+    def image(self) -> ZipImage | FileImage:
+        """Return the bytes that go. Raises: OSError."""
+        return FileImage(self.folder) if self.is_plain else zip_image(self.folder, extra=self.extra)
 
 
 class UploadFailed(Exception):
@@ -41,8 +51,11 @@ class UploadFailed(Exception):
 
 def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
     """Yield what is to be handed over: announced models and traces, TensorBoard's files, and the logs."""
+    yield from planned_captures(run_dir, artifacts)
     for name, event in sorted(artifacts.items()):
         folder = run_dir / event.get("path", "")
+        if capture_of(event):
+            continue
         if event.get("artifact") not in SHIPPED_TYPES or not _is_inside(folder, run_dir):
             continue
         kind, step, meta = str(event["artifact"]), int(event.get("step", -1)), event.get("meta", {})
@@ -55,6 +68,21 @@ def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
         yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
 
 
+def planned_captures(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
+    """Yield the announced files of captures, which go one by one and as they are, in the order of announcement."""
+    for name, event in list(artifacts.items()):
+        path = run_dir / event.get("path", "")
+        if event.get("artifact") == "trace" and capture_of(event) and _is_inside(path, run_dir):
+            step, meta = int(event.get("step", -1)), event.get("meta", {})
+            yield Upload(name=name, folder=path, type="trace", path=event["path"], step=step, meta=meta, is_plain=True)
+
+
+def capture_of(about: Mapping[str, Any]) -> str:
+    """Return the capture that an announcement or an upload belongs to, "" if none."""
+    meta = about.get("meta")
+    return str(meta.get("capture") or "") if isinstance(meta, Mapping) else ""
+
+
 def hand_over(
     upload: Upload, *, console: Console, wait: Callable[[float], bool], chunk_bytes: int = CHUNK_BYTES
 ) -> FileState:
@@ -64,17 +92,18 @@ def hand_over(
     """
     backoff = Backoff()
     num_fresh = num_full = 0
-    image: ZipImage | None = None
+    image: ZipImage | FileImage | None = None
     received = -1
     while True:
         try:
-            if image is None:
-                image = zip_image(upload.folder, extra=upload.extra)
             if received < 0:
                 state = console.file_state(upload.name)
                 if state.is_ready:
                     return state
-                received = min(state.received, image.size)
+                received = state.received
+            if image is None:
+                image = upload.image()
+            received = min(received, image.size)
             if wait(0):
                 raise _failed(upload, "There was no time left.")
             state = _send_one(upload, image, received, console, chunk_bytes)
@@ -103,7 +132,9 @@ def hand_over(
             received = -1
 
 
-def _send_one(upload: Upload, image: ZipImage, offset: int, console: Console, chunk_bytes: int) -> FileState:
+def _send_one(
+    upload: Upload, image: ZipImage | FileImage, offset: int, console: Console, chunk_bytes: int
+) -> FileState:
     about = {
         "size": str(image.size),
         "sha256": image.sha256,
