@@ -1,8 +1,8 @@
 """The queue: which waiting run may start, and what each of the others waits for.
 
 First come, first served: a run that fits never overtakes one that must wait for room. Only a run that the cluster could
-never hold, or that its sweep holds back, lets others pass. What a live run holds is what it asked for, until it has
-ended.
+never hold, that its sweep holds back, or that is a retry whose time has not come, lets others pass. What a live run
+holds is what it asked for, until it has ended.
 """
 
 import json
@@ -19,9 +19,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs import lifecycle
+from jobs.attempt_spec import merged
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.cluster import ClusterState
-from jobs.models import ENDED, LIVE, Answer, Attempt, Run
+from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.notify import run_changed
 
 ANSWER_CPUS = 1.0
@@ -33,7 +34,8 @@ _LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in e
 class Ask:
     """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node.
 
-    A run of a sweep names it in `study`; at most `at_once` runs of that may be live.
+    A run of a sweep names it in `study`; at most `at_once` runs of that may be live. A retry waits for its time
+    (`held` says so) whatever room there is.
     """
 
     run_id: str
@@ -43,6 +45,7 @@ class Ask:
     cpus_per_worker: float = 1.0
     study: str = ""
     at_once: int = 0
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,8 @@ def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState
         never = _never(ask, state)
         if never:
             verdicts.append(Verdict(ask=ask, is_admitted=False, reason=never, fits=False))
+        elif ask.held:
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=ask.held))
         elif ask.study and live[ask.study] >= ask.at_once:
             text = _("Waits for its sweep: %(live)s of %(at_once)s at once are running")
             reason = text % {"live": live[ask.study], "at_once": ask.at_once}
@@ -132,12 +137,12 @@ def room_for_answer(state: ClusterState, *, now: datetime) -> str:
     return "" if verdict.is_admitted else verdict.reason
 
 
-def waiting(*, device: str) -> list[Ask]:
+def waiting(*, device: str, now: datetime | None = None) -> list[Ask]:
     """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open.
 
     A stored spec that this version no longer accepts is left out; `admit_waiting` ends its run.
     """
-    return [ask for _key, ask in _queue(device) if isinstance(ask, Ask)]
+    return [ask for _key, ask in _queue(device, now or timezone.now()) if isinstance(ask, Ask)]
 
 
 def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
@@ -150,7 +155,7 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
     admitted = []
     with transaction.atomic():
         _take_lock()
-        queue = _queue(state.device)
+        queue = _queue(state.device, now)
         for (run_id, number), problem in queue:
             if isinstance(problem, SpecInvalid):
                 _fail_unreadable(run_id, number, problem, now)
@@ -174,14 +179,14 @@ def say_why(run_id: str, reason: str) -> None:
         transaction.on_commit(partial(run_changed, run_id))
 
 
-def _queue(device: str) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
+def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
     """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
-    columns = ("run_id", "number", "run__spec", "run__study_id", "run__study__max_concurrent")
-    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list(*columns)
+    columns = ("number", "run__spec", "overrides", "not_before", "run__study_id", "run__study__max_concurrent")
+    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", *columns)
     found: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
-    for run_id, number, raw, study, at_once in rows:
+    for run_id, number, raw, overrides, not_before, study, at_once in rows:
         try:
-            cpus, gpus, per_worker = _asked(json.dumps(raw), device)
+            cpus, gpus, per_worker = _asked(json.dumps(merged(raw, overrides)), device)
         except SpecInvalid as error:
             found.append(((run_id, number), error))
         else:
@@ -193,9 +198,16 @@ def _queue(device: str) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
                 cpus_per_worker=per_worker,
                 study=study or "",
                 at_once=at_once or 0,
+                held=_why_held(run_id, number) if not_before is not None and not_before > now else "",
             )
             found.append(((run_id, number), ask))
     return found
+
+
+def _why_held(run_id: str, number: int) -> str:
+    """Return the words with which the retry was queued: when it starts, and after what."""
+    events = RunEvent.objects.filter(run_id=run_id, attempt=number, verb="queued")
+    return events.order_by("pk").values_list("text", flat=True).first() or ""
 
 
 @lru_cache(maxsize=2048)

@@ -19,19 +19,21 @@ def read_clean(
     num_points: int = 1000,
     smoothing: float | None = None,
     window: Window | None = None,
+    through: Mapping[int, int | None] | None = None,
 ) -> SeriesAnswer:
     """Return one series per name, role and rank, over all attempts; `attempt` is the newest that it has points of.
 
     An earlier attempt ends at the step that was restored from it, and where two have a point at one step, the later
     one's counts. Series over time (kind system) are not cut: a machine's load is true in a dead branch too. Smoothing
-    runs on through the restored step. `num_points`, `smoothing` and `window` are those of `jobs.series.read_series`.
+    runs on through the restored step. `num_points`, `smoothing` and `window` are those of `jobs.series.read_series`;
+    `through` is attempt -> its last step that counts (`jobs.history.limits`), None for the run's history as it is.
     Raises: ValueError if a number is out of its range.
     """
     request = Request(num_points=num_points, smoothing=smoothing, window=window or Window())
     request.check()
     metrics = series_rows(run_id=run_id, names=names)
     over_steps = [pk for pk, metric in metrics.items() if metric.kind == "metric"]
-    through = history.visible_through(run_id)
+    through = history.visible_through(run_id) if through is None else through
     last_steps: dict[Key, int] = {
         (pk, attempt): step if step >= 0 else _NOTHING
         for attempt, step in through.items()

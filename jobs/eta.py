@@ -14,7 +14,7 @@ _STEPS_USED = 20
 _KEPT = 512
 _SPREAD = (0.85, 1.3)  # around a single step time, when only one is known
 
-_cache: OrderedDict[tuple[str, int], list[float]] = OrderedDict()
+_cache: OrderedDict[tuple[str, int, int], list[float]] = OrderedDict()
 _lock = Lock()
 
 
@@ -39,12 +39,13 @@ def latest_time(run: Run) -> list[float]:
 
 
 def recent_times(run: Run) -> list[float]:
-    """Return the step times of the newest frames, read once per step and kept."""
-    key = (run.pk, run.step)
+    """Return the step times of the latest attempt's newest frames, read once per step and kept."""
+    key = (run.pk, run.latest_attempt, run.step)
     with _lock:
         if key in _cache:
             return _cache[key]
-    payloads = Frame.objects.filter(run=run).order_by("-seq").values_list("payload", flat=True)[:_FRAMES_READ]
+    newest = Frame.objects.filter(run=run).order_by("-seq").values_list("attempt", "payload")[:_FRAMES_READ]
+    payloads = [payload for attempt, payload in newest if attempt == run.latest_attempt]
     found = [time for payload in payloads for time in _step_times(decode_frame(payload))][:_STEPS_USED]
     times = found or latest_time(run)
     with _lock:

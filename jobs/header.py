@@ -1,13 +1,13 @@
 """The header of a run: what pages, API and websocket say of it, as one frozen, JSON-able dataclass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
 
-from jobs import eta, history
+from jobs import eta, history, retry_rule
 from jobs.models import LIVE, Attempt, Run, Study
 
 LOST_AFTER = timedelta(seconds=15)
@@ -18,7 +18,8 @@ class AttemptLine:
     """One start of the run: from which checkpoint, and up to which step it belongs to the run's one history.
 
     `resume_attempt` is None where it began from the start. Of its steps those up to `visible_through` count (None: all,
-    -1: none); later ones are a dead branch. `is_automatic`: the retry policy started it.
+    -1: none); later ones are a dead branch. `is_automatic`: the retry policy started it, else the
+    person `by`. `step` counts the run's completed steps at its end, `overrides` is what it changes of the run's spec.
     """
 
     number: int
@@ -27,10 +28,23 @@ class AttemptLine:
     resume_step: int
     visible_through: int | None
     is_automatic: bool
+    by: str
+    step: int
+    overrides: Mapping[str, Any]
     cause: Mapping[str, Any]
     created_at: str
     started_at: str | None
     ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """What the policy does about a failure: attempt `number` of at most `most`, not before `at`; or `why_not`."""
+
+    number: int
+    most: int
+    at: str | None
+    why_not: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +61,8 @@ class RunHeader:
 
     `queue_position` counts from 1 and is None outside the queue; `step` of `num_steps` counts completed steps; `seq` is
     the number of the newest frame; `is_lost_contact` says that a live run's runner has been silent for 15 s. `attempt`
-    is the number of the latest of `attempts`.
+    is the number of the latest of `attempts`; `retry` says whether a failed run starts again by itself, and when.
+    `elapsed_seconds` is the time that its attempts ran.
     """
 
     id: str
@@ -73,6 +88,7 @@ class RunHeader:
     latest_values: Mapping[str, Any]
     attempt: int
     attempts: tuple[AttemptLine, ...]
+    retry: Retry | None
     study: StudyName | None
     seq: int
     algorithm: str
@@ -90,7 +106,7 @@ class RunHeader:
 
 def run_header(run: Run, *, now: datetime | None = None) -> RunHeader:
     """Return the header of one run."""
-    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
+    attempts = list(_attempts([run]))
     times = eta.recent_times(run) if run.state == "running" else []
     places = queue_positions() if run.state == "queued" else {}
     return _header(run, attempts, _studies([run]), places, times, now or timezone.now())
@@ -99,7 +115,7 @@ def run_header(run: Run, *, now: datetime | None = None) -> RunHeader:
 def run_headers(runs: Sequence[Run], *, now: datetime | None = None) -> list[RunHeader]:
     """Return the headers of many runs with at most three queries; fetch them with project and created_by."""
     attempts: dict[str, list[Attempt]] = {run.pk: [] for run in runs}
-    for attempt in Attempt.objects.filter(run__in=list(attempts)).order_by("number"):
+    for attempt in _attempts(runs):
         attempts[attempt.run_id].append(attempt)
     places = queue_positions() if any(run.state == "queued" for run in runs) else {}
     studies = _studies(runs)
@@ -111,6 +127,25 @@ def queue_positions() -> dict[str, int]:
     """Return run id -> place in the queue of the whole cluster, counted from 1."""
     queued = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", flat=True)
     return {run_id: place for place, run_id in enumerate(queued, start=1)}
+
+
+def _attempts(runs: Sequence[Run]) -> Iterable[Attempt]:
+    rows = Attempt.objects.filter(run__in=[run.pk for run in runs])
+    return rows.select_related("created_by").order_by("number")
+
+
+def _retry(run: Run, attempts: Sequence[Attempt]) -> Retry | None:
+    latest = attempts[-1] if attempts else None
+    if latest is not None and run.state == "queued" and latest.not_before is not None:
+        most = retry_rule.most_attempts(run, attempts)
+        return Retry(number=latest.number, most=most, at=latest.not_before.isoformat(), why_not="")
+    found = retry_rule.decide(run, attempts)
+    return Retry(number=found.number, most=found.most, at=_iso(found.at), why_not=found.why_not) if found else None
+
+
+def _elapsed(attempts: Sequence[Attempt], now: datetime) -> float | None:
+    ran = [((a.ended_at or now) - a.started_at).total_seconds() for a in attempts if a.started_at is not None]
+    return sum(ran) if ran else None
 
 
 def _studies(runs: Sequence[Run]) -> dict[str, StudyName]:
@@ -130,6 +165,9 @@ def attempt_lines(attempts: Sequence[Attempt]) -> tuple[AttemptLine, ...]:
             resume_step=a.resume_step,
             visible_through=through[a.number],
             is_automatic=a.is_automatic,
+            by=a.created_by.get_username() if a.created_by else "",
+            step=a.step,
+            overrides=a.overrides,
             cause=a.cause,
             created_at=a.created_at.isoformat(),
             started_at=_iso(a.started_at),
@@ -162,7 +200,7 @@ def _header(
         step=run.step,
         num_steps=run.num_steps,
         eta_seconds=eta.interval(run, times=times),
-        elapsed_seconds=((run.ended_at or now) - run.started_at).total_seconds() if run.started_at else None,
+        elapsed_seconds=_elapsed(attempts, now),
         created_at=run.created_at.isoformat(),
         started_at=_iso(run.started_at),
         ended_at=_iso(run.ended_at),
@@ -174,6 +212,7 @@ def _header(
         latest_values=run.latest_values,
         attempt=run.latest_attempt,
         attempts=attempt_lines(attempts),
+        retry=_retry(run, attempts),
         study=studies.get(run.study_id or ""),
         seq=run.seq,
         algorithm=run.spec.get("algorithm", ""),

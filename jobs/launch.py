@@ -10,11 +10,10 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
-from django.utils.translation import gettext as _
 
-from jobs import admission, cluster, lifecycle
+from jobs import admission, captures, cluster, lifecycle
 from jobs.audit import record
-from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, parse_spec, to_json
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
 
@@ -40,9 +39,6 @@ def create_run(
     Raises: SpecInvalid with every problem of the spec; KeyReused if the key stands for another spec.
     """
     checked = parse_spec(to_json(spec) if isinstance(spec, RunSpec) else spec)
-    if checked.policy.retries:
-        text = _("Pitwall does not restart runs by itself yet. Use 0, and clone a run that failed.")
-        raise SpecInvalid([Problem(field="policy.retries", message=text)])
     key = _key(idempotency_key)
     earlier = _earlier(project, key, checked)
     if earlier is not None:
@@ -175,9 +171,15 @@ def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key:
         created_at=now,
     )
     cpus, gpus = admission.demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
-    Attempt.objects.create(
-        run=run, submission_id=submission_id(run_id, 1), num_cpus=cpus, num_gpus=gpus, created_at=now
+    attempt = Attempt.objects.create(
+        run=run,
+        submission_id=submission_id(run_id, 1),
+        num_cpus=cpus,
+        num_gpus=gpus,
+        created_by_id=author,
+        created_at=now,
     )
+    captures.arm_at_launch(attempt=attempt, spec=spec, now=now)
     RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
     record(actor=user, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name})
     transaction.on_commit(partial(run_changed, run_id))

@@ -5,6 +5,7 @@ transaction. What comes twice, late, or from an attempt that is not the latest c
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, cast
@@ -13,9 +14,11 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import F
 
+from jobs import custody
 from jobs.audit import record
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.notify import run_changed
+from jobs.retry_rule import decide
 
 State = Literal["queued", "starting", "running", "stopping", "finished", "failed", "stopped"]
 
@@ -29,6 +32,28 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
     "stopped": frozenset(),
 }
 """From each state, where an attempt may go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAttempt:
+    """How an ended run starts again. `resume` is attempt and step of a checkpoint, None for the start.
+
+    `after` is the attempt that it must still be the latest of. `overrides` is what it changes of the run's spec;
+    `num_steps` and `latest_values` are what the run's header goes on from; `text` goes into the history.
+    """
+
+    after: int
+    resume: tuple[int, int] | None
+    overrides: Mapping[str, Any]
+    num_steps: int
+    latest_values: Mapping[str, Any]
+    submission_id: str
+    num_cpus: float
+    num_gpus: float
+    text: str
+    is_automatic: bool = False
+    not_before: datetime | None = None
+
 
 _TRIES = 8  # a lost compare-and-set is read and judged again; each loss means that somebody else made progress
 
@@ -74,7 +99,8 @@ def finish(
 def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
     """Stop the run: at once if it is still queued, else by a command to its runner, which saves a checkpoint first.
 
-    Returns False, and changes nothing, if it is already stopping or has ended.
+    A failed run that is about to start again by itself will not. Returns False, and changes nothing, if it is already
+    stopping or has ended for good.
     """
     number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
     cause = {"side": "user", "text": f"canceled by {user} before it started" if user else "canceled before it started"}
@@ -85,7 +111,7 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     if not canceled and not _change(
         run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"}
     ):
-        return False
+        return cancel_retry(run_id=run_id, user=user, now=now)
     record(actor=user, verb="run.cancel" if canceled else "run.stop", object_type="run", object_id=run_id)
     return True
 
@@ -112,6 +138,82 @@ def request_checkpoint(*, run_id: str, user: AbstractBaseUser | None, now: datet
                 actor_id=actor_id,
             )
             transaction.on_commit(partial(run_changed, run_id))
+    return True
+
+
+def begin_attempt(*, run_id: str, new: NewAttempt, user: AbstractBaseUser | None, now: datetime) -> Attempt | None:
+    """Put an ended run into the queue again with a new attempt; None if it has not ended, or another one came first.
+
+    This is the only way out of an ended state, and only one of many who try at once finds it. Nothing of the earlier
+    attempts changes; what the run says of itself starts anew from the restored step.
+    """
+    step = new.resume[1] if new.resume else 0
+    with transaction.atomic():
+        mine = Run.objects.filter(pk=run_id, state__in=ENDED, latest_attempt=new.after)
+        if new.is_automatic:
+            mine = mine.filter(state="failed", is_stop_requested=False)
+        moved = mine.update(
+            state="queued",
+            latest_attempt=new.after + 1,
+            cause={},
+            is_stop_requested=False,
+            wait_reason=(new.text if new.not_before else "")[:300],
+            step=step,
+            num_steps=new.num_steps,
+            latest_values=dict(new.latest_values),
+            phase="",
+            activity="",
+            ended_at=None,
+        )
+        if moved != 1:
+            return None
+        attempt = Attempt.objects.create(
+            run_id=run_id,
+            number=new.after + 1,
+            submission_id=new.submission_id,
+            resume_attempt=new.resume[0] if new.resume else None,
+            resume_step=step,
+            overrides=dict(new.overrides),
+            is_automatic=new.is_automatic,
+            not_before=new.not_before,
+            step=step,
+            num_cpus=new.num_cpus,
+            num_gpus=new.num_gpus,
+            created_by_id=user.pk if user else None,
+            created_at=now,
+        )
+        RunEvent.objects.create(
+            run_id=run_id,
+            attempt=attempt.number,
+            at=now,
+            verb="queued",
+            text=new.text[:500],
+            step=step if new.resume else None,
+            actor_id=attempt.created_by_id,
+            data={"to": "queued", "resume_attempt": attempt.resume_attempt, "resume_step": step},
+        )
+        verb = "run.retry" if new.is_automatic else "run.resume"
+        after = {"attempt": attempt.number, "checkpoint": new.resume, "overrides": dict(new.overrides)}
+        record(actor=user, verb=verb, object_type="run", object_id=run_id, after=after)
+        transaction.on_commit(partial(run_changed, run_id))
+    return attempt
+
+
+def cancel_retry(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+    """Keep a run that failed from starting again by itself; False if it was not about to."""
+    with transaction.atomic():
+        run = Run.objects.select_for_update().get(pk=run_id)
+        decision = decide(run, list(Attempt.objects.filter(run=run).order_by("number")))
+        if decision is None or decision.why_not:
+            return False
+        Run.objects.filter(pk=run_id).update(is_stop_requested=True)
+        actor_id = user.pk if user else None
+        text = "Its retry was canceled"
+        RunEvent.objects.create(
+            run_id=run_id, attempt=run.latest_attempt, at=now, verb="retry_canceled", text=text, actor_id=actor_id
+        )
+        record(actor=user, verb="run.cancel_retry", object_type="run", object_id=run_id)
+        transaction.on_commit(partial(run_changed, run_id))
     return True
 
 
@@ -188,4 +290,6 @@ def _apply(
     RunEvent.objects.create(
         run_id=run_id, attempt=number, at=now, verb=to, text=text[:500], actor_id=actor_id, data=data
     )
+    if to in ENDED:
+        custody.attempt_ended(run_id=run_id, attempt=number, now=now)
     transaction.on_commit(partial(run_changed, run_id))

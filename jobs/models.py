@@ -172,7 +172,7 @@ class Attempt(models.Model):
     is_automatic = models.BooleanField(default=False)  # started by the retry policy
     not_before = models.DateTimeField(null=True)  # a retry waits until then
     step = models.IntegerField(default=0)  # steps completed, of the whole run
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)  # who launched or resumed
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)  # who began it
     num_cpus = models.FloatField(default=0)  # what it asks of the cluster
     num_gpus = models.FloatField(default=0)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database

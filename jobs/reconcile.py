@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs import admission, answer, cluster, launch, lifecycle
+from jobs import admission, answer, cluster, launch, lifecycle, retry
 from jobs.cluster import ClusterUnreachable, JobInfo
 from jobs.death import cause_of_death
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
@@ -50,6 +50,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
     if not state.is_reachable:
         _say_away(state.problem, now, memory)
         memory.refused_since.clear()
+        retry.queue_retries(now=now)
         answer.give_up_late(now=now)
         return
     memory.has_reached, memory.away_since = True, None
@@ -60,6 +61,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
         jobs = cluster.list_jobs() if live or unproved or tried else {}
         for attempt in live:
             _judge(attempt, jobs.get(attempt.submission_id), now, memory)
+        retry.queue_retries(now=now)
         admitted = admission.admit_waiting(state=state, now=now)
         _hand_over_lost(admitted, now, memory)
         for attempt in unproved:
@@ -111,7 +113,7 @@ def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
         )
         cause: dict[str, Any] = {"side": "user", "text": text}
     elif job is None:
-        text = _("cluster lost: Ray no longer knows its job %(job)s. The head was restarted; launch the run again.")
+        text = _("cluster lost: Ray no longer knows its job %(job)s. The head was restarted; resume the run.")
         cause = {"side": "cluster", "text": text % {"job": attempt.submission_id}}
     else:
         cause = cause_of_death(job)

@@ -5,15 +5,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
+from jobs.clean_series import read_clean
 from jobs.header import RunHeader
 from jobs.run_filter import BY_ALGORITHM
-from jobs.series import read_series
 
 _POINTS = 42
 _MARGIN = 1.5  # half a line's width and a little, so that nothing is cut
 _KEPT = 2000
 
-_cache: OrderedDict[tuple[str, int, int, int], str] = OrderedDict()
+_cache: OrderedDict[tuple[str, int, int, int, int], str] = OrderedDict()
 _lock = Lock()
 
 
@@ -25,7 +25,7 @@ def main_metric(header: RunHeader) -> str:
 def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict[str, str]:
     """Return run id -> SVG points ("0.0,18.5 2.1,17.0 ...") in a box of width by height.
 
-    Runs without two finite points are left out. A line is read once per newest frame and kept.
+    Runs without two finite points are left out. A line is read once per newest frame and attempt, and kept.
     """
     found = {}
     for header in headers:
@@ -38,7 +38,7 @@ def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict
 def _kept(header: RunHeader, width: int, height: int) -> str:
     if not header.seq or not main_metric(header):
         return ""
-    key = (header.id, header.seq, width, height)
+    key = (header.id, header.attempt, header.seq, width, height)
     with _lock:
         if key in _cache:
             return _cache[key]
@@ -51,9 +51,9 @@ def _kept(header: RunHeader, width: int, height: int) -> str:
 
 
 def _draw(header: RunHeader, width: int, height: int) -> str:
-    answer = read_series(run_id=header.id, names=[main_metric(header)], num_points=_POINTS)
+    answer = read_clean(run_id=header.id, names=[main_metric(header)], num_points=_POINTS)
     mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
-    pairs = [(int(x), float(y)) for s in sorted(mine, key=lambda s: s.attempt) for x, y in zip(s.x, s.y, strict=True)]
+    pairs = [(int(x), float(y)) for s in mine for x, y in zip(s.x, s.y, strict=True)]
     pairs = [(x, y) for x, y in pairs if math.isfinite(y)]
     return spark_line(pairs, num_steps=header.num_steps, width=width, height=height)
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from django.db import transaction
 
-from jobs import lifecycle
+from jobs import custody, lifecycle
 from jobs.columns import SeriesKey
 from jobs.frames import LogBlock, encode_frame
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
@@ -108,6 +108,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         LogChunk.objects.bulk_create(log_chunks)
         _store_samples(run, number, events)
         _announce_artifacts(run, number, events)
+        custody.hear(run_id=run_id, attempt=number, events=events, now=now)
         _tell_history(run, number, events)
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
@@ -147,6 +148,8 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: d
     if run.state not in ENDED:
         values |= {"phase": progress.phase, "activity": progress.activity}
     Run.objects.filter(pk=run.pk).update(**values)
+    if progress.step != attempt.step:
+        Attempt.objects.filter(pk=attempt.pk).update(step=progress.step)
     if progress.is_training and attempt.state in ("queued", "starting"):
         lifecycle.mark_running(run_id=run.pk, attempt=attempt.number, now=now)
     last_word = next((e for e in events if e["kind"] == "state" and e["role"] == "runner"), None)
@@ -256,18 +259,27 @@ def _store_samples(run: Run, attempt: int, events: Events) -> None:
 def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
     """Remember what the trainer made; size and checksum of what is transferred are the upload's own affair."""
     for event in (e for e in events if e["kind"] == "artifact"):
-        about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": event.get("meta", {})}
+        meta = event.get("meta", {})
+        capture = custody.capture_of(run_id=run.pk, attempt=attempt, meta=meta)
+        about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": meta}
+        about["capture_id"] = capture
         found, is_new = Artifact.objects.get_or_create(
             run=run, attempt=attempt, name=_arrives_as(event), defaults={**about, "size": event.get("size", 0)}
         )
         if not is_new and not found.received:
             Artifact.objects.filter(pk=found.pk).update(**about)
+        elif not is_new and found.capture_id != capture:  # its bytes came first, before there was a word of it
+            Artifact.objects.filter(pk=found.pk).update(capture_id=capture)
 
 
 def _arrives_as(event: Mapping[str, Any]) -> str:
-    """Return the name under which the runner hands it over: folders come as a zip, checkpoints do not come."""
+    """Return the name under which the runner hands it over: folders come as a zip, checkpoints do not come.
+
+    A capture's files come one by one and as they are.
+    """
     name: str = event["name"]
-    return name if event["artifact"] == "checkpoint" or name.endswith(".zip") else f"{name}.zip"
+    is_as_it_is = event["artifact"] == "checkpoint" or bool(event.get("meta", {}).get("capture"))
+    return name if is_as_it_is or name.endswith(".zip") else f"{name}.zip"
 
 
 def _tell_history(run: Run, attempt: int, events: Events) -> None:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import redis.asyncio
 from asgiref.sync import sync_to_async
+from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
@@ -15,7 +16,9 @@ from django.utils import timezone
 
 from console.api import ingest_files
 from console.api.door import RequestRefused, fenced, refusal, runner_view
+from jobs import custody
 from jobs.answer import settle
+from jobs.attempt_spec import spec_json
 from jobs.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
 from jobs.inbox import accept
 from jobs.models import Attempt, Command, Upload
@@ -43,10 +46,17 @@ async def launch(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
         {
             "run": attempt.run_id,
             "attempt": attempt.number,
-            "spec": attempt.run.spec,
+            "spec": spec_json(attempt),
             "inputs": await sync_to_async(_inputs)(attempt),
+            "resume": _resume(attempt),
+            "commands": await sync_to_async(_waiting_commands)(attempt),
         }
     )
+
+
+def _resume(attempt: Attempt) -> dict[str, int] | None:
+    """Return whose checkpoint the attempt starts from; None: from the start."""
+    return {"attempt": attempt.resume_attempt, "step": attempt.resume_step} if attempt.resume_attempt else None
 
 
 def _inputs(attempt: Attempt) -> list[dict[str, Any]]:
@@ -82,13 +92,20 @@ def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, Any]]:
         Attempt.objects.filter(pk=attempt.pk).update(last_contact_at=now)
     for answered in batch.answered:
         _settle_command(attempt, answered)
+    return _waiting_commands(attempt)
+
+
+def _waiting_commands(attempt: Attempt) -> list[dict[str, Any]]:
     waiting = Command.objects.filter(attempt=attempt, delivered_at=None).order_by("pk")
     return [{"number": c.pk, "verb": c.verb, "payload": c.payload} for c in waiting]
 
 
 def _settle_command(attempt: Attempt, answered: AnsweredCommand) -> None:
-    waiting = Command.objects.filter(attempt=attempt, pk=answered.number, delivered_at=None)
-    waiting.update(delivered_at=timezone.now(), answer=answered.answer)
+    now = timezone.now()
+    with transaction.atomic():
+        waiting = Command.objects.filter(attempt=attempt, pk=answered.number, delivered_at=None)
+        if waiting.update(delivered_at=now, answer=answered.answer):
+            custody.answered(Command.objects.get(pk=answered.number), answered.answer, now=now)
 
 
 @runner_view("POST")

@@ -26,7 +26,7 @@ from jobs.catalog.sections import (
     Trainer,
 )
 from jobs.catalog.storable import is_storable
-from profiling.config import ProfileConfig
+from profiling.config import ProfileConfig, names_of, ranks_of
 
 SPEC_VERSION = 1
 
@@ -89,6 +89,14 @@ class RunSpec:
             return self.hardware.policy_ranks
         engines = self.hardware.rollout_engines * self.hardware.tensor_parallel_size
         return self.hardware.policy_ranks + engines + int(self.needs_reference)
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """Role -> how many ranks of it the run has; a rollout engine is one rank, however many workers it is spread."""
+        found = {"policy": self.hardware.policy_ranks}
+        if self.algorithm != "sft":
+            found["vllm"] = self.hardware.rollout_engines
+        return found | ({"reference": 1} if self.needs_reference else {})
 
     @property
     def num_steps(self) -> int:
@@ -270,6 +278,11 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
         refuse("data.id", f"{spec.data.id!r} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.")
     if spec.data.kind == "upload" and not _is_upload_id(spec.data.id):
         refuse("data.id", f"{spec.data.id!r} is not an uploaded file. Upload it again.")
+    if spec.policy.retries and spec.policy.retry_on == "never":
+        refuse(
+            "policy.retry_on",
+            f"{spec.policy.retries} retries are asked for, but never after a failure. Use cluster or any, or 0 retries.",
+        )
     if spec.algorithm == "grpo":
         if not spec.data.prompt_column.strip():
             refuse("data.prompt_column", "Name the column that holds the prompt.")
@@ -280,6 +293,28 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
         if not spec.data.messages_column.strip() and not has_pair:
             refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
         _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
+    _check_profile(spec, refuse)
+
+
+def _check_profile(spec: RunSpec, refuse: Any) -> None:
+    wanted, workers = spec.profile, spec.workers
+    if wanted.tool == "none":
+        return
+    roles = names_of(wanted.roles) or list(workers)
+    unknown = [role for role in roles if role not in workers]
+    if unknown:
+        refuse("profile.roles", f"This run has no role {unknown[0]!r}. Use {', '.join(workers)}, or nothing for all.")
+    try:
+        most = max((workers[role] for role in roles if role in workers), default=0)
+        too_high = [rank for rank in ranks_of(wanted.ranks) if rank >= most]
+        if too_high and most:
+            refuse("profile.ranks", f"There is no rank {too_high[0]}. Use 0 to {most - 1}, or nothing for all.")
+    except ValueError as error:
+        refuse("profile.ranks", str(error))
+    last = wanted.first_step + wanted.num_steps - 1
+    if last > spec.num_steps:
+        text = f"Steps {wanted.first_step} to {last} go past the end: the run has {spec.num_steps}."
+        refuse("profile.first_step", f"{text} Record earlier or fewer steps.")
 
 
 def _is_upload_id(text: str) -> bool:

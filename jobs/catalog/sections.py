@@ -81,7 +81,8 @@ class Hardware:
 class RunPolicy:
     """What the console does on its own: how often it restarts a run from its last checkpoint, and for which causes.
 
-    `cluster`: a node, Ray or a process was lost; `any`: also when the trainer failed. A stop by people is never undone.
+    `cluster`: a node, Ray or a process was lost; `any`: also when the trainer failed after it got further than before.
+    A stop by people is never undone. Whoever resumes the run by hand gives it all its retries anew.
     """
 
     retries: int = 0

@@ -15,6 +15,8 @@ from jobs import admission, files, launch, lifecycle
 from jobs.answer import PromptRefused, ask
 from jobs.members import MemberRefused, set_member
 from jobs.models import Answer, Attempt, Command, Membership, Run, RunEvent, Study
+from jobs.resume import ResumeRefused, resume_run
+from jobs.retry import queue_retries
 from jobs.study import stop_study
 from tests.jobs.test_admission import cluster
 from tests.jobs.test_study import made as make_sweep
@@ -173,3 +175,40 @@ def test_a_piece_that_comes_several_times_is_written_once(settings: Any, tmp_pat
 
     assert sorted(at_once(send)) == [-3000] * (NUM - 1) + [3000]
     assert files.progress(run_id=run.pk, attempt=1, name="model/final").received == 3000
+
+
+def test_of_many_who_resume_a_run_one_does() -> None:
+    run = make_run(state="failed")
+
+    def click(_: int) -> int | None:
+        try:
+            return resume_run(run_id=run.pk, step=None, hardware={}, user=None, now=NOW).number
+        except ResumeRefused:
+            return None
+
+    made = at_once(click)
+
+    run.refresh_from_db()
+    assert sorted(made, key=str) == [2] + [None] * (NUM - 1)
+    assert (run.state, run.latest_attempt, Attempt.objects.filter(run=run).count()) == ("queued", 2, 2)
+    assert RunEvent.objects.filter(run=run, attempt=2).count() == 1
+
+
+def test_a_retry_and_a_person_who_cancels_it_do_not_both_win() -> None:
+    run = make_run(state="failed", spec={"policy": {"retries": 3, "retry_on": "cluster"}})
+    Attempt.objects.filter(run=run).update(cause={"side": "cluster"})
+
+    def deed(number: int) -> str:
+        if number % 2:
+            return "retried" if queue_retries(now=NOW) else ""
+        return "canceled" if lifecycle.request_stop(run_id=run.pk, user=None, now=NOW) else ""
+
+    done = Counter(at_once(deed))
+
+    run.refresh_from_db()
+    num = Attempt.objects.filter(run=run).count()
+    # Either it was kept from retrying, or it was queued once and that attempt perhaps canceled.
+    assert num == (2 if done["retried"] else 1)
+    assert done["retried"] <= 1
+    assert (run.state == "failed") is (num == 1)
+    assert done["canceled"] == (1 if run.is_stop_requested else 0)

@@ -104,11 +104,12 @@ def test_a_spec_with_problems_leaves_nothing_behind() -> None:
     assert not AuditEvent.objects.exists()
 
 
-def test_restarts_that_would_not_happen_are_not_promised() -> None:
-    with pytest.raises(SpecInvalid, match=r"does not restart runs by itself yet\. Use 0"):
-        create(make_project(), {"policy": {"retries": 2, "retry_on": "cluster"}})
+def test_a_policy_that_says_two_things_is_refused() -> None:
+    with pytest.raises(SpecInvalid, match=r"2 retries are asked for, but never after a failure\. Use cluster or any"):
+        create(make_project(), {"policy": {"retries": 2}})
 
     assert not Run.objects.exists()
+    assert create(make_project(), {"policy": {"retries": 2, "retry_on": "any"}})[0].spec["policy"]["retries"] == 2
 
 
 def test_an_ingest_token_opens_its_own_attempt_only() -> None:

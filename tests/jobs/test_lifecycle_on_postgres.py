@@ -19,6 +19,8 @@ SAME = (
     "answer",
     "queries",
     "lease",
+    "resume",
+    "retry",
     "at_once",
     "study",
 )

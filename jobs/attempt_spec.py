@@ -1,0 +1,31 @@
+"""The spec that an attempt runs: the run's, with what a resume changed of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.models import Attempt, Run
+
+
+def merged(spec: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec with these fields of its sections (hardware, knobs) replaced, the rest as it is."""
+    return {**spec, **{section: {**spec.get(section, {}), **fields} for section, fields in overrides.items()}}
+
+
+def spec_json(attempt: Attempt) -> dict[str, Any]:
+    """Return the complete spec of the attempt as JSON values."""
+    return merged(attempt.run.spec, attempt.overrides)
+
+
+def latest_spec_json(run: Run) -> dict[str, Any]:
+    """Return the complete spec of the run's latest attempt: what the run is by now."""
+    found = Attempt.objects.filter(run=run, number=run.latest_attempt).values_list("overrides", flat=True).first()
+    return merged(run.spec, found or {})
+
+
+def difference(spec: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overrides among `wanted` that say something else than the spec."""
+    found = {
+        section: {name: value for name, value in fields.items() if spec.get(section, {}).get(name) != value}
+        for section, fields in wanted.items()
+    }
+    return {section: fields for section, fields in found.items() if fields}

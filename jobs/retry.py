@@ -1,0 +1,67 @@
+"""Start failed runs again by themselves, as the policies of their specs say (jobs.retry_rule)."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.utils.translation import gettext as _
+
+from jobs.attempt_spec import merged
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.checkpoints import newest_visible
+from jobs.models import Attempt, Run
+from jobs.resume import begin, cleanup_left
+from jobs.retry_rule import Decision, decide
+
+log = logging.getLogger(__name__)
+
+MAX_REASON_CHARS = 160
+
+
+def queue_retries(*, now: datetime) -> list[Attempt]:
+    """Queue the next attempt of each failed run that its policy starts again, and return those.
+
+    A run waits here until its old attempt is cleaned up after; the new one then waits in the queue for its back-off.
+    """
+    found = (_retry(run, now) for run in _candidates())
+    return [attempt for attempt in found if attempt is not None]
+
+
+def _candidates() -> Iterable[Run]:
+    failed = Run.objects.filter(state="failed", is_stop_requested=False, archived_at=None)
+    return failed.filter(spec__policy__retries__gt=0).order_by("pk")
+
+
+def _retry(run: Run, now: datetime) -> Attempt | None:
+    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
+    decision = decide(run, attempts)
+    if decision is None or decision.at is None:
+        return None
+    latest = attempts[-1]
+    if cleanup_left(latest, now=now) > timedelta():
+        return None
+    try:
+        spec = parse_spec(merged(run.spec, latest.overrides))
+    except SpecInvalid:
+        log.exception("the spec of %s is no longer accepted, so it is not retried", run.pk)
+        return None
+    origin = newest_visible(run)
+    at = max(decision.at, now)
+    text = _reason(decision, latest, at, origin.step if origin else None)
+    return begin(run, latest, origin, latest.overrides, spec, text=text, user=None, now=now, not_before=at)
+
+
+def _reason(decision: Decision, latest: Attempt, at: datetime, step: int | None) -> str:
+    text = (
+        _("Retries at %(time)s UTC from the start, attempt %(number)s of %(most)s: %(why)s")
+        if step is None
+        else _("Retries at %(time)s UTC from checkpoint %(step)s, attempt %(number)s of %(most)s: %(why)s")
+    )
+    why = str(latest.cause.get("text", "")) or _("no cause was given")
+    return text % {
+        "time": at.strftime("%H:%M:%S"),
+        "step": step,
+        "number": decision.number,
+        "most": decision.most,
+        "why": why[:MAX_REASON_CHARS],
+    }
