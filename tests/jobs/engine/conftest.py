@@ -15,6 +15,10 @@ from tests.ray_head import RayHead
 
 HOUSE = Path(__file__).parents[3]
 RUN_SECONDS = 240
+GRPO: dict[str, Any] = {
+    "algorithm": "grpo",
+    "knobs": {"train.num_steps": 6, "eval.num_prompts": 16, "eval.every_steps": 3, "checkpoint.every_steps": 3},
+}
 
 
 @dataclass
@@ -92,3 +96,19 @@ def start_engine(ray_head: RayHead) -> Any:
         return Running(run_dir, spec, ray_head, program)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A whole run of six steps."""
+    return start_engine(tmp_path_factory.mktemp("runs") / "grpo" / "a2", GRPO).wait()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The same spec with ZeRO-3, told to stop after its second step."""
+    spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
+    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped" / "a1", spec)
+    running.wait_for_step(2)
+    (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
+    return running.wait()  # type: ignore[no-any-return]

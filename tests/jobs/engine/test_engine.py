@@ -13,31 +13,11 @@ from jobs.catalog.metric import metrics
 from jobs.engine.checkpoint import read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 
-from .conftest import Ended
+from .conftest import GRPO, Ended
 
 pytestmark = pytest.mark.engine
 
-GRPO: dict[str, Any] = {
-    "algorithm": "grpo",
-    "knobs": {"train.num_steps": 4, "eval.num_prompts": 16, "eval.every_steps": 2, "checkpoint.every_steps": 2},
-}
 SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 12, "eval.num_prompts": 32}}
-
-
-@pytest.fixture(scope="module")
-def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """A whole run of four steps."""
-    return start_engine(tmp_path_factory.mktemp("runs") / "grpo" / "a2", GRPO).wait()  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="module")
-def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """The same spec with ZeRO-3, told to stop after its second step."""
-    spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
-    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped", spec)
-    running.wait_for_step(2)
-    (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
-    return running.wait()  # type: ignore[no-any-return]
 
 
 def test_a_grpo_run_finishes(grpo: Ended) -> None:
@@ -51,8 +31,8 @@ def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: Ended) -> N
     wanted = {name for name in metrics() if "/" in name and not name.startswith(apart)}  # readings have no "/"
 
     for name in wanted:
-        assert sorted(grpo.series(name)) == [1, 2, 3, 4], name
-    assert sorted(grpo.series("eval/accuracy")) == [0, 2, 4]
+        assert sorted(grpo.series(name)) == [1, 2, 3, 4, 5, 6], name
+    assert sorted(grpo.series("eval/accuracy")) == [0, 3, 6]
 
 
 def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: Ended) -> None:
@@ -79,7 +59,7 @@ def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
 def test_vllm_and_trainer_agree_after_every_sync_the_last_included(grpo: Ended) -> None:
     gaps = grpo.series("sync/max_logprob_diff")
 
-    assert sorted(gaps) == [0, 1, 2, 3, 4]
+    assert sorted(gaps) == [0, 1, 2, 3, 4, 5, 6]
     assert 0 < max(gaps.values()) <= 1e-3
 
 
@@ -112,20 +92,32 @@ def test_memory_is_told_for_every_role_and_rank(grpo: Ended) -> None:
 
 
 def test_the_checkpoint_is_whole(grpo: Ended) -> None:
-    folder = grpo.run_dir / "checkpoints" / "step-4"
+    folder = grpo.run_dir / "checkpoints" / "step-6"
 
-    assert read_state(folder).step == 4
-    assert read_state(folder).num_consumed == 64
-    assert len(list((folder / "state").glob("*optim_states.pt"))) == 2
-    assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-2", "step-4"]
+    assert read_state(folder).step == 6
+    assert read_state(folder).num_consumed == 96
+    assert len(list(folder.glob("policy-*.safetensors"))) == 2
+    assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-3", "step-6"]
     notes = [e["text"] for e in grpo.of("note")]
-    assert any(n.startswith("Checkpoint 4 saved, ") and " MiB in " in n for n in notes)
+    assert any(n.startswith("Checkpoint 6 saved, ") and " MiB in " in n for n in notes)
+
+
+def test_a_checkpoint_is_announced_with_what_people_choose_by(grpo: Ended) -> None:
+    announced = {e["step"]: e["meta"] for e in grpo.of("artifact") if e["artifact"] == "checkpoint"}
+
+    assert set(announced) == {3, 6}
+    for step, meta in announced.items():
+        assert meta["reward"] == grpo.series("reward/mean")[step]
+        assert meta["score"] == grpo.series("eval/accuracy")[step]
+        assert (meta["ranks"], meta["zero_stage"]) == (2, 2)
+        assert meta["bytes"] > 3 * 657_024 * 4
+        assert meta["seconds"] > 0
 
 
 def test_artifacts_are_announced_with_size_and_place(grpo: Ended) -> None:
     found = {e["name"]: e for e in grpo.of("artifact")}
 
-    assert set(found) == {"model-best", "model-final", "checkpoint-2", "checkpoint-4", "tensorboard"}
+    assert set(found) == {"model-best", "model-final", "checkpoint-3", "checkpoint-6", "tensorboard"}
     for event in found.values():
         assert event["size"] > 0
         assert (grpo.run_dir / event["path"]).is_dir()
@@ -137,7 +129,7 @@ def test_plain_transformers_generates_what_vllm_did(grpo: Ended) -> None:
 
     folder = grpo.run_dir / "model" / "final"
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "eval-000004.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "eval-000006.jsonl").read_text().splitlines()]
 
     assert model.dtype == torch.float32
     assert len(kept) == 16
