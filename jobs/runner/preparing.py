@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def make_run_dir(run_dir: Path) -> None:
 def prepare(
     job: Job, console: Console, answer: Mapping[str, Any], *, python: str, wait: Callable[[float], bool]
 ) -> Launch:
-    """Write `spec.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
+    """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
     Raises: NotPrepared; OSError if the disk does not take it.
     """
@@ -62,6 +63,9 @@ def prepare(
     except (KeyError, SpecInvalid, ValueError) as error:
         raise NotPrepared("pitwall", f"the runner cannot read this spec: {error}") from error
     write_whole(job.run_dir / "spec.json", to_text(spec))
+    resume = answer.get("resume")
+    if resume is not None:
+        write_whole(job.run_dir / "resume.json", json.dumps(_checkpoint(job, resume), indent=2))
     for item in answer.get("inputs", ()):
         _fetch(console, item, job.run_dir / "inputs", wait)
     for name, text in launch.files.items():
@@ -70,6 +74,27 @@ def prepare(
         write_whole(path, text)
     write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
     return launch
+
+
+def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `resume.json` says: the checkpoint to go on from, in the run directory of its attempt on this node.
+
+    Raises: NotPrepared if it is not there.
+    """
+    try:
+        attempt, step = int(resume["attempt"]), int(resume["step"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotPrepared("pitwall", f"the runner cannot read what to resume from: {resume!r}") from error
+    folder = job.run_root / job.run / f"a{attempt}" / "checkpoints" / f"step-{step}"
+    if not folder.is_dir():
+        node = socket.gethostname()
+        text = (
+            f"checkpoint {step} of attempt {attempt} is not on this node, {node}: there is no folder {folder}. "
+            "Checkpoints stay on the node of the attempt that wrote them. Resume while that node is in the cluster, "
+            "from a checkpoint that is here, or start from the beginning"
+        )
+        raise NotPrepared("cluster", text)
+    return {"attempt": attempt, "step": step, "folder": str(folder)}
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ class FakeConsole:
     inputs: dict[str, bytes] = field(default_factory=dict)
     run: str = "r-test"
     attempt: int = 1
+    resume: dict[str, int] | None = None
     commands: list[dict[str, Any]] = field(default_factory=list)
     answered: list[dict[str, Any]] = field(default_factory=list)
     redis: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
@@ -214,7 +215,14 @@ class _Handler(BaseHTTPRequestHandler):
                 if console.is_fenced:
                     return 409, {"error": "fenced", "durable_through": console.durable}
                 inputs = [{"sha256": k, "file_name": "data.jsonl", "size": len(v)} for k, v in console.inputs.items()]
-                return 200, {"run": console.run, "attempt": console.attempt, "spec": console.spec, "inputs": inputs}
+                return 200, {
+                    "run": console.run,
+                    "attempt": console.attempt,
+                    "spec": console.spec,
+                    "inputs": inputs,
+                    "resume": console.resume,
+                    "commands": console.commands,
+                }
             case ("GET", "inputs", sha256):
                 return (200, console.inputs[sha256]) if sha256 in console.inputs else (404, {"error": "no such file"})
             case ("POST", "events"):
