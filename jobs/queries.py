@@ -210,6 +210,8 @@ def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
         rows = rows.filter(spec__algorithm__in=filters.algorithms)
     if filters.authors:
         rows = rows.filter(created_by__username__in=filters.authors)
+    if filters.studies:
+        rows = rows.filter(study__in=filters.studies)
     if key in _IN_SQL and not (filters.words or filters.comparisons or filters.tags or filters.without_tags):
         order = OrderBy(_IN_SQL[key], descending=sort.startswith("-"), nulls_last=True)
         return list(rows.order_by(order, "-created_at", "-pk").values_list("pk", flat=True))

@@ -70,7 +70,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list; all parts must hold, of `states`, `algorithms` and `authors` any one, none meaning all."""
+    """Which runs to list; all parts must hold, of states, algorithms, authors and studies any one, none meaning all."""
 
     words: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -79,6 +79,7 @@ class RunFilter:
     tags: tuple[str, ...] = ()
     without_tags: tuple[str, ...] = ()
     authors: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()  # these alone, archived or not
     is_archived: bool = False
 
@@ -91,6 +92,7 @@ def parse_filter(
     tags: Iterable[str] = (),
     without_tags: Iterable[str] = (),
     authors: Iterable[str] = (),
+    studies: Iterable[str] = (),
     is_archived: bool = False,
 ) -> RunFilter:
     """Return the filter of what people typed; `q` mixes words and comparisons.
@@ -116,6 +118,7 @@ def parse_filter(
         tags=tuple(tags),
         without_tags=tuple(without_tags),
         authors=tuple(authors),
+        studies=tuple(studies),
         is_archived=is_archived,
     )
 

@@ -15,7 +15,7 @@ VIEWS = ("all", "running", "failed", "mine", "archived")
 
 _KEYED = re.compile(r"^(?P<not>-?)(?P<key>[a-z_]+):(?P<values>.*)$")
 _COMPARED = re.compile(r"^(?P<name>[a-z_]+)(?P<rest>(?:[<>]=?|!=|==?).+)$")
-_KEYS = ("state", "tag", "algorithm", "by")
+_KEYS = ("state", "tag", "algorithm", "by", "sweep")
 
 
 @dataclass(slots=True)
@@ -28,6 +28,7 @@ class _Parts:
     without_tags: list[str]
     algorithms: list[str]
     authors: list[str]
+    studies: list[str]
 
 
 def read_line(text: str, *, view: str, username: str) -> RunFilter:
@@ -35,7 +36,7 @@ def read_line(text: str, *, view: str, username: str) -> RunFilter:
 
     Raises: FilterInvalid, a sentence that names the part and what is allowed.
     """
-    parts = _Parts([], [], [], [], [], [])
+    parts = _Parts([], [], [], [], [], [], [])
     for word in text.split():
         keyed = _KEYED.match(word)
         if keyed:
@@ -55,6 +56,7 @@ def read_line(text: str, *, view: str, username: str) -> RunFilter:
         without_tags=parts.without_tags,
         algorithms=parts.algorithms,
         authors=parts.authors,
+        studies=parts.studies,
         is_archived=view == "archived",
     )
 
@@ -68,12 +70,18 @@ def _read_keyed(keyed: re.Match[str], parts: _Parts) -> None:
         raise FilterInvalid("q", message % {"key": key, "hint": hint})
     if not values:
         message = _("“%(key)s:” stands alone. Write what to look for after it, as in %(key)s:%(example)s.")
-        example = {"state": "failed", "tag": "baseline", "algorithm": "grpo", "by": "admin"}[key]
+        example = {"state": "failed", "tag": "baseline", "algorithm": "grpo", "by": "admin", "sweep": "s-1a2b3c4d"}[key]
         raise FilterInvalid("q", message % {"key": key, "example": example})
     if keyed["not"] and key != "tag":
         message = _("Only tags can be left out: -tag:%(value)s. Name the wanted ones instead: %(key)s:…")
         raise FilterInvalid("q", message % {"key": key, "value": values[0]})
-    target = {"state": parts.states, "algorithm": parts.algorithms, "by": parts.authors, "tag": parts.tags}[key]
+    target = {
+        "state": parts.states,
+        "algorithm": parts.algorithms,
+        "by": parts.authors,
+        "tag": parts.tags,
+        "sweep": parts.studies,
+    }[key]
     (parts.without_tags if keyed["not"] else target).extend(values)
 
 

@@ -82,6 +82,7 @@ def _navigation() -> list[dict[str, str]]:
         ("home", _("Home"), "g h"),
         ("new-run", _("New run"), "g n"),
         ("runs", _("Runs"), "g r"),
+        ("compare", _("Compare"), "g c"),
         ("tune", _("Tune"), "g t"),
         ("cluster", _("Cluster"), "g u"),
         ("settings", _("Settings"), "g s"),

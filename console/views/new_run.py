@@ -35,7 +35,7 @@ MAX_IMPORT_BYTES = 1 << 20
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_run(request: HttpRequest) -> HttpResponse:
     """Show the form, filled from a run with `?from=`; a POST launches."""
-    project = _project(request)
+    project = project_to_launch_in(request)
     if request.method == "POST":
         return _launch(request, project)
     origin, base, notice = _base(request, project)
@@ -48,7 +48,7 @@ def new_run(request: HttpRequest) -> HttpResponse:
 @require_POST
 def check(request: HttpRequest) -> JsonResponse:
     """Say what is wrong with the form as it stands, what it asks of the cluster, and how to launch it elsewhere."""
-    project = _project(request)
+    project = project_to_launch_in(request)
     base = base_of(request.POST.get("base", ""))
     spec, problems = _parsed(request, base)
     if spec is None:
@@ -72,7 +72,7 @@ def check(request: HttpRequest) -> JsonResponse:
 @require_POST
 def preview(request: HttpRequest) -> JsonResponse:
     """Try data and model: rendered samples, lengths, the model's facts, and the checks they pass."""
-    project = _project(request)
+    project = project_to_launch_in(request)
     spec, problems = _parsed(request, base_of(request.POST.get("base", "")))
     if spec is None:
         return JsonResponse({"problems": _plain(problems)}, status=422)
@@ -90,7 +90,7 @@ def preview(request: HttpRequest) -> JsonResponse:
 @require_POST
 def reward(request: HttpRequest) -> JsonResponse:
     """Try the reward on a few completions."""
-    project = _project(request)
+    project = project_to_launch_in(request)
     spec, problems = _parsed(request, base_of(request.POST.get("base", "")))
     if spec is None:
         return JsonResponse({"problems": _plain(problems)}, status=422)
@@ -106,7 +106,7 @@ def reward(request: HttpRequest) -> JsonResponse:
 @require_POST
 def read_import(request: HttpRequest) -> JsonResponse:
     """Return the inputs' texts of a spec given as JSON, or every reason why it is none."""
-    _project(request)
+    project_to_launch_in(request)
     text = request.POST.get("text", "")
     if len(text.encode()) > MAX_IMPORT_BYTES:
         message = _("That is larger than 1 MiB. A run spec is a few KiB.")
@@ -139,7 +139,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     if spec is None or problems:
         return _refused(request, project, base, problems)
     try:
-        user = cast(AbstractBaseUser, request.user)  # _project let only members through
+        user = cast(AbstractBaseUser, request.user)  # only members come this far
         run, is_new = create_run(project=project, spec=spec, user=user, idempotency_key=key or None, now=timezone.now())
     except KeyReused:
         text = _("This page has already launched another run. Reload it to launch one more; your draft is kept.")
@@ -205,7 +205,7 @@ def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, 
         return None, default_spec(), notice % {"id": asked, "why": error}
 
 
-def _project(request: HttpRequest) -> Project:
+def project_to_launch_in(request: HttpRequest) -> Project:
     """Return the project people look at; launching and trying, which run their code, need an editor."""
     project = current_project(request)
     if project is None:

@@ -6,6 +6,7 @@ import { wireEditor } from "./new_run/editor.js";
 import { wireHelp } from "./new_run/help.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
 import { Problems } from "./new_run/problems.js";
+import { Sweep } from "./new_run/sweep.js";
 import { Draft, History, apply, difference, snapshot } from "./new_run/state.js";
 import { download, wireImport } from "./new_run/transfer.js";
 import { wireUpload } from "./new_run/upload.js";
@@ -30,6 +31,22 @@ let previewFailure = "";
 let numPassed = 0;
 let rewardOf = ""; // the texts that the reward was last tried with
 let isLaunching = false;
+let launchLabel = "";
+
+const sweep = new Sweep(form, facts, problems, {
+  onChange: (names) => changed(names),
+  onAnswer() {
+    showLabel();
+    showCommand();
+    showVerdict();
+  },
+});
+
+/** The button says what it will do: launch the run, or the sweep. */
+function showLabel() {
+  const text = sweep.label || launchLabel;
+  if (text && !isLaunching) place("launch-label").textContent = text;
+}
 
 // ---- What the server says -------------------------------------------------------------------------------------------
 
@@ -44,7 +61,8 @@ const check = new Question(form.dataset.check, form, {
       dim(previewTexts() !== previewOf);
     } else {
       place("summary").innerHTML = answer.summary; // escaped by the server's template
-      place("launch-label").textContent = answer.launch;
+      launchLabel = answer.launch;
+      showLabel();
       place("caption=\"hardware.device\"").textContent = answer.hardware ?? "";
       commands = answer.commands;
       fullSpec = answer.full;
@@ -178,6 +196,7 @@ function changed(names, { isDone = true } = {}) {
   numberLines();
   problems.show();
   check.ask();
+  sweep.changed();
 }
 
 function put(values, { isDone = true } = {}) {
@@ -228,8 +247,9 @@ wireUpload(form, {
 // ---- The bar at the bottom --------------------------------------------------------------------------------------------
 
 function showCommand() {
-  place("command-text").textContent = commands[command];
-  place("copy-command").dataset.copy = commands[command];
+  const shown = sweep.commands ?? commands;
+  place("command-text").textContent = shown[command];
+  place("copy-command").dataset.copy = shown[command];
 }
 
 const tabs = [...form.querySelectorAll("[data-command]")];
@@ -252,7 +272,7 @@ async function launch() {
   button.setAttribute("aria-disabled", "true");
   label.textContent = gettext("Checking and queueing");
   try {
-    const { status, answer } = await post(form.action, form);
+    const { status, answer } = await post(sweep.isOn ? sweep.launchUrl : form.action, form);
     if (status === 201) {
       draft.drop();
       location.assign(answer.url);
@@ -269,6 +289,7 @@ async function launch() {
   isLaunching = false;
   button.removeAttribute("aria-disabled");
   label.textContent = text;
+  showLabel();
 }
 
 form.addEventListener("submit", (event) => { event.preventDefault(); launch(); });

@@ -37,6 +37,7 @@ class Command(BaseCommand):
             help="a knob to vary, up to three times: id=1e-4,3e-4 for values, id=1e-5..1e-3:log to draw from a range",
         )
         parser.add_argument("--random", type=int, metavar="N", help="draw N points; without it every point of the grid")
+        parser.add_argument("--runs", type=int, metavar="N", help="draw N points of the grid in place of all")
         parser.add_argument("--seed", type=int, default=0, help="of the points that are drawn")
         parser.add_argument("--at-once", type=int, default=1, metavar="K", help="so many runs may be live at once")
         parser.add_argument("--wait", action="store_true", help="follow the sweep to its end and print its table")
@@ -53,7 +54,7 @@ class Command(BaseCommand):
         sweep = {
             "knobs": [read_knob(text) for text in options["knob"]],
             "method": "grid" if options["random"] is None else "random",
-            "num_runs": options["random"],
+            "num_runs": options["runs"] if options["random"] is None else options["random"],
             "max_concurrent": options["at_once"],
             "seed": options["seed"],
         }

@@ -58,7 +58,7 @@ export class Knobs {
     const algorithm = this.algorithm;
     const found = [];
     for (const [name, node] of inputs(this.#form)) {
-      if (name === "name") continue;
+      if (name === "name" || name.startsWith("sweep.")) continue;
       const by = /^(model|data)\.id\.(\w+)$/.exec(name);
       if (by && this.#form.elements[`${by[1]}.kind`].value !== by[2]) continue;
       if (algorithm === "sft" && name.startsWith("reward.")) continue;

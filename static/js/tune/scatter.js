@@ -6,6 +6,7 @@ import { color, onTheme } from "../run/colors.js";
 
 const HEIGHT = 300;
 const RADIUS = 5; // CSS pixels
+const MOST_TICKS = 8;
 const FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 export class Scatter {
@@ -55,7 +56,7 @@ export class Scatter {
         y: { range: (u, from, to) => (from === to ? [from - (Math.abs(from) * 0.1 || 1), to + (Math.abs(to) * 0.1 || 1)] : [from - (to - from) * 0.12, to + (to - from) * 0.12]) },
       },
       axes: [
-        { ...line, size: 38, gap: 3, label: axis.label, labelSize: 16, labelFont: FONT, ...this.#ticks(axis) },
+        { ...line, size: 38, gap: 3, label: axis.label, labelSize: 16, labelFont: FONT, ...this.#ticks(axis, [...new Set(xs)]) },
         { ...line, size: 54, gap: 4, values: (u, splits) => splits.map((value) => figure(value)) },
       ],
       series: [{}, { paths: () => null, points: { show: false } }],
@@ -63,8 +64,10 @@ export class Scatter {
     };
   }
 
-  #ticks(axis) {
+  /** The values themselves where they are few, as in a grid. */
+  #ticks(axis, xs) {
     if (axis.words.length) return { splits: () => axis.words.map((_word, i) => i), values: () => axis.words };
+    if (xs.length <= MOST_TICKS) return { splits: () => xs, values: () => xs.map(short), filter: (u, splits) => splits };
     if (axis.is_log) return { values: (u, splits) => splits.map((value) => (value === null ? "" : short(value))), filter: (u, splits) => splits.map((v) => (isRound(v) ? v : null)) };
     return { values: (u, splits) => splits.map(short) };
   }
