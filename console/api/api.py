@@ -12,6 +12,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from console.api import (
     account,
     answers,
+    attempts,
     captures,
     catalog,
     cluster,
@@ -43,6 +44,7 @@ api = NinjaAPI(
 for prefix, router in (
     ("/runs", runs.router),
     ("/runs", answers.router),
+    ("/runs", attempts.router),
     ("/runs", captures.router),
     ("/runs", series.router),
     ("/compare", compare.router),

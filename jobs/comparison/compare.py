@@ -7,6 +7,7 @@ live runs report is in the next answer.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.access import User, projects_of
 from jobs.chunks import Floats
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
@@ -48,6 +49,12 @@ class MetricRow:
 
     name: str
     summaries: tuple[Summary, ...]
+
+
+def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:
+    """Return the runs with these ids that the person may see, in this order; others as if they did not exist."""
+    found = Run.objects.select_related("project", "created_by").filter(project__in=projects_of(user)).in_bulk(list(ids))
+    return [found[run_id] for run_id in ids if run_id in found]
 
 
 def window_of(runs: Sequence[Run]) -> StepWindow | None:

@@ -58,7 +58,7 @@ def read_columns(*, run_id: str, names: Collection[str], window: StepWindow) -> 
     found: dict[str, Column] = {}
     for part in _parts(sorted(names)):
         answer = read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=span)
-        for name, series in _one_lane(answer.series).items():
+        for name, series in one_lane(answer.series).items():
             found[name] = Column(x=series.x, y=series.y)
     return found
 
@@ -74,10 +74,8 @@ def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> di
         near: dict[str, Series] = {}
         if at is not None:
             back = Window(low=at - max(_LOOK_BACK, at // 50), high=at)
-            near = _one_lane(read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=back).series)
-        for name, series in _one_lane(
-            read_clean(run_id=run_id, names=part, num_points=_OVERVIEW_POINTS).series
-        ).items():
+            near = one_lane(read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=back).series)
+        for name, series in one_lane(read_clean(run_id=run_id, names=part, num_points=_OVERVIEW_POINTS).series).items():
             x, y = series.x, series.y
             if name in near:
                 x, y = _join(x, y, near[name])
@@ -103,7 +101,7 @@ def metric_names(run_ids: Collection[str]) -> dict[str, set[str]]:
     return found
 
 
-def _one_lane(series: Iterable[Series]) -> dict[str, Series]:
+def one_lane(series: Iterable[Series]) -> dict[str, Series]:
     """Return one series a name: the driver's, or that of the first role and rank."""
     found: dict[str, Series] = {}
     for one in sorted(series, key=lambda s: (s.role != "driver", s.role, s.rank)):

@@ -1,0 +1,105 @@
+"""Compare runs: verdicts with intervals, the table of metrics, where the step goes, and series for one chart of all."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+import orjson
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from console.api.compare_schema import CompareOut, CompareSeriesListOut, compare_out
+from console.api.problem import REFUSALS, Refused
+from console.api.series import Names, Points, Smooth, Step
+from console.api.series_schema import numbers
+from console.api.visible import caller
+from jobs.clean_series import read_clean
+from jobs.comparison.clock import training_clock
+from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
+from jobs.comparison.read import one_lane
+from jobs.models import Run
+from jobs.series import MAX_NAMES, Series, Window
+
+router = Router(tags=["runs"])
+
+RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, divided by commas", max_length=2000)]
+Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
+Axis = Annotated[
+    str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
+]
+
+
+@router.get("", response={200: CompareOut, **REFUSALS}, summary="Compare runs")
+def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step = None) -> CompareOut:
+    """Compare runs over the steps that all of them have done; `step` is that of the at-step values."""
+    rows = _runs(request, runs)
+    ids = [run.pk for run in rows]
+    base = base or ids[0]
+    if base not in ids:
+        raise Refused(422, f"{base!r} is not among the runs {', '.join(ids)}.", field="base")
+    window = window_of(rows)
+    at = step if step is not None else window.high if window else None
+    return compare_out(runs=rows, found=compare(runs=rows, base_id=base), table=metric_table(runs=rows, at=at), at=at)
+
+
+@router.get("/series", response={200: CompareSeriesListOut, **REFUSALS}, summary="Series of several runs")
+def compare_series(
+    request: HttpRequest,
+    runs: RunIds,
+    metrics: Names,
+    points: Points = 500,
+    smooth: Smooth = None,
+    x: Axis = "step",
+    low: Annotated[float | None, Query(None, alias="from", description="first step")] = None,
+    high: Annotated[float | None, Query(None, alias="to", description="last step")] = None,
+) -> HttpResponse:
+    """Read the clean history of the same metrics of several runs, of the driver or else of the first role and rank."""
+    rows = _runs(request, runs)
+    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
+    if not 1 <= len(names) <= MAX_NAMES:
+        raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    window = Window(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
+    found = []
+    for run in rows:
+        answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
+        clock = training_clock(run=run) if x == "time" else None
+        for series in one_lane(answer.series).values():
+            place = series.x if clock is None else clock(series.x)
+            found.append(_series_json(run, series, place))
+    body = orjson.dumps({"series": found}, option=orjson.OPT_SERIALIZE_NUMPY)
+    return HttpResponse(body, content_type="application/json")
+
+
+def _series_json(run: Run, series: Series, place: np.ndarray) -> dict[str, object]:
+    is_known = np.isfinite(place)
+    y, smooth = series.y[is_known], series.smooth
+    return {
+        "run": run.pk,
+        "name": series.name,
+        "role": series.role,
+        "rank": series.rank,
+        "n": len(y),
+        "of": series.of,
+        "x": np.ascontiguousarray(place[is_known]),
+        "y": numbers(y),
+        "smooth": None if smooth is None else numbers(smooth[is_known]),
+    }
+
+
+def _runs(request: HttpRequest, text: str) -> list[Run]:
+    """Return the runs named. Raises: Http404 if any of them is not there for the caller."""
+    ids = list(dict.fromkeys(part.strip() for part in text.replace("\0", "").split(",") if part.strip()))
+    if not 1 <= len(ids) <= MAX_RUNS:
+        raise Refused(422, f"Name 1 to {MAX_RUNS} runs; these are {len(ids)}.", field="runs")
+    found: Sequence[Run] = visible_runs(user=caller(request), ids=ids)
+    if len(found) < len(ids):
+        raise Http404
+    return list(found)
+
+
+def _whole(value: float | None, field: str, rounded: np.ufunc) -> int | None:
+    if value is None:
+        return None
+    if not abs(value) < 2**62:
+        raise Refused(422, f"{value} is not a step.", field=field)
+    return int(rounded(value))

@@ -1,0 +1,189 @@
+"""Shapes of comparisons on the API. An interval is the estimate with the two ends of its 95 % interval."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ninja import Field, Schema
+
+from console.api.series_schema import Number
+from jobs.catalog.metric import metric
+from jobs.comparison.compare import Comparison, MetricRow
+from jobs.comparison.config import setting_rows
+from jobs.comparison.stats import Interval
+from jobs.comparison.summary import STATISTICS, Spot
+from jobs.models import Run
+from profiling.events import encode_number
+
+
+class IntervalOut(Schema):
+    """An estimate, its 95 % interval, and from how many steps."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class VerdictOut(Schema):
+    """A run against the base. `outcome` names the metric that decides, "" if they share none."""
+
+    badge: str = Field(description="better, worse, no_difference or not_enough")
+    outcome: str
+    gain: IntervalOut | None = Field(description="run minus base, mean of the last 20 common steps")
+    speed: IntervalOut | None = Field(description="ratio of median step times, run over base: below 1 is faster")
+
+
+class ComparedRunOut(Schema):
+    """One run. `verdict` is None for the base; `phases` are median seconds of a step after the first."""
+
+    id: str
+    name: str
+    state: str
+    step: int
+    verdict: VerdictOut | None
+    phases: dict[str, float]
+    step_seconds: float | None
+
+
+class WindowOut(Schema):
+    """The steps that count: `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+
+class SpotOut(Schema):
+    """A value and its step."""
+
+    step: int
+    value: Number
+
+
+class SummaryOut(Schema):
+    """One metric of one run; None where there is no such value. `at` is the newest at or before the chosen step."""
+
+    run: str
+    last: SpotOut | None
+    best: SpotOut | None
+    min: SpotOut | None
+    max: SpotOut | None
+    at: SpotOut | None
+
+
+class MetricRowOut(Schema):
+    """One metric over all runs; `better` is higher, lower or "" where neither is."""
+
+    name: str
+    label: str
+    unit: str
+    better: str
+    runs: list[SummaryOut]
+
+
+class SettingOut(Schema):
+    """One value of one run; `origin` is default, recipe, you or tuner."""
+
+    value: Any
+    origin: str
+
+
+class DifferenceOut(Schema):
+    """A knob or field of the spec in which runs differ; None where it does not apply."""
+
+    id: str
+    values: dict[str, SettingOut | None]
+
+
+class CompareOut(Schema):
+    """A comparison. `window` is None before every run has done a step."""
+
+    base: str
+    step: int | None = Field(description="the step of the at-step values")
+    window: WindowOut | None
+    runs: list[ComparedRunOut]
+    metrics: list[MetricRowOut]
+    differences: list[DifferenceOut]
+    num_equal: int
+
+
+class CompareSeriesOut(Schema):
+    """One series of one run: `n` points standing for `of`. Numbers not finite are "NaN", "Infinity"..."""
+
+    run: str
+    name: str
+    role: str
+    rank: int
+    n: int
+    of: int
+    x: list[float] = Field(description="step, or seconds of training")
+    y: list[Number]
+    smooth: list[Number] | None
+
+
+class CompareSeriesListOut(Schema):
+    """Series of several runs."""
+
+    series: list[CompareSeriesOut]
+
+
+def compare_out(*, runs: Sequence[Run], found: Comparison, table: Sequence[MetricRow], at: int | None) -> CompareOut:
+    """Return a comparison as it travels."""
+    ids = [run.pk for run in runs]
+    settings = setting_rows([run.spec for run in runs], base=ids.index(found.base_id))
+    return CompareOut(
+        base=found.base_id,
+        step=at,
+        window=WindowOut(low=found.window.low, high=found.window.high) if found.window else None,
+        runs=[_run(run, found) for run in runs],
+        metrics=[_metric(row, ids) for row in table],
+        differences=[
+            DifferenceOut(
+                id=row.id,
+                values={
+                    run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None
+                    for run_id, setting in zip(ids, row.settings, strict=True)
+                },
+            )
+            for row in settings
+            if row.is_different
+        ],
+        num_equal=sum(1 for row in settings if not row.is_different),
+    )
+
+
+def _run(run: Run, found: Comparison) -> ComparedRunOut:
+    verdict, times = found.verdicts.get(run.pk), found.phases[run.pk]
+    return ComparedRunOut(
+        id=run.pk,
+        name=run.name,
+        state=run.state,
+        step=run.step,
+        verdict=VerdictOut(
+            badge=verdict.badge,
+            outcome=verdict.outcome,
+            gain=_interval(verdict.gain),
+            speed=_interval(verdict.speed),
+        )
+        if verdict
+        else None,
+        phases=dict(times.seconds),
+        step_seconds=times.step,
+    )
+
+
+def _interval(found: Interval | None) -> IntervalOut | None:
+    return IntervalOut(value=found.value, low=found.low, high=found.high, n=found.n) if found else None
+
+
+def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:
+    about = metric(row.name)
+    names = {"low": "min", "high": "max"}
+    summaries = []
+    for run_id, summary in zip(ids, row.summaries, strict=True):
+        spots = {names.get(name, name): _spot(summary.spot(name)) for name in STATISTICS}
+        summaries.append(SummaryOut(run=run_id, **spots))
+    return MetricRowOut(name=row.name, label=about.label, unit=about.unit, better=about.better, runs=summaries)
+
+
+def _spot(spot: Spot | None) -> SpotOut | None:
+    return SpotOut(step=spot.step, value=encode_number(spot.value)) if spot else None

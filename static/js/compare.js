@@ -1,0 +1,216 @@
+/** The page Compare: charts in the browser, the rest drawn by the server and exchanged where it changed. */
+
+import { fill, gettext, el } from "./format.js";
+import { onKeys } from "./keys.js";
+import { atMostEvery } from "./refresh.js";
+import { ChartView } from "./run/chart.js";
+import { openFeed } from "./socket.js";
+import { toast } from "./toast.js";
+import { offerRuns } from "./compare/add.js";
+import { Charts } from "./compare/charts.js";
+import { address, fetchParts, pageData, plain } from "./compare/page.js";
+import { CompareStore } from "./compare/store.js";
+import { Query } from "./run/query.js";
+
+const DEFAULT_SMOOTHING = 0.6;
+const REFRESH_MS = 3000;
+const POLL_MS = 10_000; // what no message says: a run that lost contact, a resumed history
+
+let page = pageData();
+const query = new Query();
+query.write = () => { clearTimeout(query.timer); history.replaceState(history.state, "", location.pathname + plain(query.values)); };
+
+const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
+const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
+const view = new ChartView({
+  smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
+  axis: "step", isLog: query.get("log") === "1", zoom: max > min ? { min, max, isTime: false } : null, end: page?.numSteps ?? 0,
+});
+const store = new CompareStore(view);
+store.axis = query.get("x") === "time" ? "time" : "step";
+const charts = new Charts({ page, store, view, query });
+
+/** Show another view: a link's, without moving the page. */
+async function go(href, { isBack = false } = {}) {
+  const url = isBack ? href : address(href);
+  query.write(); // what was changed within the last moment
+  try {
+    const next = await fetchParts(url);
+    if (!next) { location.href = url; return; }
+    if (!isBack) history.pushState(null, "", url);
+    query.values = new URLSearchParams(location.search);
+    page = next;
+    charts.show(page);
+    follow();
+  } catch {
+    toast(gettext("The console does not answer. Try again in a moment."), { isError: true });
+  }
+}
+
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const link = event.target.closest("a[data-view], a[data-keep]");
+  if (!link) return;
+  event.preventDefault();
+  if (link.matches("[data-keep]")) { query.write(); location.href = keepFilter(link); } else go(link.href);
+});
+addEventListener("popstate", () => go(location.pathname + location.search, { isBack: true }));
+
+/** A tab keeps smoothing, zoom and the like; the filter of metrics is of its own tab. */
+function keepFilter(link) {
+  const url = new URL(address(link.href), location.href);
+  url.searchParams.delete("q");
+  return url.pathname + plain(url.searchParams);
+}
+
+// ---- tools ------------------------------------------------------------------------------------------------------------
+
+function tools() {
+  let slow = 0;
+  const reread = () => { clearTimeout(slow); slow = setTimeout(() => store.reread(), 250); };
+  for (const slider of document.querySelectorAll("[data-smooth]")) {
+    const text = slider.parentElement.querySelector("[data-smooth-value]");
+    const tell = () => { slider.value = view.smoothing; text.textContent = view.smoothing.toFixed(2); };
+    tell();
+    slider.addEventListener("input", () => {
+      view.smoothing = Number(slider.value);
+      query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));
+      tell();
+      view.redraw();
+      reread();
+    });
+  }
+  for (const select of document.querySelectorAll("[data-axis]")) {
+    select.value = store.axis;
+    select.addEventListener("change", () => {
+      store.axis = select.value;
+      query.set("x", store.axis === "time" ? "time" : "");
+      view.zoom = null;
+      query.set("zoom", "");
+      charts.show(page);
+      store.reread();
+    });
+  }
+  for (const box of document.querySelectorAll("[data-log-y]")) {
+    box.checked = view.isLog;
+    box.addEventListener("change", () => { view.isLog = box.checked; query.set("log", view.isLog ? "1" : ""); view.redraw(true); });
+  }
+  for (const button of document.querySelectorAll("[data-zoom-reset]")) button.addEventListener("click", () => view.setZoom(null));
+  const zoomed = () => { for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom; };
+  view.onZoom = (zoom) => {
+    zoomed();
+    query.set("zoom", zoom ? `${zoom.min.toPrecision(8)}_${zoom.max.toPrecision(8)}` : "");
+    reread();
+  };
+  zoomed();
+  const search = document.querySelector("[data-chart-search]");
+  if (search) {
+    search.value = query.get("q") ?? "";
+    search.addEventListener("input", () => { query.set("q", search.value.trim()); charts.show(page); });
+  }
+  chooser();
+  store.onProblem = (error) => {
+    const place = document.querySelector("[data-charts-problem]");
+    if (!place) return;
+    if (!error) place.replaceChildren();
+    else place.replaceChildren(fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }), " ",
+      el("button", { class: "link", type: "button", onclick: () => store.refresh() }, gettext("Try again")));
+  };
+}
+
+function chooser() {
+  const place = document.querySelector("[data-metric-chooser]");
+  if (!place) return;
+  place.closest("details").addEventListener("toggle", (event) => {
+    if (!event.target.open) return;
+    const { shown, all, label } = charts.chosen();
+    place.replaceChildren(...all.map((name) => {
+      const box = el("input", { type: "checkbox", value: name, checked: shown.includes(name) });
+      return el("label", { class: "menu-item", title: name }, box, el("span", { class: "cut" }, label(name)));
+    }));
+  });
+  place.addEventListener("change", () => {
+    const names = [...place.querySelectorAll("input:checked")].map((box) => box.value);
+    const isDefault = names.length === page.charts.length && page.charts.every((name) => names.includes(name));
+    query.set("m", isDefault ? "" : names.join(","));
+    charts.show(page);
+  });
+}
+
+document.addEventListener("change", (event) => {
+  const steps = event.target.closest("[data-sample-step]");
+  if (steps) go(`${location.pathname}?${steps.dataset.query}&at=${steps.value}`);
+});
+
+// ---- live -------------------------------------------------------------------------------------------------------------
+
+const refresh = atMostEvery(REFRESH_MS, async () => {
+  if (!page?.isLive) return;
+  const next = await fetchParts(location.href);
+  if (next) { page = next; charts.show(page); follow(); }
+  if (document.querySelector("[data-compare-charts]")) await store.refresh();
+});
+
+const feeds = new Map();
+let poll = 0;
+
+/** Hear of the runs' projects while one of the runs is live. */
+function follow() {
+  const projects = new Set(page?.isLive ? page.runs.map((run) => run.project) : []);
+  for (const [project, feed] of feeds) if (!projects.has(project)) { feed.close(); feeds.delete(project); }
+  for (const project of projects) {
+    if (feeds.has(project)) continue;
+    feeds.set(project, openFeed({
+      path: `/ws/updates?project=${encodeURIComponent(project)}`,
+      onOpen: () => refresh(),
+      onMessage: (message) => { if (page.runs.some((run) => run.id === (message.run ?? message).id)) refresh(); },
+    }));
+  }
+  clearInterval(poll);
+  if (page?.isLive) poll = setInterval(refresh, POLL_MS);
+}
+
+// ---- keys -------------------------------------------------------------------------------------------------------------
+
+function difference(by) {
+  const rows = [...document.querySelectorAll("tr[data-difference]")];
+  if (!rows.length) return false;
+  const at = rows.indexOf(document.activeElement?.closest?.("tr[data-difference]"));
+  const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : (at + by + rows.length) % rows.length];
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+const stepKey = (name) => {
+  const link = document.querySelector(`[data-step-${name}]`);
+  if (!link) return false;
+  go(link.href);
+  return true;
+};
+
+if (page) {
+  tools();
+  if (document.querySelector("[data-step-earlier], [data-step-later], [data-sample-step]")) onKeys({ ArrowLeft: () => stepKey("earlier"), ArrowRight: () => stepKey("later") });
+  onKeys({
+    e: () => difference(1),
+    E: () => difference(-1),
+    b: () => {
+      const card = document.activeElement?.closest?.(".cmp-card:not(.is-base)");
+      if (!card) return false;
+      go(`${location.pathname}?${card.dataset.baseQuery}`);
+      return true;
+    },
+  });
+  charts.show(page);
+  follow();
+}
+offerRuns({
+  ids: () => new URLSearchParams(location.search).get("runs")?.split(",") ?? [],
+  add: (id) => {
+    const values = new URLSearchParams(location.search);
+    values.set("runs", [...(values.get("runs")?.split(",").filter(Boolean) ?? []), id].join(","));
+    location.href = location.pathname + plain(values);
+  },
+});
+window.pitwallCompare = { store, view, charts }; // for the console of curious people, and for tests

@@ -1,0 +1,221 @@
+/** The charts of the page: a card a metric, a line a run, in the run's own color everywhere. */
+
+import { el, fill, gettext } from "../format.js";
+import { onKeys } from "../keys.js";
+import { Chart } from "../run/chart.js";
+import * as numbers from "../run/numbers.js";
+import { Tip } from "./tip.js";
+
+const FORMATTED = ["share", "%", "bytes", "s", "tok/s"]; // every number of these carries its unit
+const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
+const BASE_WIDTH = 2.2;
+
+export class Charts {
+  constructor({ page, store, view, query }) {
+    Object.assign(this, { page, store, view, query });
+    this.cards = new Map(); // metric -> { card, chart }
+    this.tip = new Tip(document.querySelector("[data-tip]"));
+    this.place = document.querySelector("[data-compare-charts]");
+    const dialog = document.querySelector('[data-dialog="chart"]');
+    dialog.addEventListener("close", () => { this.full?.destroy(); this.full = null; this.tip.hide(); });
+    onKeys({
+      f: () => { const name = this.#current(); if (!name) return false; this.open(name); return true; },
+      ArrowRight: () => this.#move(1),
+      ArrowLeft: () => this.#move(-1),
+      0: () => { if (!this.place || !view.zoom) return false; view.setZoom(null); return true; },
+    });
+    store.onRead = (names) => this.#draw(names);
+  }
+
+  /** Take the page's data: which runs, which metrics. Cards that are still wanted stay. */
+  show(page) {
+    this.page = page;
+    this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
+    this.view.end = this.store.axis === "time" ? 0 : page.numSteps;
+    this.view.marks = page.common && this.store.axis === "step" ? [{ x: page.common, type: "common" }] : [];
+    if (!this.place) return;
+    const names = this.#names();
+    for (const [name, { card, chart }] of this.cards) {
+      if (names.includes(name)) continue;
+      chart.destroy();
+      card.remove();
+      this.cards.delete(name);
+    }
+    const cards = names.map((name) => this.#card(name));
+    if (this.place.children.length !== cards.length || cards.some((card, i) => this.place.children[i] !== card)) this.place.replaceChildren(...cards);
+    for (const [name, { chart }] of this.cards) chart.plot = this.#plot(name);
+    if (this.full) this.full.plot = this.#plot(this.full.metric);
+    this.#legend();
+    this.view.redraw(true);
+    const empty = document.querySelector("[data-charts-empty]");
+    if (empty) empty.hidden = names.length > 0;
+    const seen = [...this.cards].filter(([, { chart }]) => chart.isSeen).map(([name]) => name);
+    if (seen.length) this.store.want(seen);
+  }
+
+  /** Show a metric as large as the window. */
+  open(name) {
+    const dialog = document.querySelector('[data-dialog="chart"]');
+    this.full?.destroy();
+    dialog.querySelector("h2").textContent = this.#info(name).label;
+    dialog.querySelector("[data-part-of]").textContent = this.#info(name).definition || name;
+    if (!dialog.open) dialog.showModal();
+    this.store.want([name]);
+    this.full = this.#chart({ body: dialog.querySelector("[data-full-body]") }, name);
+    dialog.append(this.tip.node); // a dialog is above everything else
+  }
+
+  /** Return the metrics that the page of this tab shows. */
+  #names() {
+    const { metrics, charts } = this.page;
+    const kind = this.place.dataset.compareCharts;
+    if (kind === "timing") return metrics.filter((name) => name.startsWith("time/") || name.startsWith("throughput/"));
+    if (kind === "verdict") {
+      const chosen = (this.query.get("m") ?? "").split(",").filter((name) => metrics.includes(name));
+      return chosen.length ? chosen : charts;
+    }
+    const needle = (this.query.get("q") ?? "").trim().toLowerCase();
+    return metrics.filter((name) => `${name} ${this.#info(name).label}`.toLowerCase().includes(needle));
+  }
+
+  /** Return the metrics of the verdict's charts, and all there are. */
+  chosen() {
+    return { shown: this.#names(), all: this.page.metrics, label: (name) => this.#info(name).label };
+  }
+
+  #info(name) {
+    return this.page.words[name] ?? { label: name, unit: unitOf(name), unit_text: "", definition: "" };
+  }
+
+  #groups() {
+    return this.page.isGrouped ? [...new Set(this.page.runs.map((run) => run.group))] : [];
+  }
+
+  #groupOf(run) {
+    return this.page.isGrouped ? [...new Set(this.page.runs.map((one) => one.group))].indexOf(run.group) : -1;
+  }
+
+  #card(name) {
+    if (this.cards.has(name)) return this.cards.get(name).card;
+    const card = document.querySelector('[data-template="chart"]').content.firstElementChild.cloneNode(true);
+    const of = (key) => card.querySelector(`[data-of="${key}"]`);
+    const info = this.#info(name);
+    card.dataset.metric = name;
+    card.querySelector("h2").textContent = info.label;
+    of("hint").textContent = [info.label === name ? "" : name, FORMATTED.includes(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
+    of("hint").title = info.definition ? `${name}: ${info.definition}` : name;
+    of("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }));
+    card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(name));
+    const chart = this.#chart({ body: of("body"), points: of("points") }, name);
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      this.#soon(name);
+    }, { rootMargin: "200px" }).observe(card);
+    this.cards.set(name, { card, chart });
+    return card;
+  }
+
+  /** Read what came into sight with one request, not one a chart. */
+  #soon(name) {
+    this.waiting ??= [];
+    this.waiting.push(name);
+    this.timer ??= setTimeout(() => {
+      const names = this.waiting;
+      this.waiting = [];
+      this.timer = null;
+      this.store.want(names);
+    }, 0);
+  }
+
+  #chart(parts, name) {
+    const chart = new Chart(parts, this.#plot(name), this.store, this.view);
+    chart.metric = name;
+    chart.onCursor = (index, shown) => this.#point(chart, index, shown);
+    return chart;
+  }
+
+  #plot(name) {
+    const isPoints = name.startsWith("eval/");
+    const line = (key, { label, color, dash }, more) => ({ name: `${key}|${name}`, label, color: `--run-${color % 10}`, dash: DASHES[dash % DASHES.length], fixed: true, ...more });
+    const lines = [];
+    if (this.page.isGrouped) {
+      for (const run of this.page.runs) lines.push(line(run.id, { ...run, label: run.short, dash: 0 }, { isGhost: true, run }));
+      this.#groups().forEach((group, i) => {
+        const { color, dash } = this.page.runs.find((run) => run.group === group);
+        lines.push(line(`group:${i}`, { label: group, color, dash }, { isPlain: true, width: BASE_WIDTH, group }));
+      });
+    } else {
+      // the base is drawn last, on top of the others
+      for (const run of this.page.runs.toSorted((a, b) => a.isBase - b.isBase)) {
+        lines.push(line(run.id, { ...run, label: run.short }, { isPoints, width: run.isBase ? BASE_WIDTH : undefined, run }));
+      }
+    }
+    const xTick = this.store.axis === "time" ? (value) => (value === 0 ? "0" : numbers.duration(value)) : undefined;
+    return { lines, unit: this.#info(name).unit, xTick };
+  }
+
+  #point(chart, index, shown) {
+    if (index === null || !shown || !chart.uplot?.cursor.event && chart.uplot?.cursor.left < 0) { this.tip.hide(chart); return; }
+    if (!chart.parts.body.matches(":hover")) return;
+    const x = shown.data[0][index];
+    const { unit } = chart.plot;
+    const rows = shown.lines.filter((line) => !this.page.isGrouped || line.group !== undefined).map((line) => ({ label: line.label, color: line.color, text: numbers.metric(valueAt(line.column, x), unit), isBase: line.run?.isBase }));
+    const at = this.store.axis === "time" ? numbers.duration(x) : fill(gettext("step %(step)s"), { step: x.toLocaleString("en-US") });
+    this.tip.show(chart, at, rows.toSorted((a, b) => (b.isBase ?? false) - (a.isBase ?? false)));
+  }
+
+  #draw(names) {
+    for (const [name, { card, chart }] of this.cards) {
+      if (!names.has(name)) continue;
+      chart.invalidate();
+      const has = this.page.runs.some((run) => this.store.of(`${run.id}|${name}`).length);
+      const empty = card.querySelector('[data-of="empty"]');
+      empty.hidden = has;
+      empty.textContent = has ? "" : gettext("None of these runs has measured it yet.");
+    }
+    if (this.full && names.has(this.full.metric)) this.full.invalidate();
+  }
+
+  #legend() {
+    const rows = this.page.isGrouped
+      ? this.#groups().map((group) => ({ label: group, color: this.page.runs.find((run) => run.group === group).color }))
+      : this.page.runs.map((run) => ({ label: run.short, color: run.color }));
+    for (const node of document.querySelectorAll("[data-line-legend], [data-full-legend]")) {
+      const isWanted = node.matches("[data-full-legend]") || this.page.isGrouped;
+      node.replaceChildren(...(isWanted ? rows : []).map((row) => el("span", { class: "legend" }, el("i", { class: "swatch is-round", "data-run-color": row.color % 10 }), row.label)));
+    }
+  }
+
+  #current() {
+    return document.activeElement?.closest?.("[data-metric]")?.dataset.metric;
+  }
+
+  #move(by) {
+    const cards = [...document.querySelectorAll("[data-compare-charts] [data-metric]")];
+    const at = cards.findIndex((card) => card.contains(document.activeElement));
+    if (at < 0) return false;
+    cards[Math.min(Math.max(at + by, 0), cards.length - 1)].focus();
+    return true;
+  }
+}
+
+/** Return the newest value of a column at or before x, within what it has measured. */
+function valueAt({ x, y }, at) {
+  if (!x.length || at < x[0] || at > x[x.length - 1]) return null;
+  let low = 0;
+  let high = x.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (x[middle] <= at) low = middle;
+    else high = middle - 1;
+  }
+  return y[low];
+}
+
+function unitOf(name) {
+  if (name.endsWith("_bytes")) return "bytes";
+  if (name.endsWith("_percent")) return "%";
+  if (name.endsWith("_seconds")) return "s";
+  return name.endsWith("_share") ? "share" : "";
+}

@@ -1,0 +1,51 @@
+/** The parts that the server draws: another view of the same page without a new page, and what live runs have added. */
+
+import { exchange } from "../refresh.js";
+
+/** What the browser keeps in the address itself; a link of the server does not know its newest value. */
+const OURS = ["smooth", "zoom", "x", "log", "m"];
+
+/** Return a link's address with what this page has set since the server wrote it. */
+export function address(href) {
+  const target = new URL(href, location.href);
+  const now = new URLSearchParams(location.search);
+  for (const name of OURS) {
+    if (now.has(name)) target.searchParams.set(name, now.get(name));
+    else target.searchParams.delete(name);
+  }
+  const tab = target.searchParams.get("tab");
+  if (now.get("q") && tab === now.get("tab")) target.searchParams.set("q", now.get("q"));
+  return target.pathname + plain(target.searchParams);
+}
+
+/** Return a query as people read it: commas and slashes as they are. */
+export function plain(params) {
+  const text = params.toString().replaceAll("%2C", ",").replaceAll("%2F", "/");
+  return text ? `?${text}` : "";
+}
+
+/** Fetch `url` and exchange the parts that changed; returns the new page data. A page of another shape is opened as a whole. */
+export async function fetchParts(url) {
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) throw new Error(`compare answered ${answer.status}`);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const parts = (root) => [...root.querySelectorAll("#main [data-part]")];
+  const names = (root) => parts(root).map((part) => part.dataset.part).join();
+  if (names(fresh) !== names(document) || fresh.querySelector(".cmp-notice, .cmp-invite") || document.querySelector(".cmp-notice, .cmp-invite")) return null;
+  for (const part of parts(document)) {
+    if (part.querySelector("details[open]:not(.menu)")) keepOpen(part, fresh);
+    exchange(part, fresh.querySelector(`#main [data-part="${part.dataset.part}"]`));
+  }
+  return pageData();
+}
+
+function keepOpen(part, fresh) {
+  const other = fresh.querySelector(`#main [data-part="${part.dataset.part}"] details:not(.menu)`);
+  if (other) other.open = true;
+}
+
+/** Return what the server gave the modules, null without runs. */
+export function pageData() {
+  const node = document.getElementById("compare-page");
+  return node ? JSON.parse(node.textContent) : null;
+}
