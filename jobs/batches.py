@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from profiling.capture import STATES as CUSTODY
 from profiling.events import KINDS
 from profiling.phases import BY_KEY
 
@@ -218,6 +219,17 @@ def _artifact(event: dict[str, Any]) -> str:
     return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."
 
 
+def _capture(event: dict[str, Any]) -> str:
+    if not _is_text(event.get("capture"), 1, 16):
+        return f"capture: {_shown(event.get('capture'))} is not the id of a capture."
+    told = [state for state in CUSTODY if state != "ready"] + ["failed"]
+    if event.get("state") not in told:
+        return f"state: {_shown(event.get('state'))} is not one of {', '.join(told)}."
+    if not isinstance(event.get("text", ""), str):
+        return "text: must be a text."
+    return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."
+
+
 def _state(event: dict[str, Any]) -> str:
     if not _is_text(event.get("state"), 1, 20):
         return f"state: {_shown(event.get('state'))} is not a state."
@@ -250,6 +262,7 @@ _CHECKS: dict[object, Callable[[dict[str, Any]], str]] = {
     "log": _log,
     "sample": _sample,
     "artifact": _artifact,
+    "capture": _capture,
     "state": _state,
     "note": _note,
 }

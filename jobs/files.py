@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from jobs import custody
 from jobs.models import Artifact, Run, RunEvent
 
 MAX_PIECE_BYTES = 8 << 20
@@ -145,12 +146,16 @@ def _complete(row: Artifact, part: Path, piece: Piece) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    now = timezone.now()
     with transaction.atomic():
         _say(row, piece, received=piece.size, is_ready=True)
+        custody.file_arrived(row, now=now)
+        if row.capture_id is not None:
+            return  # its capture is told of, not each of its files
         step = row.step if row.step >= 0 else None
         text = f"{row.name} can be downloaded"
         RunEvent.objects.create(
-            run_id=row.run_id, attempt=row.attempt, at=timezone.now(), verb="artifact", text=text[:500], step=step
+            run_id=row.run_id, attempt=row.attempt, at=now, verb="artifact", text=text[:500], step=step
         )
 
 
@@ -158,7 +163,16 @@ def _say(row: Artifact, piece: Piece, *, received: int, is_ready: bool) -> None:
     row.received, row.is_ready, row.size, row.sha256 = received, is_ready, piece.size, piece.sha256
     row.type, row.path, row.step = piece.type, piece.path, piece.step
     row.meta = {**row.meta, **piece.meta}
-    row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta"])
+    if row.capture_id is None:
+        row.capture_id = custody.capture_of(run_id=row.run_id, attempt=row.attempt, meta=row.meta)
+    row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture"])
+
+
+def delete_file(artifact: Artifact) -> None:
+    """Remove what an artifact takes on disk."""
+    path = artifact_path(artifact)
+    for one in (path, path.with_suffix(".part"), path.with_suffix(".lock")):
+        one.unlink(missing_ok=True)
 
 
 def delete_files(run: Run) -> None:

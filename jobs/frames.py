@@ -50,6 +50,10 @@ def encode_frame(*, seq: int, attempt: int, events: Sequence[Mapping[str, Any]],
             "artifacts": [
                 {"name": e["name"], "type": e["artifact"], "step": e["step"]} for e in by_kind.get("artifact", ())
             ],
+            "captures": [
+                {"capture": e["capture"], "state": e["state"], "text": e.get("text", "")}
+                for e in by_kind.get("capture", ())
+            ],
         }
     )
 

@@ -20,11 +20,12 @@ from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
 from jobs.access import allows
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
+from jobs.cluster import is_local
 from jobs.models import Run
 from jobs.queries import run_header
 from profiling.phases import PHASES
 
-TABS = ("overview", "charts", "timeline", "samples", "logs", "config", "files")
+TABS = ("overview", "charts", "timeline", "profile", "samples", "logs", "config", "files")
 
 
 class _TabConverter(StringConverter):
@@ -61,6 +62,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "cause": {**found.cause, "where": cause_place(found.cause)},
         "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
         "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{found.pk}/a{found.latest_attempt}/tb",
+        "is_ray_local": is_local(),
         "charts": overview_charts(spec),
         "chips": overview_chips(spec),
         "phases": PHASES,
@@ -139,6 +141,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, Any]]:
         "overview": _("Overview"),
         "charts": _("Charts"),
         "timeline": _("Timeline"),
+        "profile": _("Profile"),
         "samples": _("Samples"),
         "logs": _("Logs"),
         "config": _("Config"),
@@ -147,6 +150,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, Any]]:
     num_samples = run.sample_set.count()
     counts = {
         "charts": run.metrics.exclude(kind="span").values("name").distinct().count() or "",
+        "profile": run.captures.count() or "",
         "samples": f"{num_samples:,}" if num_samples else "",
         "config": _("%(n)s changed") % {"n": num_changed(spec)} if num_changed(spec) else "",
         "files": run.artifacts.count() or "",

@@ -1,8 +1,9 @@
-/** The page of one run: one store, one feed, seven tabs. */
+/** The page of one run: one store, one feed, eight tabs. */
 
 import { el, fill, gettext } from "./format.js";
 import { Actions } from "./run/actions.js";
 import { get } from "./run/api.js";
+import { Captures } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
 import { ChartView } from "./run/chart.js";
 import { ConfigTab } from "./run/config.js";
@@ -11,6 +12,8 @@ import { FileTab, fileUrl } from "./run/files.js";
 import { Header, write } from "./run/header.js";
 import { LogTab } from "./run/logs.js";
 import { Overview } from "./run/overview.js";
+import { ProfileAsk } from "./run/profile-ask.js";
+import { ProfileTab } from "./run/profile-tab.js";
 import { Query } from "./run/query.js";
 import { SampleTab } from "./run/samples.js";
 import { RunStore } from "./run/store.js";
@@ -31,10 +34,13 @@ const header = new Header(page, phases);
 const actions = new Actions(page, header);
 const context = { page, phases, query, store, view, feed };
 const files = new FileTab(context);
+const captures = new Captures(context);
+const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
   charts: new ChartTab(context),
   timeline: new TimelineTab(context),
+  profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
   config: new ConfigTab(context),
@@ -58,6 +64,7 @@ function viewFromAddress() {
 function showHeader(next) {
   header.show(next);
   actions.show(next);
+  ask.update(next);
   for (const tab of Object.values(tabs)) tab.update?.(next);
 }
 
@@ -129,9 +136,16 @@ function listen() {
     else place.replaceChildren(fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }), " ",
       el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")));
   };
-  files.onChange((artifacts) => {
-    view.marks = artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));
+  const mark = () => {
+    const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));
+    const recorded = captures.list.filter((one) => one.steps).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
+    view.marks = [...saved, ...recorded];
+    for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;
     view.redraw();
+  };
+  captures.addEventListener("change", mark);
+  files.onChange(() => {
+    mark();
     const { model } = files;
     const link = document.querySelector('[data-action="download-model"]');
     link.hidden = !model;
@@ -155,10 +169,12 @@ tools();
 listen();
 showHeader(page.header);
 const router = new Tabs(query, (name, details) => {
+  ask.emphasize(name === "profile");
   if (details.query) tabs.charts.filter(details.query);
   tabs[name].show();
 });
 router.open(page.tab);
 files.load();
+captures.load();
 start();
 window.pitwallRun = { store, feed, view, tabs }; // for the console of curious people, and for tests

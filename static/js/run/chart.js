@@ -302,7 +302,7 @@ export class Chart {
   #marks(isTime) {
     if (!isTime) return this.view.marks;
     const clock = this.store.lanes.clockOfSteps();
-    return this.view.marks.map((mark) => ({ ...mark, x: clock(mark.x) })).filter((mark) => mark.x !== null);
+    return this.view.marks.map((mark) => ({ ...mark, x: clock(mark.x), to: mark.to === undefined ? undefined : clock(mark.to) })).filter((mark) => mark.x !== null);
   }
 
   #yRange(low, high) {

@@ -26,14 +26,21 @@ export function drawLimits(u, limits) {
   }
 }
 
-/** Draw a square and a thin line at each checkpoint's step. `marks` is a list of { x, type }. */
+/** Draw a square and a thin line at each checkpoint's step, and a bar along the top over captured steps. `marks` is a list of { x, to, type }. */
 export function drawMarks(u, marks) {
   const { ctx } = u;
   const ratio = devicePixelRatio;
   const { left, top, width, height } = u.bbox;
   ctx.save();
-  for (const { x } of marks) {
+  for (const { x, to, type } of marks) {
     const at = u.valToPos(x, "x", true);
+    if (type === "capture") {
+      const begin = Math.max(at - 3 * ratio, left);
+      const end = Math.min(u.valToPos(to, "x", true) + 3 * ratio, left + width);
+      ctx.fillStyle = color("--accent-text");
+      if (end > begin) ctx.fillRect(begin, top, end - begin, 3 * ratio);
+      continue;
+    }
     if (!(at >= left && at <= left + width)) continue;
     ctx.strokeStyle = color("--line-2");
     ctx.lineWidth = ratio;

@@ -120,7 +120,7 @@ export class RunStore extends EventTarget {
     if (this.frames.length > KEPT_FRAMES) this.base = this.frames.shift().seq;
     this.#applySeries(frame, null);
     this.#applySpans(frame);
-    for (const topic of ["samples", "notes", "states", "artifacts", "logs"]) {
+    for (const topic of ["samples", "notes", "states", "artifacts", "captures", "logs"]) {
       for (const item of frame[topic] ?? []) this.touch(topic, item);
     }
     this.touch("frame", frame.seq);

@@ -1,0 +1,191 @@
+"""Captures of a run: ask for one, follow it, fetch its files, delete it."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from ninja import Field, Query, Router, Schema, Status
+
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, run_for
+from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, recorded_steps, request_capture
+from jobs.catalog.runspec import parse_spec
+from jobs.models import Artifact, Capture, Run
+from jobs.profilers import TOOLS, workers
+from profiling.capture import STATES
+from profiling.launch_nsys import INSTALL
+
+router = Router(tags=["captures"])
+
+_SHOWN = 200
+
+
+class CaptureIn(Schema):
+    """What to record: `first_step` 0 is the next one; `roles` and `ranks` empty are all."""
+
+    model_config = {"extra": "forbid"}
+
+    tool: str = Field("torch", description="torch or nsys")
+    first_step: int = 0
+    num_steps: int = 2
+    roles: list[str] = Field(default_factory=list, max_length=20)
+    ranks: list[Annotated[int, Field(ge=0, le=2**31 - 1)]] = Field(default_factory=list, max_length=5000)
+
+
+class CaptureFileOut(Schema):
+    """One file of a capture; `download_url` is there once all its bytes are, `perfetto_url` if Perfetto can open it."""
+
+    id: int
+    name: str
+    role: str
+    rank: int | None
+    size: int
+    received: int
+    sha256: str
+    is_ready: bool
+    meta: dict[str, Any]
+    download_url: str | None
+    perfetto_url: str | None
+
+
+class CaptureOut(Schema):
+    """A capture and how far its custody is; `state_times` says when each state was reached."""
+
+    id: str
+    attempt: int
+    tool: str
+    first_step: int
+    num_steps: int
+    steps: tuple[int, int] | None = Field(description="First and last, as recorded; null while not known")
+    roles: list[str]
+    ranks: list[int]
+    state: str
+    problem: str
+    state_times: dict[str, str]
+    meta: dict[str, Any]
+    author: str
+    created_at: datetime
+    ended_at: datetime | None
+    size: int
+    files: list[CaptureFileOut]
+    zip_url: str | None
+
+
+class WorkerOut(Schema):
+    """A process that can be recorded; `problems` maps a tool to "" (ready) or why not, and is {} until it has told."""
+
+    role: str
+    rank: int
+    problems: dict[str, str]
+
+
+class CapturesOut(Schema):
+    """The newest captures first, the states of custody in order, and what can record here."""
+
+    captures: list[CaptureOut]
+    total: int
+    states: list[str]
+    tools: list[str]
+    workers: list[WorkerOut]
+    install_nsys: str = Field(description="What to do on a node where nsys is missing")
+
+
+@router.get("/{run_id}/captures", response={200: CapturesOut, **REFUSALS}, summary="Captures of a run")
+def list_captures(
+    request: HttpRequest, run_id: str, limit: Annotated[int, Query(_SHOWN, ge=1, le=1000)] = _SHOWN
+) -> CapturesOut:
+    """Return what was recorded, is being recorded, and which worker has which profiler."""
+    run = run_for(request, run_id)
+    rows = run.captures.select_related("created_by").prefetch_related("files").order_by("-created_at", "-pk")
+    there = workers(run_id=run.pk, attempt=run.latest_attempt, spec=parse_spec(run.spec))
+    return CapturesOut(
+        captures=[capture_out(run, row) for row in rows[:limit]],
+        total=run.captures.count(),
+        states=list(STATES),
+        tools=list(TOOLS),
+        workers=[WorkerOut(role=w.role, rank=w.rank, problems=dict(w.problems)) for w in there],
+        install_nsys=INSTALL,
+    )
+
+
+@router.post(
+    "/{run_id}/captures", response={200: CaptureOut, 201: CaptureOut, **REFUSALS}, summary="Record steps of a run"
+)
+def ask_capture(request: HttpRequest, run_id: str, asked: CaptureIn) -> Status[CaptureOut]:
+    """Ask the running trainer to record some steps. The same request again, before they began: 200."""
+    run = run_for(request, run_id, "editor")
+    now = timezone.now()
+    try:
+        row = request_capture(run_id=run.pk, user=caller(request), now=now, **asked.model_dump())
+    except CaptureRefused as error:
+        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+    return Status(201 if row.created_at == now else 200, capture_out(run, row))
+
+
+@router.get("/{run_id}/captures/{capture_id}", response={200: CaptureOut, **REFUSALS}, summary="One capture")
+def read_capture(request: HttpRequest, run_id: str, capture_id: str) -> CaptureOut:
+    """Return one capture with its files."""
+    run = run_for(request, run_id)
+    row = run.captures.select_related("created_by").filter(pk=capture_id).first()
+    if row is None:
+        raise Http404
+    return capture_out(run, row)
+
+
+@router.delete("/{run_id}/captures/{capture_id}", response={204: None, **REFUSALS}, summary="Delete a capture")
+def remove_capture(request: HttpRequest, run_id: str, capture_id: str) -> Any:
+    """Delete a capture that is ready or failed, and its files, for good."""
+    run = run_for(request, run_id, "editor")
+    try:
+        delete_capture(run_id=run.pk, capture_id=capture_id, user=caller(request), now=timezone.now())
+    except Capture.DoesNotExist as error:
+        raise Http404 from error
+    except CaptureRefused as error:
+        raise Refused(409, str(error), field=error.field) from error
+    return Status(204, None)
+
+
+def capture_out(run: Run, row: Capture) -> CaptureOut:
+    """Return a capture as the API says it."""
+    files = [_file_out(run, row, file) for file in sorted(row.files.all(), key=lambda file: file.name)]
+    is_ready = row.state == "ready"
+    return CaptureOut(
+        id=row.pk,
+        attempt=row.attempt,
+        tool=row.tool,
+        first_step=row.first_step,
+        num_steps=row.num_steps,
+        steps=recorded_steps(row),
+        roles=row.roles,
+        ranks=row.ranks,
+        state=row.state,
+        problem=row.problem,
+        state_times=row.state_times,
+        meta=row.meta,
+        author=row.created_by.get_username() if row.created_by else "",
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        size=sum(file.size for file in files),
+        files=files,
+        zip_url=reverse("capture-zip", args=[run.pk, row.pk]) if is_ready else None,
+    )
+
+
+def _file_out(run: Run, capture: Capture, row: Artifact) -> CaptureFileOut:
+    rank = row.meta.get("rank")
+    perfetto = f"{reverse('perfetto', args=[run.pk, capture.pk])}?file={row.pk}"
+    return CaptureFileOut(
+        id=row.pk,
+        name=row.name.rpartition("/")[2],
+        role=str(row.meta.get("role", "")),
+        rank=rank if isinstance(rank, int) else None,
+        size=row.size,
+        received=row.received,
+        sha256=row.sha256,
+        is_ready=row.is_ready,
+        meta=row.meta,
+        download_url=reverse("run-file", args=[run.pk, row.pk]) if row.is_ready else None,
+        perfetto_url=perfetto if row.is_ready and opens_in_perfetto(row.name) else None,
+    )

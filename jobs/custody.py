@@ -1,0 +1,144 @@
+"""The custody of captures on the console's side: what the trainer says, what arrives, and what ends with an attempt.
+
+Only this module sets the state of a Capture. The trainer's words move it forward (profiling.capture); what comes twice
+or late changes nothing. `ready` is the console's own word: all announced files are here, checksums right.
+
+An attempt that ends cuts its open captures off: they fail with a sentence. If the clean-up job of a killed runner still
+brings all their files, they become ready after all; a capture that the trainer itself gave up stays failed.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from jobs.models import Artifact, Capture, Command, RunEvent
+from jobs.notify import run_changed
+from profiling.capture import may_follow
+
+OPEN = ("armed", "recording", "stopping", "writing", "importing")
+CUT_OFF = "cut_off"  # in Capture.meta: how far custody was when the attempt ended, or has come since by clean-up
+
+
+def hear(*, run_id: str, attempt: int, events: Sequence[Mapping[str, Any]], now: datetime) -> None:
+    """Take the trainer's `capture` events of one attempt, in order. Those of an unknown capture change nothing."""
+    said = [event for event in events if event["kind"] == "capture"]
+    if not said:
+        return
+    held = Capture.objects.select_for_update().filter(run_id=run_id, attempt=attempt)
+    rows = {row.pk: row for row in held.filter(pk__in={event["capture"] for event in said})}
+    for event in said:
+        row = rows.get(event["capture"])
+        if row is not None:
+            _hear_one(row, event, now)
+    for row in rows.values():
+        settle(row, now=now)
+
+
+def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
+    state, at = event["state"], _moment(event["t"], now)
+    reached = str(row.meta.get(CUT_OFF) or row.state)
+    if not may_follow(state, previous=reached):
+        return
+    row.meta = {**row.meta, **{k: v for k, v in event.get("meta", {}).items() if k != CUT_OFF}}
+    if event["step"] > 0 and state == "recording" and not row.first_step:
+        row.first_step = event["step"]
+    if state == "failed":
+        row.meta.pop(CUT_OFF, None)
+        _fail(row, event.get("text") or "The trainer gave no reason.", at)
+        return
+    row.state_times = {**row.state_times, state: at.isoformat()}
+    if CUT_OFF in row.meta:
+        row.meta[CUT_OFF] = state
+    else:
+        row.state = state
+    row.save(update_fields=["state", "state_times", "meta", "first_step"])
+
+
+def settle(row: Capture, *, now: datetime) -> bool:
+    """Make a capture ready if it is being imported and all its files are here; True if this call did it.
+
+    One that announced no file is failed. The caller holds the row's lock.
+    """
+    if str(row.meta.get(CUT_OFF) or row.state) != "importing":
+        return False
+    files = list(row.files.values_list("is_ready", flat=True))
+    if not files and row.state == "importing":
+        _fail(row, "The trainer announced no file of it. Its log says why.", now)
+    if not files or not all(files):
+        return False
+    row.meta.pop(CUT_OFF, None)
+    row.state, row.problem, row.ended_at = "ready", "", now
+    row.state_times = {k: v for k, v in row.state_times.items() if k != "failed"} | {"ready": now.isoformat()}
+    row.save(update_fields=["state", "problem", "state_times", "meta", "ended_at"])
+    _tell(row, f"Capture {row.pk} is ready", now)
+    return True
+
+
+def file_arrived(artifact: Artifact, *, now: datetime) -> None:
+    """Look whether the ready file was the last one that its capture waited for. Call it inside a transaction."""
+    if artifact.capture_id is None:
+        return
+    row = Capture.objects.select_for_update().filter(pk=artifact.capture_id).first()
+    if row is not None:
+        settle(row, now=now)
+
+
+def capture_of(*, run_id: str, attempt: int, meta: Mapping[str, Any]) -> str | None:
+    """Return the id of the capture that a file's `meta` names, None if it names none of this attempt."""
+    named = meta.get("capture")
+    if not isinstance(named, str) or not named:
+        return None
+    return Capture.objects.filter(pk=named, run_id=run_id, attempt=attempt).values_list("pk", flat=True).first()
+
+
+def attempt_ended(*, run_id: str, attempt: int, now: datetime) -> None:
+    """Fail the attempt's open captures: nobody is left to go on with them. Call it inside a transaction."""
+    for row in Capture.objects.select_for_update().filter(run_id=run_id, attempt=attempt, state__in=OPEN):
+        row.meta = {**row.meta, CUT_OFF: row.state}
+        _fail(row, _why_cut_off(row), now)
+
+
+def _why_cut_off(row: Capture) -> str:
+    if row.state == "armed":
+        return "The run ended before it came to these steps."
+    if row.state == "importing":
+        here, planned = row.files.filter(is_ready=True).count(), row.files.count()
+        folder = f"{settings.RUN_ROOT}/{row.run_id}/a{row.attempt}/traces/{row.pk}"
+        return f"The run ended when {here} of {planned} files were here. The others are on the cluster, in {folder}."
+    return f"The run ended while the capture was in the state {row.state}."
+
+
+def answered(command: Command, answer: Mapping[str, Any], *, now: datetime) -> None:
+    """Fail the capture of a `profile` command that the trainer refused. Call it inside a transaction."""
+    problem = answer.get("error")
+    if command.verb != "profile" or not problem:
+        return
+    row = Capture.objects.select_for_update().filter(pk=command.payload.get("capture"), state="armed").first()
+    if row is not None:
+        _fail(row, f"The trainer does not take it: {str(problem).rstrip('.')}.", now)
+
+
+def _fail(row: Capture, why: str, at: datetime) -> None:
+    row.state, row.problem, row.ended_at = "failed", why[:500], at
+    row.state_times = {**row.state_times, "failed": at.isoformat()}
+    row.save(update_fields=["state", "problem", "state_times", "meta", "ended_at"])
+    _tell(row, f"Capture {row.pk} failed: {why}", at)
+
+
+def _tell(row: Capture, text: str, at: datetime) -> None:
+    """Write a line of the run's history, and let open pages know once it is committed."""
+    data = {"capture": row.pk, "state": row.state}
+    RunEvent.objects.create(run_id=row.run_id, attempt=row.attempt, at=at, verb="capture", text=text[:500], data=data)
+    transaction.on_commit(partial(run_changed, row.run_id))
+
+
+def _moment(t: int, now: datetime) -> datetime:
+    """Return Unix ns as a datetime; `now` for a clock that is off by more than a datetime holds."""
+    try:
+        return datetime.fromtimestamp(t / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return now

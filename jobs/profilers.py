@@ -1,0 +1,52 @@
+"""Which profilers the workers of an attempt have, as they told when they were ready, and which workers there are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.catalog.runspec import RunSpec
+from jobs.models import RunEvent
+
+TOOLS = ("torch", "nsys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One process that can be recorded; `problems` maps each tool to "" (ready), or why not.
+
+    `problems` is empty while the worker has not told.
+    """
+
+    role: str
+    rank: int
+    problems: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """How people call it: "policy 0"."""
+        return f"{self.role} {self.rank}"
+
+
+def workers(*, run_id: str, attempt: int, spec: RunSpec) -> list[Worker]:
+    """Return the workers of an attempt: those that have told, or, before, those that the spec asks for."""
+    told = _told(run_id, attempt)
+    if told:
+        return told
+    return [Worker(role=role, rank=rank, problems={}) for role, size in spec.workers.items() for rank in range(size)]
+
+
+def _told(run_id: str, attempt: int) -> list[Worker]:
+    notes = RunEvent.objects.filter(run_id=run_id, attempt=attempt, verb="note").order_by("-pk")
+    found: Mapping[str, object] = next(
+        (data["profilers"] for data in notes.values_list("data", flat=True) if _is_told(data)), {}
+    )
+    listed = []
+    for name, tools in found.items():
+        role, _, rank = str(name).rpartition("-")
+        if role and rank.isdecimal() and isinstance(tools, Mapping):
+            listed.append(Worker(role=role, rank=int(rank), problems={str(k): str(v) for k, v in tools.items()}))
+    order = {"policy": 0, "critic": 1, "reference": 2, "reward": 3, "vllm": 4}
+    return sorted(listed, key=lambda worker: (order.get(worker.role, 9), worker.role, worker.rank))
+
+
+def _is_told(data: object) -> bool:
+    return isinstance(data, Mapping) and isinstance(data.get("profilers"), Mapping)

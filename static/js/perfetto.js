@@ -1,0 +1,93 @@
+/**
+ * Hands a trace over to Perfetto in the frame below: fetched from this origin, posted as a buffer. Perfetto takes it once it
+ * answers a PING with a PONG; nothing leaves the console.
+ */
+
+import { bytes, fill, gettext } from "./format.js";
+
+const PING_MS = 50;
+const PATIENCE_MS = 60000; // its bundles are 16 MB; a slow line takes a while
+
+const page = JSON.parse(document.getElementById("perfetto-page").textContent);
+const frame = document.querySelector("[data-perfetto]");
+const state = document.querySelector('[data-field="perfetto-state"]');
+const problem = document.querySelector('[data-field="perfetto-problem"]');
+
+function say(text) {
+  state.textContent = text;
+}
+
+function complain(text) {
+  problem.hidden = false;
+  problem.querySelector("p").textContent = text;
+  say("");
+}
+
+/** Load the interface and resolve once it listens. */
+function opened() {
+  frame.src = `${page.ui}#!/viewer?mode=embedded`;
+  return new Promise((resolve, reject) => {
+    const ping = setInterval(() => frame.contentWindow.postMessage("PING", location.origin), PING_MS);
+    const patience = setTimeout(() => end(() => reject(new Error(gettext("Perfetto did not start. Reload the page, or download the trace and open it elsewhere.")))), PATIENCE_MS);
+    const listen = (event) => {
+      if (event.source === frame.contentWindow && event.origin === location.origin && event.data === "PONG") end(resolve);
+    };
+    const end = (settle) => {
+      clearInterval(ping);
+      clearTimeout(patience);
+      removeEventListener("message", listen);
+      settle();
+    };
+    addEventListener("message", listen);
+  });
+}
+
+/** Fetch the trace, saying how far it is. */
+async function fetched() {
+  let answer;
+  try {
+    answer = await fetch(page.trace, { credentials: "same-origin" });
+  } catch {
+    throw new Error(gettext("The console does not answer. Try again when it is back."));
+  }
+  if (!answer.ok) throw new Error(gettext("The trace cannot be read: it may have been deleted. Go back to the run."));
+  const parts = [];
+  let received = 0;
+  const reader = answer.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    received += value.length;
+    say(fill(gettext("fetching %(done)s of %(all)s"), { done: bytes(received), all: bytes(page.size) }));
+  }
+  return new Blob(parts).arrayBuffer();
+}
+
+async function show() {
+  try {
+    const [buffer] = await Promise.all([fetched(), opened()]);
+    const size = buffer.byteLength;
+    frame.contentWindow.postMessage({ perfetto: { buffer, title: page.title, keepApiOpen: true } }, location.origin, [buffer]);
+    say(fill(gettext("%(size)s handed over"), { size: bytes(size) }));
+    frame.dataset.handed = String(size);
+  } catch (error) {
+    complain(error.message);
+  }
+}
+
+function start() {
+  if (page.size >= page.mostBytes) {
+    complain(gettext("This trace is larger than the 4 GiB that Perfetto can hold in a browser. Record fewer steps or ranks."));
+  } else if (page.size > page.warnBytes) {
+    complain(fill(gettext("This trace has %(size)s; a browser may take minutes for it or give up. Fewer steps or ranks make smaller ones."), { size: bytes(page.size) }));
+    const anyway = problem.querySelector("button");
+    anyway.hidden = false;
+    anyway.addEventListener("click", () => { problem.hidden = true; show(); });
+  } else {
+    show();
+  }
+}
+
+document.querySelector("[data-trace]")?.addEventListener("change", (event) => event.currentTarget.form.submit());
+if (frame) start();

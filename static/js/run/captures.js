@@ -1,0 +1,94 @@
+/** The captures of a run as the console knows them: read by HTTP, moved on by frames, so that each change shows at once. */
+
+import { fill, gettext, ngettext } from "../format.js";
+import { get } from "./api.js";
+
+const SOON_MS = 120;
+const ENDED = ["finished", "failed", "stopped"];
+export const CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"];
+
+export class Captures extends EventTarget {
+  constructor({ page, store }) {
+    super();
+    Object.assign(this, { page, store });
+    this.list = [];
+    this.total = 0;
+    this.workers = [];
+    this.install = "";
+    this.isLoaded = false;
+    store.on("captures", (items) => this.#hear(items));
+  }
+
+  /** Read all again; the last call wins. Listeners of "change" and "problem" hear of it. */
+  async load() {
+    clearTimeout(this.waiting);
+    this.waiting = 0;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    try {
+      const answer = await get(`${this.page.api}/captures`);
+      if (turn !== this.turn) return;
+      this.list = answer.captures;
+      this.total = answer.total;
+      this.workers = answer.workers;
+      this.install = answer.install_nsys;
+      this.isLoaded = true;
+      this.dispatchEvent(new Event("change"));
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("problem", { detail: error }));
+    }
+  }
+
+  soon() {
+    this.waiting ||= setTimeout(() => this.load(), SOON_MS);
+  }
+
+  /** The run's header changed: files may have arrived, or its end may have ended captures. */
+  update(header) {
+    const isEnded = ENDED.includes(header.state);
+    const hasEnded = isEnded && this.isEnded === false;
+    this.isEnded = isEnded;
+    if (this.isLoaded && (hasEnded || this.list.some((one) => one.state === "importing"))) this.soon();
+  }
+
+  of(id) {
+    return this.list.find((one) => one.id === id) ?? null;
+  }
+
+  /** What frames say, told at once; times, files and what only the console knows follow by HTTP. */
+  #hear(items) {
+    for (const { capture, state, text } of items) {
+      const known = this.of(capture);
+      if (!known || known.state === "failed" || known.state === "ready") continue;
+      if (state === "failed") Object.assign(known, { state, problem: text });
+      else if (CUSTODY.indexOf(state) > CUSTODY.indexOf(known.state)) known.state = state;
+    }
+    this.dispatchEvent(new Event("change"));
+    this.soon();
+  }
+}
+
+/** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */
+export function stepsTitle(capture) {
+  if (!capture.steps) return fill(ngettext("Next step", "Next %(count)s steps", capture.num_steps), { count: capture.num_steps });
+  const [first, last] = capture.steps;
+  return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
+}
+
+/** Return on whom: "policy 0–1, vLLM 0", "all workers". */
+export function whoText({ roles, ranks }) {
+  const names = roles.map((role) => (role === "vllm" ? "vLLM" : role)).join(", ");
+  const some = ranks.length ? fill(ngettext("rank %(ranks)s", "ranks %(ranks)s", ranks.length), { ranks: ranges(ranks) }) : "";
+  if (!names && !some) return gettext("all workers");
+  if (!names) return fill(gettext("all roles, %(ranks)s"), { ranks: some });
+  return some ? `${names}, ${some}` : names;
+}
+
+function ranges(ranks) {
+  const parts = [];
+  for (const rank of [...ranks].sort((a, b) => a - b)) {
+    const last = parts.at(-1);
+    if (last && last[1] === rank - 1) last[1] = rank;
+    else parts.push([rank, rank]);
+  }
+  return parts.map(([low, high]) => (low === high ? low : `${low}–${high}`)).join(", ");
+}

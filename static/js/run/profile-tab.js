@@ -1,0 +1,263 @@
+/** The Profile tab: captures at the left, with the custody of the chosen one; its phases; its files. */
+
+import { bytes, el, fill, gettext, icon, ngettext } from "../format.js";
+import { toast } from "../toast.js";
+import { send } from "./api.js";
+import { CUSTODY, stepsTitle, whoText } from "./captures.js";
+import { write } from "./header.js";
+import * as numbers from "./numbers.js";
+import { CapturePhases } from "./profile-phases.js";
+
+const find = (selector) => document.querySelector(selector);
+const field = (name) => find(`[data-field="${name}"]`);
+const action = (name) => find(`[data-action="${name}"]`);
+const BADGES = {
+  armed: ["queued", "clock"], recording: ["running", "player-play"], stopping: ["stopping", "square"], writing: ["importing", "circle-half-2"],
+  importing: ["importing", "circle-half-2"], ready: ["ready", "check"], failed: ["failed", "x"],
+};
+
+/** The custody words, translated. */
+export function custodyWord(state) {
+  const words = {
+    armed: gettext("armed"), recording: gettext("recording"), stopping: gettext("stopping"), writing: gettext("writing"),
+    importing: gettext("importing"), ready: gettext("ready"), failed: gettext("failed"),
+  };
+  return words[state] ?? state;
+}
+
+function badge(state) {
+  const [look, name] = BADGES[state] ?? ["missing", "help-circle"];
+  return el("span", { class: "state", "data-state": look, "data-custody-state": state }, icon(name), custodyWord(state));
+}
+
+export class ProfileTab {
+  constructor({ page, store, feed, phases, query, captures }, ask) {
+    Object.assign(this, { page, query, captures, ask });
+    this.phases = new CapturePhases({ store, feed, phases });
+    this.chosen = query.get("capture") ?? "";
+    captures.addEventListener("change", () => this.#draw());
+    captures.addEventListener("problem", ({ detail }) => this.#problem(detail));
+    ask.addEventListener("asked", ({ detail }) => this.choose(detail));
+    find("[data-captures]").addEventListener("click", (event) => this.#click(event));
+    find("[data-captures]").addEventListener("keydown", (event) => this.#key(event));
+    action("capture-delete")?.addEventListener("click", () => this.#openDelete());
+    action("capture-delete-now")?.addEventListener("click", (event) => this.#delete(event.currentTarget));
+  }
+
+  show() {
+    this.chosen = this.query.get("capture") ?? this.chosen;
+    this.isShown = true;
+    this.phases.wake();
+    if (this.captures.isLoaded) this.#draw();
+    else this.captures.load();
+  }
+
+  update(header) {
+    this.header = header;
+    this.captures.update(header);
+    if (this.captures.isLoaded) this.#empty();
+  }
+
+  reset() {
+    this.captures.soon();
+  }
+
+  /** Show one capture, and keep it in the address. */
+  choose(id) {
+    this.chosen = id;
+    this.query.set("capture", id);
+    this.#draw();
+  }
+
+  get capture() {
+    return this.captures.of(this.chosen) ?? this.captures.list[0] ?? null;
+  }
+
+  #draw() {
+    write(find('[data-count="profile"]'), this.captures.total ? String(this.captures.total) : "");
+    if (find('[data-panel="profile"]').hidden) return;
+    const { list } = this.captures;
+    const { capture } = this;
+    this.#empty();
+    if (!capture) return;
+    const size = list.reduce((sum, one) => sum + one.size, 0);
+    write(field("captures-note"), size ? `${this.captures.total}, ${bytes(size)}` : String(this.captures.total));
+    const held = find("[data-captures]");
+    const focused = held.contains(document.activeElement) ? document.activeElement.dataset.capture : "";
+    held.replaceChildren(...list.map((one) => this.#row(one, one === capture)));
+    if (focused) held.querySelector(`[data-capture="${focused}"]`)?.focus({ preventScroll: true });
+    this.#custody(capture);
+    this.#head(capture);
+    this.#files(capture);
+    this.phases.show(capture);
+  }
+
+  #empty() {
+    const isEmpty = this.captures.list.length === 0;
+    find("[data-profile]").hidden = isEmpty;
+    const empty = field("profile-empty");
+    empty.hidden = !isEmpty;
+    if (!isEmpty) return;
+    const { state } = this.header;
+    const [text, ...verbs] = {
+      running: [gettext("No step recorded yet. A capture shows what each worker did, call by call."), this.ask.button()],
+      queued: [gettext("It has not begun. Once it trains, its steps can be recorded here.")],
+      starting: [gettext("It is starting. Once it trains, its steps can be recorded here.")],
+      stopping: [gettext("Nothing was recorded of this run, and it is about to end.")],
+    }[state] ?? [gettext("Nothing was recorded of this run. A clone can record steps: choose them in its group Profile."), this.#cloneLink()];
+    const signature = `${text}|${verbs.filter(Boolean).length}`;
+    if (empty.dataset.shown === signature) return;
+    empty.dataset.shown = signature;
+    write(empty.firstElementChild, text);
+    empty.lastElementChild.replaceChildren(...verbs.filter(Boolean));
+  }
+
+  #cloneLink() {
+    return this.page.canEdit ? el("a", { class: "btn", href: action("clone")?.href ?? "" }, icon("copy"), gettext("Clone")) : null;
+  }
+
+  #row(one, isChosen) {
+    const time = new Date(one.created_at);
+    const error = one.state === "failed" ? el("span", { class: "run-capture-problem cut", title: one.problem }, one.problem) : null;
+    return el("div", { class: "run-capture", role: "option", tabindex: isChosen ? "0" : "-1", "aria-selected": String(isChosen), "data-capture": one.id },
+      el("span", { class: "run-capture-name" }, el("b", {}, stepsTitle(one)), " ", el("span", { class: "faint" }, one.tool)), badge(one.state),
+      el("span", { class: "faint cut", title: whoText(one) }, whoText(one)),
+      el("span", { class: "faint num nowrap", title: numbers.moment(time) }, `${one.size ? `${bytes(one.size)}  ` : ""}${numbers.minute(time)}`), error);
+  }
+
+  #click(event) {
+    const row = event.target.closest("[data-capture]");
+    if (row) this.choose(row.dataset.capture);
+  }
+
+  #key(event) {
+    const rows = this.captures.list.map((one) => one.id);
+    const at = rows.indexOf(this.capture?.id);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (to === undefined || rows[to] === undefined) return;
+    event.preventDefault();
+    this.choose(rows[to]);
+    find(`[data-capture="${rows[to]}"]`).focus();
+  }
+
+  #custody(capture) {
+    write(field("custody-title"), fill(gettext("Custody of %(steps)s"), { steps: lower(stepsTitle(capture)) }));
+    const reached = CUSTODY.findLastIndex((state) => capture.state_times[state]);
+    const now = capture.state === "failed" ? Math.max(reached, 0) : CUSTODY.indexOf(capture.state);
+    find("[data-custody]").replaceChildren(...CUSTODY.map((state, place) => {
+      const isCurrent = place === now;
+      const shown = isCurrent && capture.state === "failed" ? "failed" : state;
+      const isDone = place < now || (isCurrent && state === "ready");
+      const at = capture.state_times[shown] ? new Date(capture.state_times[shown]) : null;
+      const look = shown === "failed" ? "x" : isDone ? "check" : isCurrent ? "circle-half-2" : "clock";
+      return el("li", { "data-step": shown === "failed" ? "failed" : isDone ? "done" : isCurrent ? "now" : "later", "aria-current": isCurrent ? "step" : false, title: at ? numbers.moment(at) : false },
+        icon(look), el("span", {}, custodyWord(shown)), el("span", { class: "faint num" }, at ? numbers.clock(at) : ""));
+    }));
+    const meter = field("custody-meter");
+    const received = capture.files.reduce((sum, one) => sum + (one.is_ready ? one.size : one.received), 0);
+    meter.hidden = capture.state !== "importing";
+    meter.max = Math.max(capture.size, 1);
+    meter.value = received;
+    const text = field("custody-text");
+    text.classList.toggle("bad", capture.state === "failed");
+    write(text, this.#custodyText(capture, received));
+  }
+
+  #custodyText(capture, received) {
+    const ready = capture.files.filter((one) => one.is_ready).length;
+    switch (capture.state) {
+      case "failed": return capture.problem;
+      case "armed": return capture.steps ? fill(gettext("It begins with step %(step)s."), { step: capture.steps[0] }) : gettext("It begins with the next step.");
+      case "recording": return gettext("The workers record. What they do is slower meanwhile.");
+      case "stopping": return gettext("The last step is over; the profilers stop.");
+      case "writing": return gettext("The profilers write their files on the cluster.");
+      case "importing": return fill(gettext("%(ready)s of %(all)s files are here, %(done)s of %(size)s."), { ready, all: capture.files.length, done: bytes(received), size: bytes(capture.size) });
+      default: return overhead(capture);
+    }
+  }
+
+  #head(capture) {
+    write(field("capture-title"), `${stepsTitle(capture)}, ${capture.tool}`);
+    write(field("capture-note"), [capture.author && fill(gettext("by %(name)s"), { name: capture.author }), capture.attempt > 1 && fill(gettext("attempt %(n)s"), { n: capture.attempt }), capture.id].filter(Boolean).join(" · "));
+    const zip = action("capture-zip");
+    zip.hidden = !capture.zip_url;
+    if (capture.zip_url) zip.href = capture.zip_url;
+    const trace = capture.files.find((one) => one.perfetto_url);
+    const perfetto = action("capture-perfetto");
+    perfetto.hidden = !trace;
+    if (trace) perfetto.href = trace.perfetto_url;
+    const remove = action("capture-delete");
+    if (remove) remove.hidden = !["ready", "failed"].includes(capture.state);
+  }
+
+  #files(capture) {
+    const count = capture.files.length;
+    write(field("capture-files-note"), count ? fill(ngettext("%(count)s file, %(size)s", "%(count)s files, %(size)s", count), { count, size: bytes(capture.size) }) : "");
+    const rows = capture.files.map((one) => this.#file(one));
+    const none = capture.state === "failed" ? gettext("It left no file.") : gettext("Its files appear here once they are written.");
+    find("[data-capture-files]").replaceChildren(...(rows.length ? rows : [el("li", { class: "faint" }, none)]));
+    write(field("capture-how"), count ? howTo(capture) : "");
+  }
+
+  #file(one) {
+    const where = [one.role && (one.role === "vllm" ? "vLLM" : one.role), one.rank].filter((part) => part !== null && part !== "").join(" ");
+    const share = one.size ? Math.floor((100 * one.received) / one.size) : 0;
+    return el("li", {},
+      el("span", { class: "mono cut", title: one.sha256 ? `${one.name}\nsha256 ${one.sha256}` : one.name }, one.name),
+      el("span", { class: "run-capture-file-about" },
+        el("span", { class: "faint num" }, [where, one.size ? bytes(one.size) : ""].filter(Boolean).join(", ")),
+        el("span", { class: "spacer" }),
+        one.perfetto_url ? el("a", { class: "btn btn-sm", href: one.perfetto_url, title: gettext("Open in Perfetto") }, icon("timeline"), "Perfetto") : null,
+        one.download_url
+          ? el("a", { class: "btn btn-sm", href: one.download_url, download: true, "aria-label": fill(gettext("Download %(name)s"), { name: one.name }) }, icon("download"), gettext("Download"))
+          : el("span", { class: "state num", "data-state": one.received ? "importing" : "missing" }, icon(one.received ? "circle-half-2" : "clock"), one.received ? fill(gettext("copying %(share)s %"), { share }) : gettext("on the cluster"))));
+  }
+
+  #openDelete() {
+    const { capture } = this;
+    const count = capture.files.length;
+    write(field("capture-delete-title"), fill(gettext("Delete %(steps)s, %(tool)s?"), { steps: lower(stepsTitle(capture)), tool: capture.tool }));
+    write(field("capture-delete-text"), count ? fill(ngettext("Its %(count)s file (%(size)s) is removed for good.", "Its %(count)s files (%(size)s) are removed for good.", count), { count, size: bytes(capture.size) }) : gettext("It has no files. Its line is removed."));
+    write(field("capture-delete-problem"), "");
+    this.doomed = capture.id;
+    find('[data-dialog="capture-delete"]').showModal();
+  }
+
+  async #delete(button) {
+    button.disabled = true;
+    try {
+      await send("DELETE", `${this.page.api}/captures/${this.doomed}`);
+      find('[data-dialog="capture-delete"]').close();
+      toast(gettext("Capture deleted"));
+      this.chosen = "";
+      this.query.set("capture", "");
+      await this.captures.load();
+    } catch (error) {
+      write(field("capture-delete-problem"), error.message);
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  #problem(error) {
+    if (this.captures.isLoaded || find('[data-panel="profile"]').hidden) return;
+    const empty = field("profile-empty");
+    empty.hidden = false;
+    empty.dataset.shown = "";
+    write(empty.firstElementChild, error.message);
+    empty.lastElementChild.replaceChildren(el("button", { class: "btn", type: "button", onclick: () => this.captures.load() }, gettext("Try again")));
+  }
+}
+
+const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
+
+/** What recording has cost, where the trainer said so. */
+function overhead(capture) {
+  const seconds = capture.meta.overhead_seconds;
+  return Number.isFinite(seconds) ? fill(gettext("Starting and stopping the profilers took the trainer %(time)s."), { time: numbers.duration(seconds) }) : gettext("All files are here, checksums right.");
+}
+
+function howTo(capture) {
+  if (capture.tool === "nsys") return gettext("Open reports in Nsight Systems (nsys-ui), of the same version or a newer one; older ones cannot read them.");
+  return gettext("Perfetto opens here, without internet. The same files open in any other Perfetto.");
+}

@@ -1,0 +1,225 @@
+"""The Profile tab in a browser, on a real console: custody moves by frames, files arrive, Perfetto shows a real trace."""
+
+import gzip
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from jobs import notify
+from jobs.launch import ingest_token
+from jobs.models import Capture, Command
+from profiling import events
+from tests.console.live_console import LiveConsole, Reporter
+from tests.rows import make_run
+from tests.services import Valkey
+
+pytestmark = pytest.mark.browser
+
+RECORD = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile, record_function
+model = torch.nn.Linear(64, 64)
+with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    for _ in range(3):
+        with record_function("pitwall_update_phase"):
+            model(torch.randn(32, 64)).sum().backward()
+recorded.export_chrome_trace(sys.argv[1])
+"""
+
+
+@pytest.fixture(autouse=True)
+def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
+    settings.REDIS_URL = _valkey_server.url  # so that what the test itself changes is announced to the page
+    notify._client.cache_clear()
+    yield
+    notify._client.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A trace that torch.profiler has just recorded, gzipped."""
+    path = tmp_path_factory.mktemp("trace") / "policy-0.json.gz"
+    subprocess.run([sys.executable, "-c", RECORD, str(path)], check=True, capture_output=True, timeout=120)
+    data = path.read_bytes()
+    assert b"pitwall_update_phase" in gzip.decompress(data)
+    return data
+
+
+def start(console: LiveConsole, *, steps: int, state: str = "running") -> Reporter:
+    spec = {"knobs": {"train.num_steps": 40, "eval.every_steps": 0}}
+    reporter = Reporter(console=console, run=make_run(console.project, state=state, spec=spec, user=console.user))
+    reporter.steps(steps)
+    return reporter
+
+
+def until(page: Page, expression: str) -> None:
+    end = time.monotonic() + 15
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(30)
+
+
+def open_profile(page: Page, reporter: Reporter, query: str = "") -> None:
+    page.goto(f"{reporter.console.url}/runs/{reporter.run.pk}/profile{query}")
+    until(page, "window.pitwallRun?.feed.socket")
+
+
+def say(reporter: Reporter, capture: str, state: str, **more: Any) -> None:
+    reporter.post([events.capture(capture, state, attempt=1, **more)])
+
+
+def announce(reporter: Reporter, capture: str, name: str, data: bytes, *, role: str = "policy", rank: int = 0) -> None:
+    meta = {"capture": capture, "role": role, "rank": rank}
+    path = f"traces/{capture}/{name}"
+    sha256 = hashlib.sha256(data).hexdigest()
+    reporter.post(
+        [events.artifact(name, artifact="trace", path=path, attempt=1, size=len(data), sha256=sha256, meta=meta)]
+    )
+
+
+def upload(reporter: Reporter, capture: str, name: str, data: bytes) -> None:
+    about: dict[str, Any] = {
+        "offset": 0,
+        "size": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "type": "trace",
+        "step": 3,
+        "path": f"traces/{capture}/{name}",
+        "meta": json.dumps({"capture": capture, "role": "policy", "rank": 0}),
+    }
+    url = f"{reporter.console.url}/ingest/{reporter.run.pk}/1/files/{name}"
+    headers = {"Authorization": f"Bearer {ingest_token(reporter.run.pk, 1)}"}
+    answer = httpx.put(url, params=about, content=data, headers=headers)
+    answer.raise_for_status()
+    assert answer.json()["is_ready"]
+
+
+def record_capture(reporter: Reporter, capture: str, name: str, data: bytes) -> None:
+    for state in ("recording", "stopping", "writing"):
+        say(reporter, capture, state, step=reporter.num_steps)
+    announce(reporter, capture, name, data)
+    say(reporter, capture, "importing")
+    upload(reporter, capture, name, data)
+
+
+def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: LiveConsole, trace: bytes) -> None:
+    reporter = start(live_console, steps=3)
+    open_profile(page, reporter)
+    page.evaluate("window.isSamePage = true")
+    expect(page.locator('[data-field="profile-empty"]')).to_contain_text("No step recorded yet")
+    current = page.locator('[data-custody] [aria-current="step"]')
+
+    page.keyboard.press("p")
+    expect(current).to_contain_text("armed")
+    capture = Capture.objects.get(run=reporter.run).pk
+    command = Command.objects.get(attempt__run=reporter.run)
+    assert (command.verb, command.payload["capture"], command.payload["num_steps"]) == ("profile", capture, 2)
+    for state in ("recording", "stopping", "writing"):
+        say(reporter, capture, state, step=4, meta={"steps": [4, 5]})
+        expect(current).to_contain_text(state)
+    reporter.steps(2)
+    expect(page.locator("[data-capture-table-head]")).to_contain_text("Step 4")
+    expect(page.locator("[data-capture-table]")).to_contain_text("Rollout")
+    announce(reporter, capture, "policy-0.json.gz", trace)
+    say(reporter, capture, "importing")
+    expect(current).to_contain_text("importing")
+    expect(page.locator("[data-capture-files]")).to_contain_text("on the cluster")
+    upload(reporter, capture, "policy-0.json.gz", trace)
+
+    expect(current).to_contain_text("ready")
+    expect(page.locator("[data-captures] .state")).to_have_text("ready")
+    expect(page.locator('[data-action="capture-zip"]')).to_be_visible()
+    assert page.evaluate("window.isSamePage") is True
+    page.reload()
+    expect(page.locator('[data-field="capture-title"]')).to_have_text("Steps 4–5, torch")
+    assert f"capture={capture}" in page.url
+
+
+def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    open_profile(page, reporter)
+    page.locator('[data-action="profile"]').click()
+    expect(page.locator("[data-captures] .state")).to_have_text("armed")
+    capture = Capture.objects.get(run=reporter.run).pk
+
+    say(reporter, capture, "recording", step=3)
+    say(reporter, capture, "failed", text="Disk full on node a: 0.2 GiB left.")
+
+    expect(page.locator('[data-field="custody-text"]')).to_have_text("Disk full on node a: 0.2 GiB left.")
+    expect(page.locator('[data-custody] [data-step="failed"]')).to_have_count(1)
+    page.get_by_role("button", name="Delete this capture").click()
+    page.get_by_role("button", name="Delete capture", exact=True).click()
+    expect(page.locator('[data-field="profile-empty"]')).to_be_visible()
+    assert not Capture.objects.filter(pk=capture).exists()
+
+
+def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
+    page: Page, live_console: LiveConsole
+) -> None:
+    reporter = start(live_console, steps=1)
+    why = "nsys is not installed on node a, or not in the PATH that Ray was started with."
+    told = {
+        "policy-0": {"torch": "", "nsys": why},
+        "policy-1": {"torch": "", "nsys": ""},
+        "vllm-0": {"torch": "", "nsys": ""},
+    }
+    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
+    open_profile(page, reporter)
+    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    dialog = page.locator('[data-dialog="profile"]')
+
+    expect(dialog.get_by_text("policy 0: nsys is not installed")).to_be_visible()
+    expect(dialog.get_by_role("radio", name="nsys")).to_be_disabled()
+    dialog.get_by_text("How to install nsys").click()
+    expect(dialog.locator("pre")).to_contain_text("apt-get install -y nsight-systems")
+    dialog.get_by_label("policy", exact=True).uncheck()
+    dialog.get_by_role("radio", name="nsys").check()
+    dialog.get_by_label("From step").fill("99")
+    dialog.get_by_role("button", name="Profile steps 99–100").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("The run has 40 steps")
+    dialog.get_by_label("From step").fill("7")
+    dialog.get_by_role("button", name="Profile steps 7–8").click()
+
+    expect(dialog).to_be_hidden()
+    expect(page.locator('[data-field="custody-text"]')).to_have_text("It begins with step 7.")
+    asked = Capture.objects.get(run=reporter.run)
+    assert (asked.tool, asked.first_step, asked.num_steps, asked.roles, asked.ranks) == ("nsys", 7, 2, ["vllm"], [])
+
+
+def test_perfetto_shows_a_real_trace_and_asks_nobody_else(
+    page: Page, live_console: LiveConsole, trace: bytes, tmp_path: Path
+) -> None:
+    reporter = start(live_console, steps=3)
+    open_profile(page, reporter)
+    page.locator('[data-action="profile"]').click()
+    expect(page.locator("[data-captures] .state")).to_have_text("armed")
+    capture = Capture.objects.get(run=reporter.run).pk
+    record_capture(reporter, capture, "policy-0.json.gz", trace)
+    answered: list[str] = []
+    page.context.on("response", lambda answer: answered.append(answer.url))
+
+    page.locator('[data-action="capture-perfetto"]').click()
+
+    frame = page.frame_locator("[data-perfetto]")
+    expect(frame.get_by_text("python", exact=False).first).to_be_visible(timeout=30_000)
+    inner = next(one for one in page.frames if "/perfetto/" in one.url)
+    found = inner.evaluate(
+        """async () => {
+          const engine = globalThis.app?.trace?.engine;
+          const result = await engine.query("select count(*) as n from slice where name = 'pitwall_update_phase'");
+          return Number(result.firstRow({n: 1n}).n);
+        }"""
+    )
+    assert found >= 3
+    outside = [url for url in answered if not url.startswith((live_console.url, "blob:", "data:"))]
+    assert outside == []
+    assert page.evaluate("window.violations") == []

@@ -1,0 +1,212 @@
+"""The custody of captures: what the trainer says, what arrives, what an end cuts off, and what comes twice or late."""
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs.captures import request_capture
+from jobs.custody import answered
+from jobs.files import Piece, receive
+from jobs.lifecycle import finish
+from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
+from jobs.storing import Memory, store
+from profiling import events as make
+from tests.batches import T0, delivery
+from tests.rows import NOW, make_run
+
+pytestmark = pytest.mark.django_db
+
+DATA = b"a report" * 100
+
+
+class Trainer:
+    """Says and hands over what a runner would, of one attempt."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.memory = Memory()
+        self.batch = 0
+
+    def say(self, *some: Any) -> None:
+        self.batch += 1
+        store([delivery(self.run.pk, self.batch, some)], memory=self.memory, now=NOW)
+
+    def tell(self, capture: Capture, *states: str, **more: Any) -> Capture:
+        for state in states:
+            event = make.capture(capture.pk, state, attempt=1, **more)
+            event["t"] = T0
+            self.say(event)
+        return self.look(capture)
+
+    def announce(self, capture: Capture, name: str) -> None:
+        meta = {"capture": capture.pk, "role": "policy", "rank": 0}
+        path = f"traces/{capture.pk}/{name}"
+        self.say(make.artifact(name, artifact="trace", path=path, attempt=1, size=len(DATA), meta=meta))
+
+    def upload(self, capture: Capture, name: str) -> None:
+        digest = hashlib.sha256(DATA).hexdigest()
+        piece = Piece(
+            offset=0,
+            size=len(DATA),
+            sha256=digest,
+            type="trace",
+            step=2,
+            path=f"traces/{capture.pk}/{name}",
+            meta={"capture": capture.pk, "role": "policy"},
+            data=DATA,
+        )
+        assert receive(run_id=self.run.pk, attempt=1, name=name, piece=piece).is_ready
+
+    def look(self, capture: Capture) -> Capture:
+        capture.refresh_from_db()
+        return capture
+
+
+@pytest.fixture
+def trainer() -> Trainer:
+    return Trainer(make_run(state="running", spec={"knobs": {"train.num_steps": 40}}))
+
+
+def arm(trainer: Trainer, **more: Any) -> Capture:
+    asked = {"tool": "torch", "first_step": 0, "num_steps": 2, "roles": [], "ranks": [], **more}
+    return request_capture(run_id=trainer.run.pk, user=None, now=NOW, **asked)
+
+
+def end(trainer: Trainer, state: str = "failed") -> None:
+    assert finish(run_id=trainer.run.pk, attempt=1, state=state, cause={}, cleanup={}, now=NOW + timedelta(minutes=1))
+
+
+def test_a_capture_is_ready_when_its_last_file_has_arrived(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    trainer.tell(capture, "armed", "recording", step=4, meta={"steps": [4, 5]})
+    trainer.tell(capture, "stopping", "writing")
+    trainer.announce(capture, "policy-0.json.gz")
+    trainer.announce(capture, "policy-1.json.gz")
+    trainer.upload(capture, "policy-0.json.gz")
+    assert trainer.tell(capture, "importing").state == "importing"
+
+    trainer.upload(capture, "policy-1.json.gz")
+
+    trainer.look(capture)
+    assert (capture.state, capture.first_step, capture.meta["steps"]) == ("ready", 4, [4, 5])
+    assert list(capture.state_times) == ["armed", "recording", "stopping", "writing", "importing", "ready"]
+    assert sorted(capture.files.values_list("name", flat=True)) == ["policy-0.json.gz", "policy-1.json.gz"]
+    assert RunEvent.objects.filter(verb="capture", text=f"Capture {capture.pk} is ready").count() == 1
+
+
+def test_the_word_importing_completes_a_capture_whose_files_came_first(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    trainer.upload(capture, "policy-0.json.gz")  # before ingest has stored the announcement
+    trainer.announce(capture, "policy-0.json.gz")
+
+    assert trainer.tell(capture, "importing").state == "ready"
+
+
+def test_what_comes_twice_or_late_changes_nothing(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "recording", "writing", meta={"seen": 1})
+    before = dict(capture.state_times)
+
+    trainer.tell(capture, "armed", "recording", "stopping", "writing", meta={"seen": 2})
+
+    assert (capture.state, capture.meta["seen"], capture.state_times) == ("writing", 1, before)
+    assert trainer.tell(capture, "failed", text="No room.").state == "failed"
+    assert trainer.tell(capture, "importing", "failed", text="Other words.").problem == "No room."
+
+
+def test_captures_of_others_are_not_moved(trainer: Trainer) -> None:
+    other = Trainer(make_run(state="running"))
+    capture = arm(trainer)
+
+    other.tell(capture, "recording", "failed", text="mine")
+    trainer.say(make.capture("c-unknown", "recording", attempt=1))
+
+    assert trainer.look(capture).state == "armed"
+    assert Capture.objects.count() == 1
+
+
+def test_importing_without_any_file_is_a_failure(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "importing")
+
+    assert capture.state == "failed"
+    assert "announced no file" in capture.problem
+
+
+@pytest.mark.parametrize(
+    ("states", "sentence"),
+    [
+        ((), "before it came to these steps"),
+        (("recording",), "in the state recording"),
+        (("importing",), "0 of 1 files"),
+    ],
+)
+def test_the_end_of_the_attempt_fails_an_open_capture_with_a_sentence(
+    trainer: Trainer, states: tuple[str, ...], sentence: str
+) -> None:
+    capture = arm(trainer)
+    trainer.announce(capture, "policy-0.json.gz")
+    trainer.tell(capture, *states)
+
+    end(trainer)
+
+    assert trainer.look(capture).state == "failed"
+    assert sentence in capture.problem
+
+
+def test_files_that_the_clean_up_brings_make_a_cut_off_capture_ready_after_all(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "recording", step=4)
+    end(trainer)
+    trainer.tell(capture, "writing")
+    trainer.announce(capture, "policy-0.json.gz")
+    assert trainer.tell(capture, "importing").state == "failed"
+
+    trainer.upload(capture, "policy-0.json.gz")
+
+    assert trainer.look(capture).state == "ready"
+    assert (capture.problem, "failed" in capture.state_times) == ("", False)
+
+
+def test_what_the_trainer_gave_up_stays_failed(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "recording")
+    end(trainer)
+    trainer.tell(capture, "failed", text="The profiler broke.")
+    trainer.announce(capture, "policy-0.json.gz")
+
+    trainer.tell(capture, "importing")
+    trainer.upload(capture, "policy-0.json.gz")
+
+    assert trainer.look(capture).state == "failed"
+    assert capture.problem == "The profiler broke."
+
+
+def test_a_refused_command_fails_its_capture(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    command = Command.objects.get(verb="profile")
+
+    answered(command, {"error": "unknown verb"}, now=NOW)
+
+    assert trainer.look(capture).state == "failed"
+    assert capture.problem == "The trainer does not take it: unknown verb."
+
+
+def test_other_files_are_still_zipped_by_name(trainer: Trainer) -> None:
+    trainer.say(make.artifact("traces-old", artifact="trace", path="traces", attempt=1))
+
+    assert Artifact.objects.get().name == "traces-old.zip"
+
+
+def test_a_frame_tells_what_became_of_captures(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    event = make.capture(capture.pk, "failed", attempt=1, text="Why.")
+    stored = store([delivery(trainer.run.pk, 1, [event])], memory=Memory(), now=NOW)
+
+    assert json.loads(stored.frames[0][1])["captures"] == [{"capture": capture.pk, "state": "failed", "text": "Why."}]
+
+
+def test_a_trainer_cannot_mark_a_capture_as_cut_off(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "recording", meta={"cut_off": "importing"})
+
+    assert "cut_off" not in capture.meta
+    assert Attempt.objects.get().state == "running"
