@@ -80,9 +80,22 @@ class ApiClient:
         """Ask the run to stop."""
         self._send("POST", f"/api/runs/{run_id}/stop")
 
+    def resume(self, run_id: str, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Start an ended run again, and return the number of its new `attempt` and its header as `run`.
+
+        Raises: RequestRefused, ConsoleAway.
+        """
+        answer: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
+        return answer
+
+    def checkpoints(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the checkpoints that the run can go on from, newest first."""
+        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
+        return found
+
     def series(self, run_id: str, names: list[str]) -> list[dict[str, Any]]:
-        """Return the driver's points of the metrics, newest attempt last."""
-        query = {"metrics": ",".join(names), "points": 10_000}
+        """Return the driver's points of the metrics, one line each over all attempts."""
+        query = {"metrics": ",".join(names), "points": 10_000, "history": "clean"}
         found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
         return [series for series in found if series["role"] == "driver"]
 
@@ -94,11 +107,12 @@ class ApiClient:
     def follow(
         self, run_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
     ) -> dict[str, Any]:
-        """Tell each header until the run has ended, and return the last. A console that restarts is waited for.
+        """Tell each header until the run has ended, with no retry to come, and return the last.
 
+        A console that restarts is waited for.
         Raises: RequestRefused; ConsoleAway after five minutes without an answer.
         """
-        return _follow(lambda: self.run(run_id), lambda header: str(header["state"]), tell, poll_seconds)
+        return _follow(lambda: self.run(run_id), _state_of, tell, poll_seconds)
 
     def follow_study(
         self, study_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
@@ -121,6 +135,11 @@ class ApiClient:
             text = f"{self._client.base_url} answered {answer.status_code}, and not as a console does."
             raise ConsoleAway(text) from None
         raise RequestRefused(answer.status_code, problems)
+
+
+def _state_of(header: Mapping[str, Any]) -> str:
+    """Return the run's state, or that it is about to start again by itself."""
+    return "retrying" if (header.get("retry") or {}).get("at") else str(header["state"])
 
 
 def _follow(

@@ -67,6 +67,13 @@ def resume_run(
     return found
 
 
+def resumed_spec(*, run_id: str, hardware: Mapping[str, Any], num_steps: int | None = None) -> RunSpec:
+    """Return the spec that an attempt resumed like this would run. Raises: ResumeRefused; Run.DoesNotExist."""
+    run = Run.objects.get(pk=run_id)
+    latest = Attempt.objects.get(run=run, number=run.latest_attempt)
+    return _checked(merged(run.spec, _overrides(run, latest, hardware, num_steps)))
+
+
 def begin(
     run: Run,
     latest: Attempt,

@@ -1,6 +1,6 @@
 """What a run reported: series, timeline, samples, logs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 from django.http import HttpRequest, HttpResponse
@@ -10,6 +10,7 @@ from console.api.problem import REFUSALS, Refused
 from console.api.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric
+from jobs.clean_series import read_clean
 from jobs.logs import CursorInvalid, LogPage, read_logs
 from jobs.samples import SamplesPage, read_samples
 from jobs.series import MAX_NAMES, MAX_POINTS, MIN_POINTS, SeriesAnswer, Window, read_series, series_names
@@ -24,6 +25,7 @@ MAX_INT32 = 2**31 - 1
 Names = Annotated[str, Query(..., description="names of metrics, divided by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
 Smooth = Annotated[float | None, Query(None, ge=0, lt=1, description="weight of what came before; left out: none")]
+Branches = Annotated[Literal["all", "clean"], Query("all", description="all: each attempt apart; clean: one line")]
 Low = Annotated[int | None, Query(None, alias="from", ge=-MAX_INT64, le=MAX_INT64, description="step, or Unix ns")]
 High = Annotated[int | None, Query(None, alias="to", ge=-MAX_INT64, le=MAX_INT64)]
 FromNs = Annotated[int | None, Query(None, ge=0, le=MAX_INT64)]
@@ -57,16 +59,19 @@ def get_series(
     smooth: Smooth = None,
     low: Low = None,
     high: High = None,
+    history: Branches = "all",
 ) -> HttpResponse:
-    """Read series for a chart of `points` pixels. Extremes and NaNs stay whatever is left out."""
+    """Read series for a chart of `points` pixels. Extremes and NaNs stay whatever is left out.
+
+    With `history=clean` the attempts of a resumed run are one line: what was resumed past is left out.
+    """
     run = run_for(request, run_id)
     names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
         raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
-    answer = read_series(
-        run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=Window(low=low, high=high)
-    )
-    return _json(series_json(answer))
+    read = read_clean if history == "clean" else read_series
+    window = Window(low=low, high=high)
+    return _json(series_json(read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)))
 
 
 def series_json(answer: SeriesAnswer) -> dict[str, object]:

@@ -1,0 +1,113 @@
+"""Start an ended run again: which checkpoints there are, and from which one it goes on."""
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from ninja import Field, Router, Schema, Status
+
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, run_for
+from jobs import tasks
+from jobs.attempt_spec import latest_spec_json
+from jobs.checkpoints import list_checkpoints
+from jobs.checks import check_cluster
+from jobs.cluster import cluster_state
+from jobs.models import Run
+from jobs.queries import RunHeader, run_header
+from jobs.resume import ResumeRefused, resume_run, resumed_spec
+
+router = Router(tags=["runs"])
+
+_MAX_INT32 = 2**31 - 1
+
+
+class CheckpointOut(Schema):
+    """What the trainer saved after `step`; `score` is `score_name` there. Not visible: it is in a dead branch."""
+
+    attempt: int
+    step: int
+    size: int
+    is_visible: bool
+    score_name: str
+    score: float | None
+    created_at: datetime
+
+
+class CheckpointsOut(Schema):
+    """The checkpoints that a run can go on from, newest first, and what it would run with as it is."""
+
+    checkpoints: list[CheckpointOut]
+    hardware: dict[str, Any] = Field(description="The hardware section of the latest attempt's spec")
+    num_steps: int
+
+
+class ResumeIn(Schema):
+    """From which checkpoint, and what changes. What is left out stays as in the latest attempt."""
+
+    # Unknown fields are refused by the operation, in words that say what may change.
+    model_config = {"json_schema_extra": {"additionalProperties": False}}
+
+    step: int | None = Field(
+        description="Step of the checkpoint; null starts again from the start", ge=0, le=_MAX_INT32
+    )
+    attempt: int | None = Field(None, description="Whose checkpoint, where several attempts saved this step", ge=1)
+    hardware: dict[str, Any] = Field(default_factory=dict, description="Fields of the spec's hardware section")
+    num_steps: int | None = Field(None, description="Train to this step (knob train.num_steps)")
+
+
+class ResumedOut(Schema):
+    """The run with its new attempt."""
+
+    attempt: int
+    run: RunHeader
+
+
+@router.get("/{run_id}/checkpoints", response={200: CheckpointsOut, **REFUSALS}, summary="Checkpoints to resume from")
+def get_checkpoints(request: HttpRequest, run_id: str) -> CheckpointsOut:
+    """Return the checkpoints that are still on the cluster, of the run's history and of its dead branches."""
+    run = run_for(request, run_id)
+    spec = latest_spec_json(run)
+    return CheckpointsOut(
+        checkpoints=[CheckpointOut(**asdict(c)) for c in list_checkpoints(run)],
+        hardware=spec.get("hardware", {}),
+        num_steps=run.num_steps,
+    )
+
+
+@router.post("/{run_id}/resume", response={201: ResumedOut, **REFUSALS}, summary="Start an ended run again")
+def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[ResumedOut]:
+    """Queue a new attempt of a run that has ended, from a checkpoint or from the start. Of many requests one does."""
+    run = run_for(request, run_id, "editor")
+    others = sorted(set(json.loads(request.body)) - set(ResumeIn.model_fields))
+    if others:
+        text = _("A resume changes hardware and num_steps only; for %(fields)s, clone the run.")
+        raise Refused(422, text % {"fields": ", ".join(others)[:200]}, field=others[0][:100])
+    try:
+        _check_fits(run, asked)
+        attempt = resume_run(
+            run_id=run.pk,
+            step=asked.step,
+            attempt=asked.attempt,
+            hardware=asked.hardware,
+            num_steps=asked.num_steps,
+            user=caller(request),
+            now=timezone.now(),
+        )
+    except ResumeRefused as error:
+        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+    tasks.enqueue(tasks.submit, run_id=run.pk)
+    run.refresh_from_db()
+    return Status(201, ResumedOut(attempt=attempt.number, run=run_header(run)))
+
+
+def _check_fits(run: Run, asked: ResumeIn) -> None:
+    """Refuse what this cluster can never hold, before anything is queued."""
+    spec = resumed_spec(run_id=run.pk, hardware=asked.hardware, num_steps=asked.num_steps)
+    for check in check_cluster(spec, cluster_state()):
+        if check.state == "failed":
+            raise ResumeRefused(check.field, check.text)
