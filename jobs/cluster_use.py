@@ -47,6 +47,7 @@ class Leftover:
     num_processes: int
     device_bytes: int
     is_proved: bool
+    unchecked: tuple[str, ...]  # nodes that gave no proof: Ray, or they, were gone
 
 
 def cluster_in_use() -> ClusterState:
@@ -76,7 +77,8 @@ def _leftovers(mine: set[int], *, now: datetime) -> tuple[Leftover, ...]:
         state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _LEFTOVERS_FROM, run__project__in=mine
     )
     unproved = Q(cleanup={}, ended_at__lt=now - _PROOF_TIME)
-    found = ended.filter(unproved | Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0))
+    left = Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0)
+    found = ended.filter(unproved | left | Q(cleanup__has_key="nodes_unchecked"))
     attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_LEFTOVERS])
     headers = run_headers([attempt.run for attempt in attempts])
     return tuple(
@@ -85,6 +87,7 @@ def _leftovers(mine: set[int], *, now: datetime) -> tuple[Leftover, ...]:
             num_processes=int(attempt.cleanup.get("processes_left") or 0),
             device_bytes=int(attempt.cleanup.get("device_bytes_left") or 0),
             is_proved=bool(attempt.cleanup),
+            unchecked=tuple(str(name) for name in attempt.cleanup.get("nodes_unchecked") or ()),
         )
         for attempt, header in zip(attempts, headers, strict=True)
     )

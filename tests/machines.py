@@ -65,6 +65,7 @@ def machines(names: Sequence[str], *, with_code: Sequence[str] = ()) -> Iterator
     hosts = [str(host) for host in network.hosts()]
     _ip("link", "add", bridge, "type", "bridge")
     started: list[subprocess.Popen[bytes]] = []
+    cables: list[str] = []
     try:
         _ip("addr", "add", f"{hosts[0]}/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
@@ -74,14 +75,17 @@ def machines(names: Sequence[str], *, with_code: Sequence[str] = ()) -> Iterator
             started.append(process)
             pid = _first_process(process)
             address = hosts[10 + number]
-            _plug_in(pid, bridge=bridge, cable=f"{bridge}-{number}", address=address, gateway=hosts[0])
+            cables.append(f"{bridge}-{number}")
+            _plug_in(pid, bridge=bridge, cable=cables[-1], address=address, gateway=hosts[0])
             made[name] = Machine(name=name, address=address, gateway=hosts[0], pid=pid)
         yield made
     finally:
         for process in started:
             process.kill()
             process.wait(START_SECONDS)
-        _ip("link", "del", bridge)
+        for link in (*cables, bridge):
+            with contextlib.suppress(subprocess.CalledProcessError):  # the kernel may have been faster
+                _ip("link", "del", link)
 
 
 def _boot(name: str, *, is_bare: bool) -> subprocess.Popen[bytes]:
@@ -90,7 +94,15 @@ def _boot(name: str, *, is_bare: bool) -> subprocess.Popen[bytes]:
     if is_bare:
         lines += _hide_code()
     lines += [f"mount -t tmpfs -o mode=1777 tmpfs {folder}" for folder in PRIVATE if Path(folder).is_dir()]
-    lines += ["ip link set lo up", "echo ready", "sleep infinity & wait"]
+    lines += [
+        "echo nameserver 127.0.0.1 > /run/resolv.conf",  # nobody there: a name that is not known is not waited for
+        f"echo 127.0.0.1 localhost {shlex.quote(name)} > /run/hosts",
+        "mount --bind /run/resolv.conf /etc/resolv.conf",
+        "mount --bind /run/hosts /etc/hosts",
+        "ip link set lo up",
+        "echo ready",
+        "sleep infinity & wait",
+    ]
     command = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
     return subprocess.Popen([*command, "bash", "-c", "\n".join(lines)], stdout=subprocess.PIPE)
 

@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from jobs.runner.node_agent import NodeAgent
 from jobs.runner.trainer import end_with_parent
 
 PERIOD_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
 START_SECONDS = 15.0  # what a fresh process on another node may take
 LOG_SECONDS = 20.0  # for one piece of a log
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -104,7 +106,11 @@ def main() -> int:
     if not line:
         return 0
     order = json.loads(line)
-    _join(os.environ)
+    try:
+        _join(os.environ)
+    except OSError as error:
+        answer(say=f"The other nodes cannot be asked: Ray does not answer ({error.strerror or error})")
+        return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the runner gets them too, and decides what is done
     agents = Agents(
@@ -138,14 +144,21 @@ def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> No
 
 
 def _join(environ: Mapping[str, str]) -> None:
-    """Join the cluster with the code of the run's job, but without the marks by which the run's processes are known."""
+    """Join the cluster with the code of the run's job, but without the marks by which the run's processes are known.
+
+    Raises: OSError if nobody listens at RAY_ADDRESS.
+    """
     config = json.loads(environ.get(_JOB_CONFIG) or "{}")
     runtime_env = dict(config.get("runtime_env") or {})
     variables = runtime_env.pop("env_vars", None) or {}
     runtime_env["env_vars"] = {name: value for name, value in variables.items() if not name.startswith("PITWALL_")}
     os.environ.pop(_JOB_CONFIG, None)
+    address = environ.get("RAY_ADDRESS") or "auto"
+    host, colon, port = address.rpartition(":")
+    if colon:  # Ray itself would try for minutes where nobody listens
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     ray.init(
-        address=environ.get("RAY_ADDRESS") or "auto",
+        address=address,
         runtime_env=runtime_env,
         log_to_driver=False,
         logging_level="ERROR",

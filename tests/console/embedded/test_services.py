@@ -151,6 +151,41 @@ def test_what_the_environment_names_is_not_started(tmp_path: Path) -> None:
     assert not any(service.needs for service in plan.services)
 
 
+def test_a_console_that_others_reach_is_watched_on_this_machine(tmp_path: Path) -> None:
+    named = SECRETS | {"PITWALL_PUBLIC_URL": "https://pitwall.example"}
+    plan = embedded(data_dir=tmp_path, host="0.0.0.0", port=18_050, environ=named)
+    assert plan.url == "https://pitwall.example"
+    assert {service.env["PITWALL_HOST"] for service in plan.services} == {"0.0.0.0"}
+    assert embedded(data_dir=tmp_path, port=18_050, environ=SECRETS).url == "http://127.0.0.1:18050"
+
+
+@pytest.mark.parametrize(
+    ("ray", "python"), [("", sys.executable), ("http://127.0.0.1:8265", sys.executable), ("http://10.0.0.6:8265", None)]
+)
+def test_this_interpreter_is_only_named_to_a_ray_on_this_machine(tmp_path: Path, ray: str, python: str | None) -> None:
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS | {"RAY_ADDRESS": ray})
+    assert {service.env.get("PITWALL_RUNNER_PYTHON") for service in plan.services} == {python}
+
+
+@pytest.mark.parametrize(
+    ("variables", "run_root", "allowed"),
+    [
+        ({}, "DATA/runs", "127.0.0.1"),
+        ({"RAY_ADDRESS": "http://localhost:8265"}, "DATA/runs", "127.0.0.1"),
+        ({"RAY_ADDRESS": "http://10.0.0.6:8265"}, "/tmp/pitwall-runs", "127.0.0.1"),
+        ({"PITWALL_PUBLIC_URL": "https://pitwall.example:8443"}, "DATA/runs", "pitwall.example"),
+        ({"PITWALL_PUBLIC_URL": "http://[fd00::1]:8000"}, "DATA/runs", "[fd00::1]"),
+    ],
+)
+def test_settings_fit_where_ray_and_browsers_are(
+    tmp_path: Path, variables: dict[str, str], run_root: str, allowed: str
+) -> None:
+    code = "from console import settings; print(settings.RUN_ROOT, settings.ALLOWED_HOSTS[-1])"
+    env = {"PATH": os.environ["PATH"], "PITWALL_DATA_DIR": str(tmp_path), **variables}
+    said = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert said.split() == [run_root.replace("DATA", str(tmp_path)), allowed]
+
+
 def test_ray_listens_on_the_loopback_address_behind_a_token(tmp_path: Path) -> None:
     plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS)
     ray = next(service for service in plan.services if service.name == "ray")
