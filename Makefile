@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench gpu-check install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume gpu-check install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ messages: install-dev ## gather the pages' texts into console/locale and compile
 	@for domain in django djangojs; do \
 		$(RUN) makemessages -l zh_Hans -d $$domain --no-obsolete --no-wrap -i tests -i node_modules -i 'static/vendor/*'; done
 	@cd console && ../$(BIN)/python ../manage.py compilemessages -l zh_Hans
+
+proof-resume: install-dev ## checkpoints in every layout and drivers killed at seeded moments, into docs/proofs/resume.md
+	@exec $(BIN)/python -m tests.proofs.resume
 
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench

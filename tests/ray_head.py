@@ -1,5 +1,6 @@
 """One real Ray head for every test that needs one: the embedded console's own, started and ended as it does."""
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -40,8 +41,8 @@ class RayHead:
         return httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=40)
 
 
-@pytest.fixture(scope="session")
-def ray_head() -> Iterator[RayHead]:
+@contextlib.contextmanager
+def running_head() -> Iterator[RayHead]:
     """Start the head on the loopback address, behind a token; end it with all it started."""
     folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
     token = secrets.token_hex(16)
@@ -62,6 +63,13 @@ def ray_head() -> Iterator[RayHead]:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def ray_head() -> Iterator[RayHead]:
+    """The one head of a test session."""
+    with running_head() as head:
+        yield head
 
 
 def _has_node(head: RayHead) -> bool:

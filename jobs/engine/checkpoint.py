@@ -22,7 +22,7 @@ from jobs.engine.whole_folder import whole_folder
 
 INDEX, TOKEN = "checkpoint.json", "token"
 VERSION = 1
-PART_BYTES = 1 << 30
+PART_BYTES = 256 << 20
 HANDED_BYTES = 64 << 20
 """The largest part of a rank's state in one file, and in one message where it goes through the object store."""
 _STEP = re.compile(r"step-(\d+)$")

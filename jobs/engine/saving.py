@@ -18,16 +18,22 @@ class Saver:
 
     def __init__(self, *, spec: RunSpec, run_dir: Path, crew: Crew, report: Report, data: Mapping[str, Any]) -> None:
         self._spec, self._run_dir, self._crew, self._report, self._data = spec, run_dir, crew, report, data
+        self._saved_step = -1
         self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
 
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
-        """Write a checkpoint; `scores` is what people choose by: reward or loss of the step, the held-out score."""
+        """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
+        the held-out score.
+        """
         report, step = self._report, state.step
+        if step == self._saved_step:
+            return
         report.state("saving", f"Checkpoint {step}", step=step)
         with mark("checkpoint", step=step):
             saved = self._checkpoints.save(
                 self._crew, state, about={"spec": to_json(self._spec), "data": dict(self._data), "scores": dict(scores)}
             )
+        self._saved_step = step
         size = folder_bytes(saved.folder)
         self._tell_checkpoint(
             step,

@@ -1,5 +1,6 @@
 """One attempt from its start to its last word: this is what the Ray job runs."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 from jobs.runner.capture_uploads import CaptureUploads
 from jobs.runner.cause import cause_of_death, oom_kill_count
 from jobs.runner.console import Console, ConsoleAway, ConsoleError
+from jobs.runner.drafts import tidy
 from jobs.runner.elsewhere import Elsewhere
 from jobs.runner.ending import hand_over_files, outcome
 from jobs.runner.job import Job
@@ -181,6 +183,10 @@ class Ride:
                 hurry_until = min(hurry_until, time.monotonic() + HURRIED_UPLOAD_SECONDS)
             return report.is_fenced or time.monotonic() > hurry_until
 
+        with contextlib.suppress(OSError):
+            half_done = tidy(self.job.run_dir)
+            if half_done:
+                report.say(f"Deleted what the trainer had not written to the end: {', '.join(half_done)}.")
         hand_over_files(
             run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait
         )

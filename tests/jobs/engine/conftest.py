@@ -77,10 +77,10 @@ class Running:
         """What the driver printed."""
         return (self.run_dir / "driver.log").read_text(errors="replace")
 
-    def wait(self) -> Ended:
+    def wait(self, seconds: float = RUN_SECONDS) -> Ended:
         """Return when the engine has ended."""
         try:
-            code = self.process.wait(RUN_SECONDS)
+            code = self.process.wait(seconds)
         finally:
             self.process.kill()
             self._out.close()
