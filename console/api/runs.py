@@ -24,6 +24,7 @@ from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from jobs import lifecycle, tasks
 from jobs.annotate import ChangeRefused, annotate_run, delete_run
+from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.checks import check_launchable
 from jobs.launch import MAX_KEY_LENGTH, create_run, launched_before
@@ -173,8 +174,8 @@ def checkpoint_run(request: HttpRequest, run_id: str) -> DoneOut:
 
 @router.get("/{run_id}/spec", response={200: dict[str, Any], **REFUSALS}, summary="The run's spec")
 def read_spec(request: HttpRequest, run_id: str) -> Any:
-    """Return the complete spec; launching it again makes the same run."""
-    return run_for(request, run_id).spec
+    """Return the complete spec, with what a resume changed of it; launching it again makes the same run."""
+    return latest_spec_json(run_for(request, run_id))
 
 
 @router.get("/{run_id}/events", response={200: EventsOut, **REFUSALS}, summary="The run's history")

@@ -75,7 +75,7 @@ def groups(values: Mapping[str, str]) -> list[Group]:
     for name, fields in by_group.items():
         title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
         found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
-    return found
+    return [*found, _policy(values)]
 
 
 def facts_for_script(shown: list[Group], base: RunSpec) -> dict[str, Any]:
@@ -253,3 +253,36 @@ def _resources(values: Mapping[str, str]) -> Group:
         number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster.")),
     )
     return Group(id="resources", title=_("Resources"), note="", fields=fields)
+
+
+def _policy(values: Mapping[str, str]) -> Group:
+    retry_on = Field(
+        name="policy.retry_on",
+        label=_("Start again"),
+        value=values.get("policy.retry_on", "never"),
+        kind="choice",
+        choices=(
+            ("never", _("Never")),
+            ("cluster", _("When the cluster failed")),
+            ("any", _("After any failure")),
+        ),
+        flag="policy.retry_on",
+        help=_(
+            "Whether a run that failed starts again by itself from its newest checkpoint: never, when Ray, a node or a "
+            "process was lost, or also when the trainer failed after it got further than before. A run that people "
+            "stopped never does."
+        ),
+    )
+    retries = Field(
+        name="policy.retries",
+        label=_("Retries"),
+        value=values.get("policy.retries", "0"),
+        kind="number",
+        flag="policy.retries",
+        allowed=_("a whole number from %(low)s to %(high)s") % _range("policy.retries"),
+        help=_(
+            "How often it starts again by itself. The first retry waits 5 seconds, each further one twice as long, two "
+            "minutes at most. Resuming the run by hand gives it all of them anew."
+        ),
+    )
+    return Group(id="policy", title=_("After a failure"), note="", fields=(retry_on, retries))

@@ -22,6 +22,7 @@ from console.forms.new_run_fields import facts_for_script, groups
 from console.views.frame import current_project
 from console.views.new_run_panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
 from jobs.access import NotAllowed, require
+from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
@@ -199,7 +200,7 @@ def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, 
     if origin is None:
         raise Http404(_("There is no run %(id)s in this project.") % {"id": asked})
     try:
-        return origin, parse_spec(origin.spec), ""
+        return origin, parse_spec(latest_spec_json(origin)), ""
     except SpecInvalid as error:
         notice = _("The spec of %(id)s is from another version and does not hold here, so this form is fresh: %(why)s")
         return None, default_spec(), notice % {"id": asked, "why": error}

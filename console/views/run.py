@@ -19,6 +19,7 @@ from console.views.run_charts import overview_charts, overview_chips
 from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
 from jobs.access import allows
+from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
 from jobs.cluster import is_local
 from jobs.models import Run
@@ -48,7 +49,7 @@ register_converter(_RunIdConverter, "run_id")
 def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpResponse:
     """Show a run; every tab is the same page, opened at another place."""
     found, role = visible_run(request, run_id)
-    spec = parse_spec(found.spec)
+    spec = parse_spec(latest_spec_json(found))
     can_edit = allows(role, "editor")
     context = {
         "run": found,
@@ -79,7 +80,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
 def run_spec(request: HttpRequest, run_id: str) -> HttpResponse:
     """Give the run's spec as a JSON file: what launches the same run again."""
     found, _role = visible_run(request, run_id)
-    answer = HttpResponse(to_text(parse_spec(found.spec)), content_type="application/json")
+    answer = HttpResponse(to_text(parse_spec(latest_spec_json(found))), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="{found.pk}.json"'
     return answer
 

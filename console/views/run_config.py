@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec, differing, parse_spec
 
-SECTIONS = ("model", "data", "reward", "hardware", "policy", "trainer")
+SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
