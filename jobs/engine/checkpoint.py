@@ -120,12 +120,17 @@ def who_sees(crew: Crew, folder: Path, token: str) -> tuple[list[Worker], list[W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint to go on from; `name` is what people call it, `index` the content of `checkpoint.json`."""
+    """A checkpoint to go on from; `name` begins a sentence about it, `index` is the content of `checkpoint.json`."""
 
     folder: Path
     name: str
     state: LoopState
     index: Mapping[str, Any]
+
+    @property
+    def called(self) -> str:
+        """Its name inside a sentence."""
+        return f"{self.name[:1].lower()}{self.name[1:]}"
 
     def check(self) -> None:
         """Raise RunProblem naming the file if one is missing or damaged. Reads everything."""

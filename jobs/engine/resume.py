@@ -25,8 +25,8 @@ _NUM_FINGERPRINTED = 1000
 
 
 def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
-    """Return the checkpoint that the run directory's `resume.json` names, whole and fit for `spec`; None if there is no
-    such file.
+    """Return the checkpoint that the run directory's `resume.json` names, fit for `spec`; None if there is no such
+    file. Whether its parts are whole says `Checkpoint.check`.
 
     Raises: RunProblem naming `resume` and what is wrong.
     """
@@ -41,7 +41,6 @@ def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
     if found.state.step != step:
         raise RunProblem("resume", f"{found.name} says that it is of step {found.state.step}. Resume from another one.")
     _check_spec(found, spec)
-    found.check()
     return found
 
 

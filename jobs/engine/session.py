@@ -110,6 +110,9 @@ class Session:
             spec = self._read_spec()
             profile.configure(spec.profile.marks)
             checkpoint = checkpoint_to_resume(self._run_dir, spec)
+            if checkpoint is not None:
+                report.state("loading", f"Checking {checkpoint.called}", step=checkpoint.state.step)
+                checkpoint.check()
             report.state("loading", "Joining the cluster")
             self._join_cluster()
             device = load_device(self._choose_device(spec))
@@ -249,14 +252,13 @@ class Session:
     def _restore(self, checkpoint: Checkpoint, crew: Crew, saver: Saver) -> None:
         """Bring the checkpoint into the policy ranks, and the best model so far into this attempt."""
         report, state = self._report, checkpoint.state
-        what = f"{checkpoint.name[0].lower()}{checkpoint.name[1:]}"
-        report.state("loading", f"Resuming from {what}", step=state.step)
+        report.state("loading", f"Resuming from {checkpoint.called}", step=state.step)
         begin = time.perf_counter()
         checkpoint.restore(crew)
         seconds = time.perf_counter() - begin
         then, now = checkpoint.index["ranks"], len(crew.policies)
         ranks = f"{now} ranks" if then == now else f"{then} ranks then, {now} now"
-        report.note(f"Resumed from {what} in {seconds:.2g} s ({ranks})", step=state.step, seconds=seconds)
+        report.note(f"Resumed from {checkpoint.called} in {seconds:.2g} s ({ranks})", step=state.step, seconds=seconds)
         if state.best_step < 0:
             return
         about = carry_best(checkpoint, self._run_dir)
