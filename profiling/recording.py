@@ -5,12 +5,13 @@ written beside the work that goes on, and `outcome` says when it is there. The f
 recording meanwhile.
 """
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from profiling import profile
-from profiling.recorders.recorder import Recorder, RecorderFailed, load_tool, tool_names
+from profiling.recorders.recorder import Recorder, RecorderFailed, WrongThread, load_tool, tool_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +83,15 @@ def at_step(step: int) -> None:
     current = _current
     if current is None or current.writer or current.step == step:
         return
-    try:
-        if current.step >= 0:
+    before, current.step = current.step, step
+    with contextlib.suppress(Exception):  # a range that is missing is a flaw of the recording alone
+        if before >= 0:
             current.recorder.end_step()
         current.recorder.begin_step(step)
-    except Exception:  # a range that is missing is a flaw of the recording alone
-        current.step = step
-        return
-    current.step = step
 
 
 def stop() -> Path:
     """End the recording and let the file be written by a thread; return its path. Raises: RecorderFailed."""
-    global _current
     with _lock:
         current = _current
         if current is None or current.writer:
@@ -103,13 +100,12 @@ def stop() -> Path:
             if current.step >= 0:
                 current.recorder.end_step()
             current.recorder.stop()
+        except WrongThread:
+            raise
         except Exception as error:
-            current.recorder.discard()
-            _current = None
+            _forget(current)
             raise error if isinstance(error, RecorderFailed) else RecorderFailed(_told(error)) from error
-        finally:
-            if current.has_attached:
-                profile.detach(current.marks)
+        _detach(current)
         _outcomes[current.path] = Outcome(path=current.path)
         current.writer = threading.Thread(target=_write, args=(current,), name="recording", daemon=True)
         current.writer.start()
@@ -123,15 +119,23 @@ def outcome(path: Path) -> Outcome:
 
 def discard() -> None:
     """Drop a recording that nobody wants any more."""
-    global _current
     with _lock:
         current = _current
         if current is None or current.writer:
             return
-        if current.has_attached:
-            profile.detach(current.marks)
-        current.recorder.discard()
-        _current = None
+        _forget(current)
+
+
+def _forget(current: _Current) -> None:
+    global _current
+    _detach(current)
+    current.recorder.discard()
+    _current = None
+
+
+def _detach(current: _Current) -> None:
+    if current.has_attached:
+        profile.detach(current.marks)
 
 
 def _write(current: _Current) -> None:

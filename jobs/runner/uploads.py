@@ -1,7 +1,7 @@
 """Hand files over to the console: in chunks, resumable, checksummed.
 
 Uploads wait until the trainer has ended: they never compete with training, and nothing changes under them. Only the
-files of captures go while it runs (capture_uploads.py), because somebody waits for them; what is left of them goes here.
+files of captures go while it runs (capture_uploads.py), because somebody waits for them; what is left goes here.
 """
 
 import json

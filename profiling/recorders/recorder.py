@@ -14,6 +14,10 @@ class RecorderFailed(RuntimeError):
     """The tool could not do it; the sentence says why."""
 
 
+class WrongThread(RecorderFailed):
+    """The tool can do it only in the thread that started it; nothing has happened."""
+
+
 class Recorder(Protocol):
     """One recording: `start`, steps, `stop`, `write`, in this order. `marks` is the backend that is on meanwhile."""
 

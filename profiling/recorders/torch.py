@@ -14,7 +14,7 @@ from typing import Any
 
 from profiling.launch_nsys import TRACED
 from profiling.profilers.torch import PLUGIN as MARKS
-from profiling.recorders.recorder import RecorderFailed
+from profiling.recorders.recorder import RecorderFailed, WrongThread
 
 STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
@@ -69,7 +69,7 @@ class TorchRecorder:
         import torch
 
         if not self._sees_all_threads and threading.get_ident() != self._thread:
-            raise RecorderFailed(
+            raise WrongThread(
                 "The trace was started in another thread, and this torch would end the process if it were stopped here."
             )
         if torch.cuda.is_available():

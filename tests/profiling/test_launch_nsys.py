@@ -1,0 +1,175 @@
+"""The launcher on a node: with a working nsys the worker runs under it, and a report holds what was asked.
+
+The launcher runs here as Ray runs it: as the interpreter in a bash command line.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from profiling import launch_nsys
+from tests.jobs.runner.waiting import wait_until
+
+HOUSE = Path(__file__).parents[2]
+BASH = shutil.which("bash") or "/bin/bash"
+WORKER = """
+import json, os, subprocess, sys, time
+from pathlib import Path
+from profiling import profile, recording
+from profiling.profile import mark
+
+folder = Path(sys.argv[1])
+told = {"python": sys.executable, "argv": sys.argv[1:], "marks": profile.configure("auto")}
+told["problem"] = recording.problems()["nsys"]
+
+def work(step):
+    recording.at_step(step)
+    with mark("rollout", step=step):
+        time.sleep(0.01)
+    with mark("update", step=step), mark("update", name="forward"):
+        time.sleep(0.01)
+
+if not told["problem"]:
+    told["seconds"] = {}
+    for capture, steps in ((1, (2, 3)), (2, (5,))):
+        work(steps[0] - 1)
+        begin = time.monotonic()
+        recording.start("nsys", folder=folder, name=f"capture-{capture}")
+        told["seconds"][f"start-{capture}"] = time.monotonic() - begin
+        for step in steps:
+            work(step)
+        begin = time.monotonic()
+        path = recording.stop()
+        told["seconds"][f"stop-{capture}"] = time.monotonic() - begin
+        while recording.outcome(path).size < 0 and not recording.outcome(path).problem:
+            time.sleep(0.05)
+        told[f"outcome-{capture}"] = [recording.outcome(path).size, recording.outcome(path).problem]
+    agents = [p.split("/")[2] for p in map(str, Path("/proc").glob("[0-9]*/cmdline")) if
+              f"--session-name={os.environ['PITWALL_NSYS_SESSION']}".encode() in Path(p).read_bytes()]
+    told["agents"] = [int(pid) for pid in agents]
+(folder / "told.json").write_text(json.dumps(told))
+"""
+
+
+def launch(folder: Path, *arguments: str, path: str | None = None, **options: Any) -> dict[str, Any]:
+    """Run the worker as Ray does, and return what it told."""
+    program = folder / "lib" / "python3.99" / "site-packages" / "default_worker.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(WORKER)
+    executable = launch_nsys.runtime_env(**({"ready": "auto", "trace": "nvtx"} | options))["py_executable"]
+    command = f"exec {executable} {shlex.join([str(program), str(folder), *arguments])}"
+    environment = os.environ | {"PYTHONPATH": str(HOUSE)} | ({"PATH": path} if path is not None else {})
+    environment.pop("PITWALL_NSYS_SESSION", None)
+    subprocess.run([BASH, "-c", command], env=environment, check=True, timeout=100)
+    return json.loads((folder / "told.json").read_text())  # type: ignore[no-any-return]
+
+
+def path_without_nsys(folder: Path) -> str:
+    """A PATH of everything the launcher calls, and no nsys."""
+    folder.mkdir()
+    for name in ("sh", "dirname", "readlink", "ls", "timeout"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return str(folder)
+
+
+def ranges(report: Path) -> list[tuple[str, int]]:
+    """Export the report with nsys itself and return its ranges in our domain: name and step, in order of time."""
+    target = report.with_suffix(".sqlite")
+    subprocess.run(["nsys", "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", target, report], check=True)
+    with sqlite3.connect(f"file:{target}?mode=ro", uri=True) as database:
+        (domain,) = database.execute("SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = 'pitwall'")
+        rows = database.execute(
+            "SELECT coalesce(n.text, s.value), n.int64Value "
+            "FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId "
+            "WHERE n.eventType IN (59, 60) AND n.domainId = ? AND n.end IS NOT NULL ORDER BY n.start",
+            domain,
+        )
+        return [(str(name), step) for name, step in rows]
+
+
+def step_of(number: int) -> list[tuple[str, int]]:
+    names = (f"step {number}", "rollout", "update", "update/forward")
+    return [(name, number) for name in names]
+
+
+def test_a_report_holds_the_phases_of_exactly_the_asked_steps(tmp_path: Path) -> None:
+    if problem := launch_nsys.problem_of_install():
+        pytest.skip(f"needs nsys: {problem}")
+
+    told = launch(tmp_path, "an argument; with 'signs' and $HOME")
+
+    assert told["problem"] == ""
+    assert told["argv"][1] == "an argument; with 'signs' and $HOME"
+    assert told["marks"] == ["timers", "nvtx"]
+    assert told["outcome-1"][1] == told["outcome-2"][1] == ""
+    assert ranges(tmp_path / "capture-1.nsys-rep")[:-1] == step_of(2) + step_of(3)
+    assert ranges(tmp_path / "capture-2.nsys-rep")[:-1] == step_of(5)
+    assert len(told["agents"]) == 1
+    wait_until(lambda: not psutil.pid_exists(told["agents"][0]), 10)  # it ends with the worker
+
+
+def test_without_nsys_the_worker_just_runs(tmp_path: Path) -> None:
+    told = launch(tmp_path, path=path_without_nsys(tmp_path / "bin"))
+
+    assert told["python"] == sys.executable  # the driver's, where none stands beside Ray's worker program
+    assert told["marks"] == ["timers"]
+    assert "nsys is not installed on node" in told["problem"]
+
+
+def test_an_nsys_that_cannot_write_reports_is_not_used(tmp_path: Path) -> None:
+    path = path_without_nsys(tmp_path / "bin")
+    target = tmp_path / "target-linux-x64"
+    target.mkdir()
+    (target / "nsys").write_text("#!/bin/sh\nexit 1\n")
+    (target / "nsys").chmod(0o755)
+    (tmp_path / "bin" / "nsys").symlink_to(target / "nsys")
+
+    told = launch(tmp_path, path=path)
+
+    assert "there is no host-linux-x64 beside" in told["problem"]
+    assert str(target) in told["problem"]
+
+
+def test_the_interpreter_is_the_one_that_ray_runs_with_on_the_node(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    wrapper = tmp_path / "bin" / "python3.99"
+    wrapper.write_text(f'#!/bin/sh\nPYTHON_OF_NODE=1 exec {sys.executable} "$@" && false\n')
+    wrapper.chmod(0o755)
+    program = tmp_path / "lib64" / "python3.99" / "site-packages" / "ray" / "worker.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("import os; print(os.environ['PYTHON_OF_NODE'])")
+    executable = launch_nsys.runtime_env(ready="auto", trace="nvtx")["py_executable"]
+    environment = os.environ | {"PATH": path_without_nsys(tmp_path / "tools")}
+
+    done = subprocess.run(
+        [BASH, "-c", f"exec {executable} {program}"], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "1\n"
+
+
+def test_off_leaves_workers_as_ray_starts_them() -> None:
+    assert launch_nsys.runtime_env(ready="off", trace="nvtx") == {}
+
+
+def test_a_process_that_was_not_started_under_nsys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_nsys, "problem_of_install", lambda: "")
+
+    assert "profile.nsys_ready is off" in launch_nsys.problem_of_process({})
+    assert launch_nsys.problem_of_process({"PITWALL_NSYS_SESSION": "pitwall-1"}) == ""
+
+
+def test_the_installation_needs_no_root_in_one_of_its_ways() -> None:
+    assert "sudo" in launch_nsys.INSTALL
+    without_root = launch_nsys.INSTALL.partition("Without root on Debian")[2]
+    assert "dpkg -x" in without_root
+    assert "sudo" not in without_root

@@ -1,0 +1,167 @@
+"""One recording at a time in a process, with torch's real profiler: what the trace holds, and what is refused."""
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from profiling import profile, recording
+from profiling.profile import mark
+from profiling.recorders.recorder import RecorderFailed
+from tests.jobs.runner.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    profile.configure("none")
+    yield
+    recording.discard()
+    profile._set((), records_details=True)
+    profile.drain()
+
+
+def work(step: int) -> None:
+    recording.at_step(step)
+    with mark("rollout", step=step):
+        torch.ones(20) + 1
+    with mark("update", step=step), mark("update", name="forward"):
+        torch.ones(8, 8) @ torch.ones(8, 8)
+
+
+def written(path: Path) -> recording.Outcome:
+    wait_until(lambda: recording.outcome(path).size >= 0 or recording.outcome(path).problem, 30)
+    return recording.outcome(path)
+
+
+def annotations(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        events = json.load(file)["traceEvents"]
+    return sorted((e for e in events if e.get("cat") == "user_annotation"), key=lambda e: (e["ts"], -e["dur"]))
+
+
+def test_a_trace_holds_the_phases_of_the_recorded_steps_and_no_others(tmp_path: Path) -> None:
+    work(1)
+    recording.start("torch", folder=tmp_path, name="policy-0")
+    work(2)
+    work(3)
+    path = recording.stop()
+    work(4)
+
+    assert written(path).size == path.stat().st_size > 0
+    one_step = ["rollout", "update", "update/forward"]
+    names = [e["name"] for e in annotations(path)]
+    assert names == ["ProfilerStep#2", *one_step, "ProfilerStep#3", *one_step, "end of recording"]
+    spans = {e["name"]: (e["ts"], e["ts"] + e["dur"]) for e in annotations(path)}
+    (begin, end), (phase_begin, phase_end) = spans["ProfilerStep#3"], spans["update"]
+    assert begin <= phase_begin <= phase_end <= end
+    with gzip.open(path) as file:
+        assert any(e["name"] == "aten::mm" for e in json.load(file)["traceEvents"])
+
+
+def test_a_second_recording_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    recording.start("torch", folder=tmp_path, name="first")
+    with pytest.raises(RecorderFailed, match=r"first.pt.trace.json.gz is still being recorded in this process"):
+        recording.start("torch", folder=tmp_path, name="second")
+    work(5)
+
+    path = recording.stop()
+
+    assert written(path).problem == ""
+    assert "ProfilerStep#5" in [e["name"] for e in annotations(path)]
+
+
+def test_the_next_recording_waits_for_the_file_of_the_one_before(tmp_path: Path) -> None:
+    paths = []
+    for step in (1, 2):
+        recording.start("torch", folder=tmp_path, name=f"capture-{step}")
+        work(step)
+        paths.append(recording.stop())
+
+    for step, path in enumerate(paths, start=1):
+        assert written(path).problem == ""
+        assert next(e["name"] for e in annotations(path)) == f"ProfilerStep#{step}"
+
+
+def test_a_profiler_of_the_trainer_is_not_disturbed(tmp_path: Path) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        with pytest.raises(RecorderFailed, match="Another torch profiler is recording"):
+            recording.start("torch", folder=tmp_path, name="ours")
+        torch.ones(3) + 1
+
+    assert any(event.key == "aten::add" for event in own.key_averages())
+
+
+def test_recording_may_be_stopped_from_another_thread(tmp_path: Path) -> None:
+    """In a process of its own: torch's default mode would end it with a segmentation fault."""
+    code = f"""
+import threading, time
+from pathlib import Path
+from profiling import recording
+recording.start("torch", folder=Path({str(tmp_path)!r}), name="policy-0")
+import torch
+torch.ones(3) + 1
+found = []
+thread = threading.Thread(target=lambda: found.append(recording.stop()))
+thread.start(); thread.join()
+while recording.outcome(found[0]).size < 0:
+    time.sleep(0.01)
+print("whole", recording.outcome(found[0]).size)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("whole")
+
+
+def test_a_torch_without_that_mode_is_not_stopped_from_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profiling.recorders.torch._all_threads", lambda: None)
+    recording.start("torch", folder=tmp_path, name="policy-0")
+    said: list[str] = []
+
+    def stop() -> None:
+        try:
+            recording.stop()
+        except RecorderFailed as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    thread.join()
+
+    assert said
+    assert "started in another thread" in said[0]
+    assert written(recording.stop()).size > 0  # here it can be
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    recording.start("torch", folder=tmp_path / "traces", name="policy-0")
+    work(1)
+    (tmp_path / "traces").rmdir()
+
+    found = written(recording.stop())
+
+    assert found.size == -1
+    assert found.problem.startswith("The trace was not written:")
+
+
+def test_nothing_is_recorded_without_a_start() -> None:
+    recording.at_step(3)
+    with pytest.raises(RecorderFailed, match="Nothing is being recorded"):
+        recording.stop()
+    assert recording.outcome(Path("/nowhere")).problem == "nowhere was not recorded in this process."
+
+
+def test_nsys_says_why_it_cannot_record_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PITWALL_NSYS_SESSION", raising=False)
+    with pytest.raises(RecorderFailed, match=r"nsys (is not installed on|on) node|was not started under nsys"):
+        recording.start("nsys", folder=tmp_path, name="policy-0")
+    assert recording.problems()["torch"] == ""
