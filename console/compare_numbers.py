@@ -38,6 +38,21 @@ def half_text(value: float, unit: str) -> str:
     return f"± {text}"
 
 
+def gap_text(difference: float, half: float, unit: str) -> tuple[str, str]:
+    """Return a difference and half its interval with the digits that the interval leaves: ("−0.001", "± 0.022")."""
+    scale, word = (100, " pt") if unit == "share" else (1, f" {unit}" if unit in ("s", "%", "tok/s") else "")
+    size = abs(half) * scale
+    if not size:
+        return difference_text(difference, unit), half_text(half, unit)
+    digits = 1 - math.floor(math.log10(size))
+    if digits > 5:
+        return difference_text(difference, unit), half_text(half, unit)
+    shown = round(difference * scale, digits)
+    sign = "+" if shown > 0 else "−" if shown < 0 else "±"
+    places = max(0, digits)
+    return f"{sign}{abs(shown):,.{places}f}{word}", f"± {round(size, digits):,.{places}f}{word}"
+
+
 def share_text(share: float) -> str:
     """Return a relative difference with its sign: −34.6 %."""
     size = abs(share) * 100

@@ -7,7 +7,7 @@ from ninja import Field, Schema
 
 from console.api.series_schema import Number
 from jobs.catalog.metric import metric
-from jobs.comparison.compare import Comparison, MetricRow
+from jobs.comparison.compare import Comparison, MetricRow, current_specs
 from jobs.comparison.config import setting_rows
 from jobs.comparison.stats import Interval
 from jobs.comparison.summary import STATISTICS, Spot
@@ -129,7 +129,7 @@ class CompareSeriesListOut(Schema):
 def compare_out(*, runs: Sequence[Run], found: Comparison, table: Sequence[MetricRow], at: int | None) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
-    settings = setting_rows([run.spec for run in runs], base=ids.index(found.base_id))
+    settings = setting_rows(current_specs(runs), base=ids.index(found.base_id))
     return CompareOut(
         base=found.base_id,
         step=at,

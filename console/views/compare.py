@@ -17,7 +17,7 @@ from console.views.compare_sides import Sides, find_sides
 from console.views.compare_words import order, say
 from console.views.frame import current_project
 from jobs.access import allows, role
-from jobs.comparison.compare import Comparison, compare, metric_table, window_of
+from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
 from jobs.comparison.config import setting_rows
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
@@ -49,6 +49,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
         context |= {"page": page_data(asked, sides), "window": window_of(sides.runs)}
         context["knob_choices"] = _group_choices(asked, sides)
     if sides.shown:
+        context |= _settings(asked, sides)
         context |= PANELS[asked.tab](request, asked, sides)
     return render(request, "compare/compare.html", context)
 
@@ -125,7 +126,7 @@ def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def _verdict_panel(request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
+def _verdict_panel(request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
     assert sides.base is not None
     found = compare(runs=sides.runs, base_id=sides.base.run.pk)
     said = [
@@ -139,13 +140,13 @@ def _verdict_panel(request: HttpRequest, asked: Asked, sides: Sides) -> dict[str
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
         "measures": measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
         "bars": step_bars(dict(found.phases), sides),
-        **_settings(asked, sides, limit=SHOWN_SETTINGS),
     }
 
 
-def _settings(asked: Asked, sides: Sides, *, limit: int | None = None) -> dict[str, Any]:
+def _settings(asked: Asked, sides: Sides) -> dict[str, Any]:
+    limit = SHOWN_SETTINGS if asked.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
-    rows = setting_rows([side.run.spec for side in sides.shown], base=base)
+    rows = setting_rows(current_specs(sides.runs), base=base)
     different = [row for row in rows if row.is_different]
     listed = [row for row in rows if row.is_different or (asked.is_all and limit is None)]
     return {
@@ -157,7 +158,8 @@ def _settings(asked: Asked, sides: Sides, *, limit: int | None = None) -> dict[s
     }
 
 
-def _charts_panel(_request: HttpRequest, _asked: Asked, _sides: Sides) -> dict[str, Any]:
+def _no_more(_request: HttpRequest, _asked: Asked, _sides: Sides) -> dict[str, Any]:
+    """What the browser draws itself, or what every tab has."""
     return {}
 
 
@@ -174,10 +176,6 @@ def _table_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str,
 def _at_step(asked: Asked, sides: Sides) -> int | None:
     window = window_of(sides.runs)
     return asked.step if asked.step is not None else window.high if window else None
-
-
-def _config_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
-    return _settings(asked, sides)
 
 
 def _timing_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
@@ -209,9 +207,9 @@ def _samples_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[st
 
 PANELS = {
     "verdict": _verdict_panel,
-    "charts": _charts_panel,
+    "charts": _no_more,
     "table": _table_panel,
-    "config": _config_panel,
+    "config": _no_more,
     "timing": _timing_panel,
     "samples": _samples_panel,
 }

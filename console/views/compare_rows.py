@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from console.catalog_words import metric_label, phase_label
-from console.compare_numbers import difference_text, half_text, share_text, value_text
+from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.views.compare_sides import Side, Sides, group_label
 from console.views.run_config import show
 from jobs.catalog.knob import knobs
@@ -17,8 +17,9 @@ from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import Group, group_values
 from jobs.comparison.measures import MeasureCell, MeasureRow
 from jobs.comparison.phases import PhaseTimes, phase_deltas
-from jobs.comparison.stats import MEAN_STEPS
+from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
+from profiling.phases import STEP_PHASES
 
 LABEL_SHARE = 0.055  # a bar's number is written in it if the bar is this share of the longest row
 SMALL_DELTA = 0.01  # of the base's step: smaller changes of a phase are not told
@@ -61,12 +62,17 @@ def measure_lines(rows: Sequence[MeasureRow], *, base: int) -> list[dict[str, An
         {
             "label": _measure_label(row),
             "name": row.measure.metric,
-            "note": direction(row.measure.metric) or metric(row.measure.metric).unit,
+            "note": direction(row.measure.metric) or _unit_word(row.measure.metric),
             "cells": [_measure_cell(row, cell, is_base=i == base) for i, cell in enumerate(row.cells)],
         }
-        for i_row, row in enumerate(rows)
-        if i_row >= 0
+        for row in rows
     ]
+
+
+def _unit_word(name: str) -> str:
+    """Return the unit where values do not carry it themselves."""
+    unit = metric(name).unit
+    return "" if unit in ("", "bytes", "share", "%", "s", "tok/s") else _(unit)
 
 
 def _measure_label(row: MeasureRow) -> str:
@@ -95,7 +101,8 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Cell:
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
     parts = [value] if is_ratio else []
     if cell.contrast is not None and row.measure.kind == "mean":
-        parts.append(half_text(cell.contrast.half, unit))
+        text, half = gap_text(cell.change.difference, cell.contrast.half, unit)
+        parts.append(half)
     elif cell.spread is not None:
         parts.append(half_text(cell.spread.half, unit))
     elif not is_ratio:
@@ -137,7 +144,17 @@ def _spot_cell(row: MetricRow, place: int, base: int, statistic: str) -> Cell:
     title = _("step %(n)s") % {"n": f"{spot.step:,}"}
     if place == base or theirs is None:
         return Cell(text=value_text(spot.value, about.unit), title=title)
-    return _with_change(spot, delta(spot.value, theirs.value, better=about.better), about.unit, title)
+    change = delta(spot.value, theirs.value, better=about.better if _is_fair(row, place, base, statistic) else "")
+    return _with_change(spot, change, about.unit, title)
+
+
+def _is_fair(row: MetricRow, place: int, base: int, statistic: str) -> bool:
+    """Return True if better and worse may be said: of the same step, or of runs that got equally far."""
+    if statistic not in ("last", "best", "at"):
+        return False
+    last = "at" if statistic == "at" else "last"
+    mine, theirs = row.summaries[place].spot(last), row.summaries[base].spot(last)
+    return mine is not None and theirs is not None and mine.step == theirs.step
 
 
 def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> Cell:
@@ -157,7 +174,8 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
     base_id = shown[base].run.pk
     base_group = next((i for i, group in enumerate(groups) if base_id in group.run_ids), 0)
     lines: list[dict[str, Any]] = [
-        {"group": group_label(group), "color": i % 10, "dash": i // 10, "cells": []} for i, group in enumerate(groups)
+        {"group": group_label(group), "color": i % 10, "is_base": i == base_group, "cells": []}
+        for i, group in enumerate(groups)
     ]
     for statistic in STATISTICS:
         values = group_values(groups, summaries, statistic)
@@ -168,9 +186,12 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
                 continue
             low, high = value_text(value.low, about.unit), value_text(value.high, about.unit)
             title = _("mean of %(n)s runs, %(low)s to %(high)s") % {"n": value.n, "low": low, "high": high}
-            change = delta(value.mean, theirs.mean, better=about.better) if theirs and i != base_group else None
-            spread = f"{low} – {high}" if value.n > 1 else ""
-            note = f"{difference_text(change.difference, about.unit)} {change_word(change.word)}" if change else spread
+            better = about.better if statistic in ("last", "best", "at") else ""
+            change = delta(value.mean, theirs.mean, better=better) if theirs and i != base_group else None
+            parts = [f"{low} – {high}"] if value.n > 1 else []
+            if change:
+                parts.append(f"{difference_text(change.difference, about.unit)} {change_word(change.word)}")
+            note = ", ".join(parts)
             tone = _TONES.get(change.word, "") if change else ""
             lines[i]["cells"].append(Cell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone))
     return [line for i, line in enumerate(lines) if any(run_id in summaries for run_id in groups[i].run_ids)]
@@ -206,7 +227,7 @@ def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> dict[str, Any]:
         return {"rows": [], "deltas": [], "legend": []}
     base = sides.base
     theirs = phases.get(base.run.pk) if base else None
-    used = dict.fromkeys(phase for side in shown for phase in phases[side.run.pk].seconds)
+    used = [key for key in STEP_PHASES if any(key in phases[side.run.pk].seconds for side in shown)]
     has_rest = any((phases[side.run.pk].rest or 0) > 0 for side in shown)
     return {
         "rows": [{"side": side, **_bar(phases[side.run.pk], scale)} for side in shown],
@@ -263,6 +284,12 @@ def _phase_line(
     for side in shown:
         mine = seconds(phases[side.run.pk])
         change = delta(mine, theirs, better="lower") if mine is not None and theirs and not side.is_base else None
-        note = f"{share_text(change.share)} {change_word(change.word)}" if change and change.share is not None else ""
-        cells.append(Cell(text=value_text(mine, "s"), note=note, tone=_TONES.get(change.word, "") if change else ""))
+        if change is None or change.share is None or base is None:
+            cells.append(Cell(text=value_text(mine, "s")))
+            continue
+        one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
+        ratio = ratio_interval(one, other) if one and other else None
+        word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
+        note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
+        cells.append(Cell(text=value_text(mine, "s"), note=note, tone=_TONES.get(word, "")))
     return {"key": key, "label": _phase_word(key), "cells": cells}

@@ -41,7 +41,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """All runs of the page, the base first. `missing` are ids that lead nowhere; `group_knobs` may group them."""
+    """All runs of the page: the base first, or by group.
+
+    `missing` are ids that lead nowhere; by any of `group_knobs` they can be grouped.
+    """
 
     all: tuple[Side, ...]
     missing: tuple[str, ...]
@@ -107,7 +110,6 @@ def _study(request: HttpRequest, asked: Asked) -> Study | None:
 def _sides(runs: list[Run], asked: Asked) -> tuple[Side, ...]:
     open_ids = [run.pk for run in runs if run.pk not in asked.hidden]
     base = asked.base if asked.base in open_ids else next(iter(open_ids), "")
-    runs = sorted(runs, key=lambda run: run.pk != base)
     short = short_names({run.pk: run.name for run in runs})
     dashes = line_dashes({run.pk: run.color for run in sorted(runs, key=lambda run: (run.created_at, run.pk))})
     group_of = {
@@ -115,8 +117,9 @@ def _sides(runs: list[Run], asked: Asked) -> tuple[Side, ...]:
         for place, group in enumerate(group_runs(runs, knob_id=asked.group) if asked.group else ())
         for run_id in group.run_ids
     }
+    in_order = sorted(runs, key=lambda run: group_of[run.pk][0] if group_of else run.pk != base)
     found = []
-    for run, header in zip(runs, run_headers(runs, now=timezone.now()), strict=True):
+    for run, header in zip(in_order, run_headers(in_order, now=timezone.now()), strict=True):
         place, group = group_of.get(run.pk, (run.color, None))
         found.append(
             Side(

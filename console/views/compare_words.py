@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.catalog_words import metric_label
-from console.compare_numbers import difference_text, half_text, times_text, value_text
+from console.compare_numbers import gap_text, times_text, value_text
 from console.views.compare_sides import Side
 from jobs.catalog.metric import metric
 from jobs.comparison.read import StepWindow
@@ -53,7 +53,7 @@ def say(found: Verdict, *, side: Side, base: Side, window: StepWindow | None) ->
         icon=ICONS[found.badge],
         state=STATES[found.badge],
         headline=_headline(found, side, base),
-        support=_support(found, window),
+        support=_support(found, side, base, window),
     )
 
 
@@ -93,14 +93,16 @@ def _outcome(found: Verdict) -> str:
     gain = found.gain
     if gain is None or not gain.excludes(0):
         return ""
-    size = value_text(abs(gain.value), metric(found.outcome).unit)
+    size = gap_text(abs(gain.value), gain.half, metric(found.outcome).unit)[0].removeprefix("+")
     words = {"metric": _metric(found), "size": size}
     return (_("%(metric)s is higher by %(size)s") if gain.value > 0 else _("%(metric)s is lower by %(size)s")) % words
 
 
-def _support(found: Verdict, window: StepWindow | None) -> str:
-    parts = [_speed(found, window), _gain(found), _("One seed each, so run-to-run spread is not covered.")]
-    return " ".join(part for part in parts if part)
+def _support(found: Verdict, side: Side, base: Side, window: StepWindow | None) -> str:
+    for one in (side, base):
+        if not one.run.step:
+            return _("%(name)s has not done a step yet.") % {"name": one.short}
+    return f"{_speed(found, window)} {_gain(found)}"
 
 
 def _speed(found: Verdict, window: StepWindow | None) -> str:
@@ -140,13 +142,13 @@ def _gain(found: Verdict) -> str:
             "metric": metric_label(found.outcome),
             "needed": MIN_STEPS,
         }
-    unit = metric(found.outcome).unit
+    difference, half = gap_text(found.gain.value, found.gain.half, metric(found.outcome).unit)
     words = {
         "metric": metric_label(found.outcome),
-        "difference": difference_text(found.gain.value, unit),
-        "half": half_text(found.gain.half, unit),
+        "difference": difference,
+        "half": half,
         "n": found.gain.n,
-        "size": value_text(found.gain.half, unit),
+        "size": half.removeprefix("± "),
     }
     text = ngettext(
         "%(metric)s differs by %(difference)s %(half)s (mean of the last %(n)s common step)",

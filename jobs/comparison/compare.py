@@ -6,8 +6,10 @@ live runs report is in the next answer.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobs.access import User, projects_of
+from jobs.attempt_spec import merged
 from jobs.chunks import Floats
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
@@ -21,8 +23,8 @@ from jobs.comparison.read import (
     read_summaries,
 )
 from jobs.comparison.summary import NOTHING, Summary
-from jobs.comparison.verdict import Verdict, verdict
-from jobs.models import Run
+from jobs.comparison.verdict import DROPPED_STEPS, Verdict, verdict
+from jobs.models import Attempt, Run
 
 MAX_RUNS = 50
 
@@ -57,6 +59,13 @@ def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:
     return [found[run_id] for run_id in ids if run_id in found]
 
 
+def current_specs(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return what each run is by now: its spec with what its latest attempt changed of it."""
+    rows = Attempt.objects.filter(run__in=runs).values_list("run_id", "number", "overrides")
+    overrides = {(run_id, number): changed for run_id, number, changed in rows}
+    return [merged(run.spec, overrides.get((run.pk, run.latest_attempt), {})) for run in runs]
+
+
 def window_of(runs: Sequence[Run]) -> StepWindow | None:
     """Return the steps that all runs which have begun have done."""
     return common_window(run.step for run in runs)
@@ -88,8 +97,18 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
 
 
 def _after_first(columns: Columns) -> dict[str, Floats]:
-    """Return the values of each phase without the run's first step, which pays for warming up."""
-    return {name: columns[name].y[columns[name].x > 1] for name in (STEP_METRIC, *PHASE_METRICS) if name in columns}
+    """Return the values of each phase without the run's first steps, which pay for warming up.
+
+    They are those that the verdict leaves out, so that both say one step time; a run that has not done more loses its
+    first step only.
+    """
+    last = max(
+        (int(columns[name].x[-1]) for name in PHASE_METRICS if name in columns and len(columns[name].x)), default=0
+    )
+    dropped = DROPPED_STEPS if last > DROPPED_STEPS + 1 else 1
+    return {
+        name: columns[name].y[columns[name].x > dropped] for name in (STEP_METRIC, *PHASE_METRICS) if name in columns
+    }
 
 
 def metric_table(*, runs: Sequence[Run], at: int | None, names: Collection[str] | None = None) -> tuple[MetricRow, ...]:

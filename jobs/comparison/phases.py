@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.chunks import Floats
+from jobs.comparison.stats import Interval, median_interval
 from profiling.phases import STEP_PHASES
 
 
@@ -14,13 +15,14 @@ class PhaseTimes:
     """The median step of one run, in seconds.
 
     `seconds` holds the median of each phase that was measured, in the order of a step; `step` is the median of whole
-    steps. `rest` is what of it no phase covers (None if steps were not measured): medians do not add up exactly, and
+    steps. `spreads` are the intervals of these medians where there are enough steps, those of whole steps under "step".
+    `rest` is what of `step` no phase covers (None if steps were not measured): medians do not add up exactly, and
     phases that overlap make it negative, which counts as 0.
     """
 
     seconds: Mapping[str, float]
     step: float | None
-    num_steps: int
+    spreads: Mapping[str, Interval]
 
     @property
     def total(self) -> float:
@@ -45,11 +47,15 @@ PHASE_METRICS = {phase_metric(phase): phase for phase in STEP_PHASES}
 def phase_times(columns: Mapping[str, Floats]) -> PhaseTimes:
     """Return the median step of `columns`: metric name -> its values [n] in the window, n may differ."""
     medians = {phase: _median(columns.get(name)) for name, phase in PHASE_METRICS.items()}
-    steps = columns.get(STEP_METRIC)
+    intervals = {
+        key: median_interval(columns[name])
+        for name, key in (*PHASE_METRICS.items(), (STEP_METRIC, "step"))
+        if name in columns
+    }
     return PhaseTimes(
         seconds={phase: value for phase, value in medians.items() if value is not None},
-        step=_median(steps),
-        num_steps=max((len(column) for column in columns.values()), default=0),
+        step=_median(columns.get(STEP_METRIC)),
+        spreads={key: found for key, found in intervals.items() if found is not None},
     )
 
 

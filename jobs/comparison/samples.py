@@ -45,7 +45,7 @@ class SideBySide:
 
 
 def side_by_side(*, run_ids: Sequence[str], is_eval: bool, step: int | None = None, page: int = 1) -> SideBySide:
-    """Return the prompts that the runs answered at a step (None: the newest that two share, else the newest).
+    """Return the prompts that the runs answered at a step (None: the newest of those that most runs share).
 
     Prompts are the same if their text is. Samples of a dead branch are left out. A page past the last is the last.
     """
@@ -58,7 +58,7 @@ def side_by_side(*, run_ids: Sequence[str], is_eval: bool, step: int | None = No
     steps = tuple(sorted(of_step, reverse=True)[:MAX_STEPS])
     shared = frozenset(own_step for own_step, owners in of_step.items() if len(owners) > 1)
     if step is None:
-        step = next((own_step for own_step in steps if own_step in shared), steps[0] if steps else None)
+        step = max(steps, key=lambda own_step: (len(of_step[own_step]), own_step), default=None)
     rows = _rows(run_ids, is_eval, step, limits) if step is not None else []
     num_pages = max(1, -(-len(rows) // PROMPTS_PER_PAGE))
     page = min(max(page, 1), num_pages)

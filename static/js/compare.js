@@ -146,10 +146,18 @@ document.addEventListener("change", (event) => {
 
 const refresh = atMostEvery(REFRESH_MS, async () => {
   if (!page?.isLive) return;
-  const next = await fetchParts(location.href);
+  const next = await fetchParts(sameStep(location.href));
   if (next) { page = next; charts.show(page); follow(); }
   if (document.querySelector("[data-compare-charts]")) await store.refresh();
 });
+
+/** Samples that one reads stay, whatever steps have come: newer ones are chosen by the reader. */
+function sameStep(href) {
+  const url = new URL(href);
+  const shown = document.querySelector("[data-sample-step]")?.value;
+  if (shown) url.searchParams.set("at", shown);
+  return url.href;
+}
 
 const feeds = new Map();
 let poll = 0;

@@ -1,6 +1,6 @@
 // The run list: rows that follow their runs, selection, keys, and the verbs on what is selected.
 
-import { csrfHeaders, fill, gettext, ngettext } from "./format.js";
+import { csrfHeaders, el, fill, gettext, ngettext } from "./format.js";
 import { onKeys } from "./keys.js";
 import { atMostEvery, exchange } from "./refresh.js";
 import { openFeed } from "./socket.js";
@@ -98,6 +98,9 @@ function showSelection() {
   }
   bar.hidden = !selected.size;
   bar.querySelector("[data-selection-count]").textContent = fill(ngettext("%(n)s run selected", "%(n)s runs selected", selected.size), { n: selected.size });
+  const compare = bar.querySelector("[data-act=compare]");
+  compare.hidden = selected.size < 2;
+  compare.replaceChildren(fill(gettext("Compare %(n)s runs"), { n: selected.size }), " ", el("kbd", {}, "c"));
   const live = liveIds();
   const stop = bar.querySelector("[data-act=stop]");
   if (stop) {
@@ -161,6 +164,7 @@ async function change(verb, ids, { tags = "", undo = null } = {}) {
 }
 
 const ACTS = {
+  compare: () => { location.href = `${bar.querySelector("[data-act=compare]").dataset.url}?runs=${rows().map((r) => r.id).filter((id) => selected.has(id)).join(",")}`; },
   tag: () => openTags(),
   archive: () => change("archive", [...selected], { undo: "restore" }),
   restore: () => change("restore", [...selected], { undo: "archive" }),
@@ -253,6 +257,7 @@ onKeys({
   k: () => move(-1),
   x: () => current && row(current) && toggle(current),
   X: () => current && row(current) && toggle(current, true),
+  c: () => { if (selected.size < 2) return false; ACTS.compare(); return true; },
   e: () => current && row(current) && editDialog && openEdit(current),
   Enter: () => { if (current && row(current)) location.href = row(current).dataset.url; },
   Escape: () => { if (!selected.size) return false; ACTS.clear(); return true; },

@@ -41,6 +41,11 @@ def _form(needs: Needs, **values: str) -> Rule:
     return Rule(needs=needs, body=lambda: dict(values), is_form=True)
 
 
+def _of_run(**query: str) -> Rule:
+    """Return the rule of an address that names runs in its query."""
+    return Rule(needs="viewer", query={"runs": "{run_id}", **query})
+
+
 _SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
 
 PAGES: dict[str, Rule] = {
@@ -52,6 +57,9 @@ PAGES: dict[str, Rule] = {
     "POST /account/tokens": _form("account", name="x"),
     "POST /account/tokens/{token_id}/revoke": _form("account"),
     "GET /cluster": SIGNED_IN,
+    "GET /compare": _of_run(),
+    "GET /compare/table.csv": _of_run(),
+    "GET /compare/series.csv": _of_run(),
     "GET /frame/search": SIGNED_IN,
     "GET /frame/texts.js": ANYONE,
     "GET /frame/usage": SIGNED_IN,
@@ -96,6 +104,8 @@ API: dict[str, Rule] = {
     "GET /api/catalog/knobs": SIGNED_IN,
     "GET /api/catalog/metrics": SIGNED_IN,
     "GET /api/cluster": SIGNED_IN,
+    "GET /api/compare": _of_run(),
+    "GET /api/compare/series": _of_run(metrics="reward/mean"),
     "GET /api/projects": SIGNED_IN,
     "POST /api/projects": Rule(needs="superuser", body=lambda: {"name": "Another one"}),
     "GET /api/projects/{project}/members": VIEWER,

@@ -197,7 +197,7 @@ def snapshot() -> dict[str, list[Any]]:
 def ask(client: Client, scene: Scene, entry: str, *, rule: Rule) -> HttpResponseBase:
     """Send the request; what belongs to no address (lists, launches) names the project `theirs`."""
     method, address = entry.split(" ")
-    query = dict(rule.query)
+    query = {name: scene.fill(value) for name, value in rule.query.items()}
     if not re.search(r"{(run_id|project|study_id|token)", address):
         query["project"] = "theirs"
     body = rule.body()
@@ -249,7 +249,7 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 @pytest.mark.parametrize("entry", CASES)
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
-    names_it = bool(re.search(r"{(run_id|project|study_id)}", entry))
+    names_it = bool(re.search(r"{(run_id|project|study_id)}", f"{entry} {rule.query}"))
     for caller, role in {**CALLERS, **(TOKENS if is_api else {})}.items():
         with transaction.atomic():
             client = (scene.bearer if is_api else scene.session)(caller)
