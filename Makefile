@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume gpu-check install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live gpu-check install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ messages: install-dev ## gather the pages' texts into console/locale and compile
 
 proof-resume: install-dev ## checkpoints in every layout and drivers killed at seeded moments, into docs/proofs/resume.md
 	@exec $(BIN)/python -m tests.proofs.resume
+
+proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
+	@exec $(BIN)/python -m tests.proofs.live
 
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
