@@ -1,7 +1,7 @@
 """Machines inside this machine: each with a network, processes, a name and file systems of its own.
 
-Namespaces of the kernel, joined by a bridge: what one machine writes no other can read, what runs on one no other can
-see, and all they have of each other is the network. Needs root.
+Namespaces of the kernel, joined by a bridge: what one machine writes no other can read (the system's disk is read-only in
+them), what runs on one no other can see, and all they have of each other is the network. Needs root.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import pytest
 
 HOUSE = Path(__file__).resolve().parents[1]
 START_SECONDS = 20.0
+HOME = "/tmp"
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
@@ -36,13 +37,13 @@ class Machine:
 
     def start(self, *command: str, env: Mapping[str, str], log: Path, cwd: str = "/") -> subprocess.Popen[bytes]:
         """Start a process in here; what it prints goes to `log`, out there."""
-        wrapped = self.argv("env", "--chdir", cwd, *command)
+        wrapped = self.argv("env", "--chdir", cwd, f"HOME={HOME}", *command)
         with log.open("ab") as out:
             return subprocess.Popen(wrapped, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     def run(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = 60.0) -> str:
         """Run a command in here and return what it prints. Raises: CalledProcessError."""
-        wrapped = self.argv("env", "--chdir", "/", *command)
+        wrapped = self.argv("env", "--chdir", "/", f"HOME={HOME}", *command)
         done = subprocess.run(wrapped, env=env, check=True, capture_output=True, text=True, timeout=seconds)
         return done.stdout
 
@@ -95,6 +96,7 @@ def _boot(name: str, *, is_bare: bool) -> subprocess.Popen[bytes]:
         lines += _hide_code()
     lines += [f"mount -t tmpfs -o mode=1777 tmpfs {folder}" for folder in PRIVATE if Path(folder).is_dir()]
     lines += [
+        "mount -o remount,bind,ro /",
         "echo nameserver 127.0.0.1 > /run/resolv.conf",  # nobody there: a name that is not known is not waited for
         f"echo 127.0.0.1 localhost {shlex.quote(name)} > /run/hosts",
         "mount --bind /run/resolv.conf /etc/resolv.conf",

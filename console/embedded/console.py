@@ -82,9 +82,9 @@ def announce(url: str) -> None:
     """Print where the console is and a link that signs the first admin in; and if its cluster cannot reach it."""
     link = signin_url(url, now=datetime.now(UTC))
     write_to_terminal(f"\n  Pitwall is at {url}\n  Sign in once with {link}\n  Stop with Ctrl-C.\n\n")
-    if is_loopback(url) and not is_loopback(settings.RAY_ADDRESS):
+    if is_loopback(settings.RUNNER_URL) and not is_loopback(settings.RAY_ADDRESS):
         write_to_terminal(
-            f"pitwall: Runs on {settings.RAY_ADDRESS} report to {url}, which is no address of this machine for others. "
+            f"pitwall: Runs on {settings.RAY_ADDRESS} report to {settings.RUNNER_URL}, where only this machine is. "
             "Start with --host 0.0.0.0 and PITWALL_PUBLIC_URL=http://<this machine>:<port>.\n"
         )
 

@@ -1,18 +1,31 @@
-"""The demo on a cluster of two nodes that share nothing, with each other or with the console: all of it in the browser."""
+"""A run on two nodes that share nothing, with each other or with the console: everything of it is in the browser."""
 
+import io
 import json
-from collections.abc import Iterator
+import subprocess
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.journeys.test_person import END_MS, START_MS, STEPS, fill_small_run, launch, state, until
+from tests.journeys.test_person import START_MS, STEPS, fill_small_run, launch, state, until
 from tests.journeys.two_nodes import Cluster, two_nodes
+from tests.machines import Machine
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
-NUM_STEPS = 5
+MORE_STEPS = 3  # after the checkpoint from which the run goes on
+POST = """async ([path, body]) => {
+    const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value
+        ?? document.cookie.match(/csrftoken=([^;]+)/)[1];
+    const headers = {"Content-Type": "application/json", "X-CSRFToken": token};
+    const answer = await fetch(path, {method: "POST", headers, body: JSON.stringify(body)});
+    return [answer.status, await answer.json()];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +47,68 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     window.close()
 
 
-def test_the_demo_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> None:
+def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> None:
     shares_nothing(cluster)
     page.goto(f"{cluster.url}/cluster")
     for node in (cluster.head, cluster.other):
         expect(page.locator('[data-part="nodes"]')).to_contain_text(node.address)
 
-    fill_small_run(page, cluster, name="on two nodes", steps=NUM_STEPS)
+    fill_small_run(page, cluster, name="on two nodes", steps=2000, checkpoint__every_steps="2", eval__every_steps="0")
     run_id = launch(page)
-    expect(state(page)).to_contain_text("finished", timeout=START_MS + END_MS)
+    expect(state(page)).to_contain_text("running", timeout=START_MS)
+    api = Api(page, f"{cluster.url}/api/runs/{run_id}")
+    until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
 
-    until(page, f"({STEPS}).length == {NUM_STEPS}")
-    found = page.request.get(f"{cluster.url}/api/runs/{run_id}").json()
-    print(json.dumps(found, indent=1))
+    nodes = where_workers_are(api)
+    assert nodes[0]["address"] == cluster.head.address  # Ray starts drivers at the head
+    policy_node, vllm_node = (next(n for n in nodes if worker in n["workers"]) for worker in ("policy-0", "vllm-0"))
+    assert policy_node["address"] != vllm_node["address"]
+    captures_arrive_from_both_nodes(page, api, cluster)
+
+    machine_of_vllm = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}[vllm_node["address"]]
+    forgotten = machine_of_vllm.start(
+        "sleep",
+        "1000",
+        env={"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"},
+        log=Path("/dev/null"),
+    )
+    kill_worker(machine_of_vllm, "vllm", run_id)
+
+    expect(state(page)).to_contain_text("failed", timeout=60_000)
+    expect(page.locator('[data-field="cause"]')).to_contain_text("vllm")
+    proof = api.get("")["cleanup"]
+    assert proof["processes_left"] == 0
+    assert [name.partition(" ")[0] for name in proof["nodes"]] == ["head", "other"]
+    assert any("sleep 1000" in ended for ended in proof["ended"]), proof
+    assert "nodes_unchecked" not in proof
+    assert forgotten.wait(5) != 0
+
+    checkpoint = api.get("/checkpoints")["checkpoints"][0]["step"]
+    status, answer = api.post("/resume", {"step": checkpoint, "num_steps": checkpoint + MORE_STEPS})
+    assert status == 201, answer
+    expect(state(page)).to_contain_text("finished", timeout=START_MS)
+    assert not api.get("")["cleanup"]["processes_left"]
+
+    page.reload()
+    until(page, f"({STEPS}).length == {checkpoint + MORE_STEPS}")
+    assert page.evaluate(STEPS) == list(range(1, checkpoint + MORE_STEPS + 1))
+    everything_is_in_the_browser(page, api, cluster, run_id)
+
+
+class Api:
+    """The API of one run, asked with the page's session."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page, self.url = page, url
+
+    def get(self, path: str) -> Any:
+        answer = self.page.request.get(f"{self.url}{path}")
+        assert answer.ok, answer.text()
+        return answer.json()
+
+    def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        status, answer = self.page.evaluate(POST, [f"{self.url}{path}", body])
+        return status, answer
 
 
 def shares_nothing(cluster: Cluster) -> None:
@@ -57,7 +119,81 @@ def shares_nothing(cluster: Cluster) -> None:
             machine.run("touch", f"{folder}/mark-of-{machine.name}")
             seen = [other.name for other in everyone if other.has(f"{folder}/mark-of-{machine.name}")]
             assert seen == [machine.name]
+    for machine in everyone:
+        for folder in ("/", str(Path.home()), "/var/lib"):
+            with pytest.raises(subprocess.CalledProcessError) as refused:
+                machine.run("touch", f"{folder}/mark")
+            assert "Read-only" in refused.value.stderr
     for node in (cluster.head, cluster.other):
-        assert not node.has(str(Path(__file__)))
-        names = node.run("ps", "-A", "-o", "args")
-        assert "manage.py" not in names
+        assert not node.has(__file__)
+        assert "manage.py" not in node.run("ps", "-A", "-o", "args")
+
+
+def where_workers_are(api: Api) -> list[dict[str, Any]]:
+    events = api.get("/events")["events"]
+    (nodes,) = [event["data"]["nodes"] for event in events if "nodes" in event["data"]]
+    assert len(nodes) == 2
+    return list(nodes)
+
+
+def captures_arrive_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> None:
+    """Record steps with torch, then with nsys, on the policy's rank 0 and vLLM; check what is downloaded."""
+    for tool, suffix in (("torch", ".json"), ("nsys", ".nsys-rep")):
+        asked = {"tool": tool, "num_steps": 1, "roles": ["policy", "vllm"], "ranks": [0]}
+        status, capture = api.post("/captures", asked)
+        assert status == 201, capture
+        done = wait_for(lambda name=capture["id"]: ended_capture(api, name), seconds=90)
+        assert done["state"] == "ready", done
+        page.goto(f"{api.url.replace('/api/runs', '/runs')}/profile")
+        expect(page.locator("[data-custody]")).to_contain_text("ready")
+        archive = page.request.get(f"{cluster.url}{done['zip_url']}").body()
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            names = [name for name in opened.namelist() if suffix in name]
+            for role in ("policy", "vllm"):
+                (name,) = [name for name in names if role in name]
+                assert len(opened.read(name)) > 1000
+
+
+def ended_capture(api: Api, name: str) -> dict[str, Any] | None:
+    capture = api.get(f"/captures/{name}")
+    return dict(capture) if capture["state"] in ("ready", "failed") else None
+
+
+def kill_worker(machine: Machine, role: str, run_id: str) -> None:
+    """End the Ray worker of a role as the kernel would: the one whose output is the role's log."""
+    find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in */{run_id}/*/log/{role}-0.stdout) echo ${{p#/proc/}};; esac; done"
+    pids = machine.run("bash", "-c", find).split()
+    assert pids
+    machine.run("bash", "-c", f"kill -9 {' '.join(pids)}")
+
+
+def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id: str) -> None:
+    """Look for logs of every role, readings of every node, samples, and the trained model."""
+    page.goto(f"{cluster.url}/runs/{run_id}/samples")
+    expect(page.locator("[data-samples]:visible").first).to_contain_text("####")
+    names = {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
+    assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1)} <= names
+
+    page.goto(f"{cluster.url}/runs/{run_id}/files")
+    logs = zipfile.ZipFile(io.BytesIO(download(page, "logs.zip")))
+    written = {name.rpartition(".")[0] for name in logs.namelist()}
+    assert {"driver-0", "policy-0", "policy-1", "vllm-0", "reference-0"} <= written
+    model = zipfile.ZipFile(io.BytesIO(download(page, "model-final.zip")))
+    weights = model.read("model.safetensors")
+    tensors = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
+    assert "model.embed_tokens.weight" in tensors
+
+
+def download(page: Page, name: str) -> bytes:
+    row = page.get_by_role("row").filter(has_text=name).first
+    with page.expect_download() as waiting:
+        row.get_by_role("link", name="Download").click()
+    return Path(waiting.value.path()).read_bytes()
+
+
+def wait_for(ask: Callable[[], Any], *, seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := ask()):
+        assert time.monotonic() < deadline, f"nothing came within {seconds:.0f} s"
+        time.sleep(0.2)
+    return found
