@@ -19,7 +19,7 @@ from jobs.sparklines import spark_line
 
 StudyState = Literal["queued", "running", "stopping", "finished", "failed", "stopped"]
 
-PAGE_SIZE = 25
+PAGE_SIZE = 15
 _POINTS = 60
 _KEPT = 4000
 
@@ -116,7 +116,7 @@ def studies_of(project: Project, *, page: int = 1, page_size: int = PAGE_SIZE) -
     newest = mine.select_related("project", "created_by").order_by("-created_at", "-pk")
     chosen = list(newest[start : start + page_size])
     runs: dict[str, list[Run]] = {study.pk: [] for study in chosen}
-    for run in Run.objects.filter(study__in=chosen).order_by("created_at", "pk"):
+    for run in Run.objects.filter(study__in=chosen).defer("spec", "note").order_by("created_at", "pk"):
         runs[str(run.study_id)].append(run)
     return [_summary(study, runs[study.pk]) for study in chosen], total
 
