@@ -20,7 +20,8 @@ from jobs.comparison.summary import Spot
 from jobs.folding import append_points
 from jobs.models import Attempt, Metric, Run, Sample
 from jobs.storing import Memory, store
-from tests.batches import delivery, metric
+from profiling import events as make
+from tests.batches import T0, delivery
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -121,9 +122,8 @@ def test_metrics_that_one_run_lacks_are_rows_without_its_numbers() -> None:
 
 def test_frames_that_no_chunk_holds_yet_are_compared_too() -> None:
     run = make_run(state="running")
-    store(
-        [delivery(run.pk, 1, [metric(step, **{"reward/mean": 0.5}) for step in range(1, 13)])], memory=Memory(), now=NOW
-    )
+    rewards = [make.metric({"reward/mean": 0.5}, attempt=1, step=step, t=T0 + step) for step in range(1, 13)]
+    store([delivery(run.pk, 1, rewards)], memory=Memory(), now=NOW)
     run.refresh_from_db()
 
     assert metric_table(runs=[run], at=12)[0].summaries[0].at == Spot(step=12, value=0.5)
@@ -153,13 +153,9 @@ def test_training_time_is_the_sum_of_the_steps() -> None:
     assert np.isnan(training_clock(run=make_run())(np.array([1]))).all()
 
 
-def sample(
-    run: Run, step: int, prompt: str, *, index: int = 0, attempt: int = 1, is_eval: bool = False, text: str = "a"
-) -> None:
-    Sample.objects.create(
-        run=run, attempt=attempt, step=step, group=0 if prompt == "p" else 1, index=index, is_eval=is_eval, prompt=prompt,
-        completion=text, expected="4", reward=1.0, tokens=3,
-    )  # fmt: skip
+def sample(run: Run, step: int, prompt: str, *, text: str = "a", **more: Any) -> None:
+    values = {"attempt": 1, "index": 0, "group": 0 if prompt == "p" else 1, "expected": "4", "reward": 1.0, **more}
+    Sample.objects.create(run=run, step=step, prompt=prompt, completion=text, tokens=3, **values)
 
 
 def test_samples_stand_beside_those_of_the_same_prompt_and_step() -> None:
