@@ -82,7 +82,7 @@ async def play(stage: Console, *, database: str, rate: int, seconds: float, view
         await _order(audience, {"host": stage.host, **about})
         assert (await _answer(audience))["ready"]
         working = [asyncio.create_task(runner.emit()), asyncio.create_task(runner.ship())]
-        await asyncio.sleep(WARM_UP_SECONDS)  # what starts up late is not the subject
+        await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 4))  # what starts up late is not the subject
         begin = time.time_ns()
         await asyncio.sleep(seconds / 2)
         killed, recovered = await _outage(stage, runner)

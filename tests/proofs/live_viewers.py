@@ -92,8 +92,10 @@ class Audience:
         print(json.dumps({"ready": True}), flush=True)
         order = json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
         self.final = int(order["last"])
-        await asyncio.wait(tasks, timeout=LATEST_SECONDS)
-        self._raise(tasks)
+        end = time.monotonic() + LATEST_SECONDS
+        while time.monotonic() < end and any(viewer.last < self.final for viewer in self.viewers):
+            await asyncio.sleep(0.02)
+            self._raise(tasks)
         for task in tasks:
             task.cancel()
         print(json.dumps(self._report(order)), flush=True)
