@@ -45,8 +45,10 @@ SECRET_KEY = _secret_key()
 DEBUG = env.bool("PITWALL_DEBUG", default=False)
 HOST = env.str("PITWALL_HOST", default="127.0.0.1")  # the address that the web process listens on
 PORT = env.int("PITWALL_PORT", default=8000)
-PUBLIC_URL = env.str("PITWALL_PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")  # where runners reach the console
-ALLOWED_HOSTS = env.list("PITWALL_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", host_of(PUBLIC_URL)])
+PUBLIC_URL = env.str("PITWALL_PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")  # where people reach the console
+RUNNER_URL = env.str("PITWALL_RUNNER_URL", default=PUBLIC_URL)  # and where runners do, if not by the same address
+_HERE = ["127.0.0.1", "localhost", "[::1]", host_of(PUBLIC_URL), host_of(RUNNER_URL)]
+ALLOWED_HOSTS = env.list("PITWALL_ALLOWED_HOSTS", default=_HERE)
 CSRF_TRUSTED_ORIGINS = env.list("PITWALL_TRUSTED_ORIGINS", default=[])
 
 # Outside services; where one is not named, `manage.py up` starts an embedded one and names it here.
@@ -153,7 +155,7 @@ TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT = Path(env.str("PITWALL_STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},

@@ -140,7 +140,7 @@ def _submit(answer: Answer, state: ClusterState, now: datetime) -> None:
 def _environment(answer: Answer, state: ClusterState) -> dict[str, str]:
     attempt = answer.artifact.attempt
     return {
-        "PITWALL_URL": settings.PUBLIC_URL,
+        "PITWALL_URL": settings.RUNNER_URL,
         "PITWALL_TOKEN": launch.ingest_token(answer.run_id, attempt),
         "PITWALL_RUN": answer.run_id,
         "PITWALL_ATTEMPT": str(attempt),

@@ -113,7 +113,7 @@ def clean_up(attempt: Attempt) -> None:
 def environment(attempt: Attempt) -> dict[str, str]:
     """Return what a job of the attempt finds in its environment: where to report, as whom, and on which device."""
     return {
-        "PITWALL_URL": settings.PUBLIC_URL,
+        "PITWALL_URL": settings.RUNNER_URL,
         "PITWALL_TOKEN": ingest_token(attempt.run_id, attempt.number),
         "PITWALL_RUN": attempt.run_id,
         "PITWALL_ATTEMPT": str(attempt.number),

@@ -99,7 +99,7 @@ def _say_slow(attempt: Attempt, job: JobInfo, now: datetime) -> None:
     if job.status == "PENDING":
         text = _("Ray prepares its environment")
     else:
-        text = _("Its runner has not reached the console at %(url)s yet") % {"url": settings.PUBLIC_URL}
+        text = _("Its runner has not reached the console at %(url)s yet") % {"url": settings.RUNNER_URL}
     if Run.objects.filter(pk=attempt.run_id, state="starting").exclude(activity=text).update(activity=text[:200]):
         run_changed(attempt.run_id)
 

@@ -143,9 +143,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Install Pitwall's locked packages.")
     parser.add_argument("set", choices=sorted(INCLUDED_IN))
     parser.add_argument("--venv", type=Path, default=Path(".venv"))
+    parser.add_argument("--for-image", action="store_true", help="do not look at this machine: another one will run it")
     options = parser.parse_args()
     venv: Path = options.venv.absolute()
     done = is_installed(venv, options.set)
+    if options.for_image:
+        install(venv, options.set)
+        return 0
     facts = preflight.read_facts(str(venv))
     for text in preflight.warnings(facts, is_installed=done):
         print(f"Note: {text}", file=sys.stderr)

@@ -95,21 +95,31 @@ def valkey(_valkey_server: Valkey, settings: Any) -> Iterator[Valkey]:
 
 
 class Postgres:
-    """A private cluster: trust on a unix socket, no TCP. Its programs refuse to run as root; another user runs them."""
+    """A private cluster: trust on a unix socket. Its programs refuse to run as root; another user runs them.
 
-    def __init__(self, programs: Path, folder: Path, *, is_durable: bool = False) -> None:
+    `address`: where it also listens by TCP, at the usual port and to who has a password; "" for nowhere.
+    """
+
+    def __init__(self, programs: Path, folder: Path, *, is_durable: bool = False, address: str = "") -> None:
         self._programs = programs
         self._is_durable = is_durable  # tests do without: their data may go with the power
+        self._address = address
         self.folder = folder
         self.url = f"postgres://postgres@/{folder}/postgres"
 
     def start(self) -> None:
         """Make the cluster and start it."""
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder}"
+        access = ("--auth-local=trust", "--auth-host=scram-sha-256")
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", *access, "-E", "UTF8", "--no-sync")
+        options = f"-c listen_addresses='{self._address}' -c unix_socket_directories={self.folder}"
         options += "" if self._is_durable else " -c fsync=off -c full_page_writes=off"
         log = str(self.folder / "log")
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", log, "-o", options, "start")
+
+    def make_database(self, *, name: str, password: str) -> None:
+        """Make a database and its owner, both of that name, as the official image does with its environment."""
+        for text in (f"CREATE ROLE {name} LOGIN PASSWORD '{password}'", f"CREATE DATABASE {name} OWNER {name}"):
+            self._run("psql", "-h", str(self.folder), "-U", "postgres", "-q", "-c", text)
 
     def stop(self) -> None:
         """Stop it at once."""

