@@ -18,20 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.stack
 def test_nothing_is_lost_when_ingest_is_killed_under_load() -> None:
     (port,) = free_block(1, seed="live under load")
-    options = [
-        "--short",
-        "--databases",
-        "sqlite",
-        "--rates",
-        "2000",
-        "--viewers",
-        "12",
-        "--flapping",
-        "4",
-        "--seconds",
-        "3",
-    ]
-    argv = [sys.executable, "-m", "tests.proofs.live", *options, "--port", str(port)]
+    load = ["--rates", "2000", "--viewers", "12", "--flapping", "4", "--seconds", "3"]
+    argv = [sys.executable, "-m", "tests.proofs.live", "--short", "--databases", "sqlite", "--port", str(port), *load]
 
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
