@@ -73,6 +73,7 @@ def test_variables_that_are_named_are_read_and_settings_that_are_read_are_named(
         for name in tracked()
         if name.endswith(".py") and name.startswith(("console/", "jobs/", "profiling/")) and (ROOT / name).is_file()
     )
+    code += (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     said = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     variable = r"\bPITWALL_[A-Z_]+[A-Z]\b"
 

@@ -131,7 +131,7 @@ def test_a_token_depends_on_the_secret_key(settings: Any) -> None:
 
 
 def test_a_job_is_told_where_to_report_and_on_which_device_to_run(settings: Any) -> None:
-    settings.PUBLIC_URL = "https://pitwall.example"
+    settings.RUNNER_URL = "https://pitwall.example"
     attempt = Attempt.objects.get(run=make_run())
 
     environment = launch.environment(attempt)
