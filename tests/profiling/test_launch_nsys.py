@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from profiling import launch_nsys
 from tests.jobs.runner.waiting import wait_until
+from tests.profiling.nsys_report import ranges
 
 HOUSE = Path(__file__).parents[2]
 BASH = shutil.which("bash") or "/bin/bash"
@@ -79,21 +79,6 @@ def path_without_nsys(folder: Path) -> str:
     for name in ("sh", "dirname", "readlink", "ls", "timeout"):
         (folder / name).symlink_to(str(shutil.which(name)))
     return str(folder)
-
-
-def ranges(report: Path) -> list[tuple[str, int]]:
-    """Export the report with nsys itself and return its ranges in our domain: name and step, in order of time."""
-    target = report.with_suffix(".sqlite")
-    subprocess.run(["nsys", "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", target, report], check=True)
-    with sqlite3.connect(f"file:{target}?mode=ro", uri=True) as database:
-        (domain,) = database.execute("SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = 'pitwall'")
-        rows = database.execute(
-            "SELECT coalesce(n.text, s.value), n.int64Value "
-            "FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId "
-            "WHERE n.eventType IN (59, 60) AND n.domainId = ? AND n.end IS NOT NULL ORDER BY n.start",
-            domain,
-        )
-        return [(str(name), step) for name, step in rows]
 
 
 def step_of(number: int) -> list[tuple[str, int]]:

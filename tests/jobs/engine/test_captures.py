@@ -1,0 +1,226 @@
+"""Captures of real runs: torch and nsys on real workers, what their files hold, what becomes of them in a failure."""
+
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from profiling.launch_nsys import problem_of_install
+from profiling.phases import BY_KEY
+from tests.jobs.runner.waiting import wait_until
+from tests.profiling.nsys_report import ranges
+
+from .conftest import Ended, Running
+
+pytestmark = pytest.mark.engine
+
+LAST = 12
+GRPO: dict[str, Any] = {
+    "algorithm": "grpo",
+    "knobs": {"train.num_steps": LAST, "eval.num_prompts": 0, "checkpoint.every_steps": 0},
+}
+SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}}
+POLICY_PHASES = {"old_logprobs", "update", "update/forward", "update/backward", "update/optimizer", "weight_sync"}
+
+
+def ask(running: Running, *payloads: dict[str, Any]) -> None:
+    """Write commands as the runner does."""
+    with (running.run_dir / "commands.jsonl").open("a") as file:
+        for number, payload in enumerate(payloads, start=int(time.time())):
+            told = {"num_steps": 2, "roles": [], "ranks": []} | payload
+            file.write(json.dumps({"number": number, "verb": "profile", "payload": told}) + "\n")
+
+
+def custody(events: list[dict[str, Any]], capture: str) -> list[str]:
+    return [e["state"] for e in events if e["kind"] == "capture" and e["capture"] == capture]
+
+
+def last_word(ended: Ended, capture: str) -> dict[str, Any]:
+    return [e for e in ended.of("capture") if e["capture"] == capture][-1]
+
+
+def files(ended: Ended, capture: str) -> dict[str, dict[str, Any]]:
+    """The announced files of a capture by worker."""
+    found = [e for e in ended.of("artifact") if e["meta"].get("capture") == capture]
+    return {f"{e['meta']['role']}-{e['meta']['rank']}": e for e in found}
+
+
+def nsys_processes() -> list[psutil.Process]:
+    """Those that the tests' own Ray head has below it."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and "nsys" in Path(process.exe()).name:
+                found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A run that was launched with a capture of steps 1 and 2, and asked for others while it went on."""
+    run_dir = tmp_path_factory.mktemp("runs") / "captures"
+    run_dir.mkdir()
+    torch = {"capture": "atlaunch", "tool": "torch", "first_step": 1}
+    rest = {"capture": "atend", "tool": "torch", "first_step": LAST, "roles": ["reference"]}
+    (run_dir / "commands.jsonl").write_text(
+        "".join(
+            json.dumps({"number": i, "verb": "profile", "payload": {"num_steps": 2, "roles": [], "ranks": []} | p})
+            + "\n"
+            for i, p in enumerate([torch, rest], start=1)
+        )
+    )
+    running = start_engine(run_dir, GRPO)
+    running.wait_for_step(3)
+    assert problem_of_install() or nsys_processes()
+    ask(
+        running,
+        {"capture": "ondemand", "tool": "nsys", "first_step": 0, "roles": ["policy", "vllm"], "ranks": [0]},
+        {"capture": "past", "tool": "torch", "first_step": 1},
+        {"capture": "norole", "tool": "torch", "first_step": 9, "roles": ["critic"]},
+        {"capture": "norank", "tool": "torch", "first_step": 9, "roles": ["policy"], "ranks": [7]},
+    )
+    return running.wait()  # type: ignore[no-any-return]
+
+
+def annotations(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        events = json.load(file)["traceEvents"]
+    return [e for e in events if e.get("cat") == "user_annotation"]
+
+
+def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
+    (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
+
+    assert set(profilers) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
+    assert all(set(tools) == {"torch", "nsys"} for tools in profilers.values())
+    assert {tools["torch"] for tools in profilers.values()} == {""}
+    assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
+
+
+def test_a_capture_asked_for_at_launch_goes_through_its_custody(run: Ended) -> None:
+    assert run.code == 0, run.output
+    assert custody(run.events, "atlaunch") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert set(files(run, "atlaunch")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
+    for worker, event in files(run, "atlaunch").items():
+        assert event["name"] == f"atlaunch-{worker}.pt.trace.json.gz"
+        assert event["path"] == f"traces/atlaunch/{worker}.pt.trace.json.gz"
+        data = (run.run_dir / event["path"]).read_bytes()
+        assert (event["size"], event["meta"]["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        assert (event["meta"]["first_step"], event["meta"]["num_steps"]) == (1, 2)
+    assert list((run.run_dir / "traces" / ".recording").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("worker", "phases"),
+    [
+        ("policy-0", POLICY_PHASES),
+        ("policy-1", POLICY_PHASES),
+        ("vllm-0", {"rollout", "weight_sync"}),
+        ("reference-0", {"reference"}),
+    ],
+)
+def test_a_torch_trace_shows_the_phases_of_its_steps(run: Ended, worker: str, phases: set[str]) -> None:
+    found = annotations(run.run_dir / "traces" / "atlaunch" / f"{worker}.pt.trace.json.gz")
+
+    steps = {e["name"]: (e["ts"], e["ts"] + e["dur"]) for e in found if e["name"].startswith("ProfilerStep#")}
+    assert set(steps) == {"ProfilerStep#1", "ProfilerStep#2"}
+    ours = [e for e in found if e["name"].split("/")[0] in BY_KEY]
+    assert {e["name"] for e in ours} == phases
+    for begin, end in steps.values():
+        assert {e["name"] for e in ours if begin <= e["ts"] <= e["ts"] + e["dur"] <= end} == phases
+
+
+def test_spans_and_trace_agree_on_when_a_phase_was(run: Ended) -> None:
+    with gzip.open(run.run_dir / "traces" / "atlaunch" / "policy-0.pt.trace.json.gz") as file:
+        trace = json.load(file)
+    base = trace["baseTimeNanoseconds"]
+    traced = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation" and e["name"] == "update"]
+    told = [e for e in run.of("span") if (e["role"], e["rank"], e["phase"], e["depth"]) == ("policy", 0, "update", 0)]
+
+    for event, span in zip(sorted(traced, key=lambda e: e["ts"]), told, strict=False):
+        assert event["ts"] * 1000 + base == pytest.approx(span["start"], abs=20e6)  # ns; both are of one clock
+
+
+def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: Ended) -> None:
+    if problem := problem_of_install():
+        pytest.skip(f"needs nsys: {problem}")
+    assert custody(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert set(files(run, "ondemand")) == {"policy-0", "vllm-0"}
+    first = next(e["step"] for e in run.of("capture") if e["capture"] == "ondemand" and e["state"] == "recording")
+    assert first > 3
+    for worker, phases in (("policy-0", POLICY_PHASES), ("vllm-0", {"rollout", "weight_sync"})):
+        found = ranges(run.run_dir / "traces" / "ondemand" / f"{worker}.nsys-rep")
+        for step in (first, first + 1):
+            names = {name for name, of in found if of == step}
+            assert names == phases | {f"step {step}"}
+        assert {of for _, of in found if of} <= {first, first + 1}
+
+
+def test_no_agent_of_nsys_outlives_the_run(run: Ended) -> None:
+    assert run.code == 0, run.output
+    wait_until(lambda: not nsys_processes(), 10)
+
+
+def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: Ended) -> None:
+    assert last_word(run, "past")["text"].startswith("steps 1 to 2 are past: the run is at step")
+    assert last_word(run, "norole")["text"] == "This run has no role 'critic'. Use policy, vllm, reference."
+    assert last_word(run, "norank")["text"] == "There is no rank 7 of policy. Use 0 to 1."
+    assert {last_word(run, name)["state"] for name in ("past", "norole", "norank")} == {"failed"}
+
+
+def test_a_capture_that_the_end_of_the_run_cuts_short_keeps_what_it_has(run: Ended) -> None:
+    assert last_word(run, "atend")["state"] == "importing"
+    assert last_word(run, "atend")["meta"]["num_steps"] == 1
+    names = {e["name"] for e in annotations(run.run_dir / "traces" / "atend" / "reference-0.pt.trace.json.gz")}
+    assert f"ProfilerStep#{LAST}" in names
+
+
+def test_what_a_capture_cost_is_told(run: Ended) -> None:
+    overhead = last_word(run, "atlaunch")["meta"]["overhead"]
+
+    assert 0 < overhead["start_seconds"] < 60
+    assert 0 < overhead["stop_seconds"] < 60
+    series = run.series("time/step_seconds")
+    assert overhead["step_seconds"] == pytest.approx([series[1], series[2]], abs=1e-3)
+    assert overhead["neighbor_step_seconds"] > 0
+
+
+def test_phases_carry_memory(run: Ended) -> None:
+    update = next(e for e in run.of("span") if e["role"] == "policy" and e["phase"] == "update" and e["depth"] == 0)
+
+    assert all(held > 1e8 for held in update["memory"]["resident"])
+
+
+def test_a_worker_killed_in_a_capture_fails_both_with_the_right_cause(start_engine: Any, tmp_path: Path) -> None:
+    running = start_engine(tmp_path, SFT)
+    running.wait_for_step(2)
+    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
+    wait_until(lambda: "recording" in custody(running.events(), "doomed"), 60)
+    os.kill(pid_of_rank(running.run_dir, 1), signal.SIGKILL)
+
+    ended = running.wait()
+
+    assert ended.code == 1
+    assert (ended.cause["role"], ended.cause["rank"]) == ("policy", 1)
+    assert custody(ended.events, "doomed") == ["armed", "recording", "failed"]
+    assert last_word(ended, "doomed")["text"].startswith("The run failed: ")
+    assert "policy rank 1 died" in last_word(ended, "doomed")["text"]
+    wait_until(lambda: not nsys_processes(), 10)
+
+
+def pid_of_rank(run_dir: Path, rank: int) -> int:
+    """Return the process that holds the rank's log file open."""
+    target = run_dir / "log" / f"policy-{rank}.stderr"
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "nsys" not in Path(process.exe()).name and any(Path(f.path) == target for f in process.open_files()):
+                return process.pid
+    raise AssertionError(f"nobody writes {target}")
