@@ -3,6 +3,7 @@
 import { fill, gettext } from "../format.js";
 import { Question } from "./ask.js";
 
+const NO_COMMANDS = { cli: "", curl: "", spec: "" };
 const FIELDS = ["id", "values", "low", "high"];
 
 export class Sweep {
@@ -64,6 +65,7 @@ export class Sweep {
     this.#input("num_runs").placeholder = isRandom ? "" : gettext("all");
     this.#showAdd();
     if (isOn) {
+      this.commands ??= NO_COMMANDS; // those of the single run would launch something else
       this.question.ask();
     } else {
       this.question.cancel();
