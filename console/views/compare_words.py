@@ -157,6 +157,8 @@ def _gain(found: Verdict) -> str:
     )
     shown = found.gain.excludes(0)
     more = "." if shown else _(": no difference shown; a gap under %(size)s would not be seen.") % words
+    if not shown and not found.gain.half:
+        more = _(": no difference shown.")
     return text % words + more
 
 

@@ -125,27 +125,38 @@ def _ingest():  # type: ignore[no-untyped-def]
     return once
 
 
-def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
+def long_runs(names: list[str]):  # type: ignore[no-untyped-def]
+    """Return ten runs with 100,000 random points of each of these metrics, made the first time."""
     import numpy as np
-    import orjson
 
-    from console.api.series import series_json
     from jobs.chunks import points
     from jobs.folding import append_points
-    from jobs.models import Metric, Run
-    from jobs.series import read_series
+    from jobs.models import Attempt, Metric, Run
 
-    names = [f"metric/{k}" for k in range(METRICS)]
     runs = list(Run.objects.filter(name="read"))
     if not runs:
         rng = np.random.default_rng(0)
         x = np.arange(1, POINTS + 1)
         t = 1_790_000_000_000_000_000 + x * 10**8 + rng.integers(0, 10**6, POINTS)
-        for _ in range(RUNS):
-            run = Run.objects.create(project=_project(), name="read", spec={}, state="finished")
+        for color in range(RUNS):
+            run = Run.objects.create(
+                project=_project(), name="read", spec={}, state="finished", step=POINTS, num_steps=POINTS, color=color
+            )
+            Attempt.objects.create(run=run, state="finished", submission_id=f"read-{run.pk}")
             rows = [Metric.objects.create(run=run, name=name) for name in names]
-            append_points({row.pk: points(x, t, rng.normal(size=POINTS)) for row in rows}, attempt=1, through=0)
+            append_points({row.pk: points(x, t, 2 + rng.normal(size=POINTS)) for row in rows}, attempt=1, through=0)
             runs.append(run)
+    return runs
+
+
+def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
+    import orjson
+
+    from console.api.series import series_json
+    from jobs.series import read_series
+
+    names = [f"metric/{k}" for k in range(METRICS)]
+    runs = long_runs(names)
 
     def read() -> None:
         for run in runs:
