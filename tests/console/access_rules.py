@@ -76,6 +76,8 @@ PAGES: dict[str, Rule] = {
     "POST /runs/new/import": _form("editor", text="{}"),
     "POST /runs/new/preview": _form("editor"),
     "POST /runs/new/reward": _form("editor"),
+    "POST /runs/new/sweep": _form("editor"),
+    "POST /runs/new/sweep/launch": _form("editor"),
     "GET /runs/{run_id}": VIEWER,
     "GET /runs/{run_id}/{tab}": VIEWER,
     "GET /runs/{run_id}/spec.json": VIEWER,
