@@ -1,5 +1,6 @@
 """What a `profile` command asks for (docs/protocol.md, section 3), checked against the workers there are."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,11 @@ class Request:
             return "the steps that were asked for"
         return f"step {self.first_step}" if self.num_steps == 1 else f"steps {self.first_step} to {self.last_step}"
 
+    @property
+    def are(self) -> str:
+        """The verb after `steps`."""
+        return "is" if self.num_steps == 1 and self.first_step else "are"
+
     def starting_at(self, step: int) -> "Request":
         """Return the request with its first step known."""
         return replace(self, first_step=step)
@@ -51,8 +57,8 @@ class Request:
 def parse_request(payload: Mapping[str, Any]) -> Request:
     """Return what the payload of a `profile` command asks for. Raises: CaptureRefused."""
     capture = payload.get("capture")
-    if not isinstance(capture, str) or not capture.isalnum() or len(capture) > 16:
-        raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters and digits.")
+    if not isinstance(capture, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,16}", capture):
+        raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters, digits and -.")
     tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
     if tool not in TOOLS:
         raise CaptureRefused(f"There is no tool {tool!r}. Use {' or '.join(TOOLS)}.", capture)

@@ -69,7 +69,7 @@ class Recording:
                 continue
             self._armed.remove(capture)
             if request.first_step < step:
-                self._fail(capture, f"{request.steps} are past: the run is at step {step}.", step)
+                self._fail(capture, f"The run is at step {step}; {request.steps} {request.are} past.", step)
             elif self._now is not None:
                 other = self._now.request
                 text = f"Capture {other.capture} records {other.steps}. Ask for steps from {other.last_step + 1} on."

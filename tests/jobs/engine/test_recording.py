@@ -1,0 +1,284 @@
+"""The custody of captures on the driver's side: armed, recorded, collected or failed; training never hears of trouble.
+
+Ray is stood for by calls that are answered at once, so that workers can fail where a test wants it.
+"""
+
+import hashlib
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.engine import recording as recording_module
+from jobs.engine import traces as traces_module
+from jobs.engine.recording import Recording
+
+TRACE = b"events" * 2_000_000  # more than one piece
+
+
+class Method:
+    """`actor.method.remote(...)`, answered when it is asked for."""
+
+    def __init__(self, name: str, said: list[str], body: Any) -> None:
+        self._name, self._said, self._body = name, said, body
+
+    def remote(self, *arguments: Any) -> Any:
+        self._said.append(self._name)
+        return lambda: self._body(*arguments)
+
+
+class FakeActor:
+    """A worker that records as it is told."""
+
+    def __init__(self, name: str, **answers: Any) -> None:
+        self.name, self.said = name, []
+        self.answers = answers
+        for method in ("start_recording", "stop_recording", "recording_outcome", "read_recording", "remove_recording"):
+            body = partial(self.answer, method)
+            setattr(self, method, Method(method, self.said, body))
+        self.profilers = Method(
+            "profilers",
+            self.said,
+            lambda: self.answers.get("profilers", {"torch": "", "nsys": "nsys is not installed."}),
+        )
+
+    def answer(self, method: str, *arguments: Any) -> Any:
+        if method in self.answers:
+            found = self.answers[method]
+            if isinstance(found, Exception):
+                raise found
+            return found
+        match method:
+            case "start_recording":
+                return ""
+            case "stop_recording":
+                return f"/there/{self.name}.pt.trace.json.gz", ""
+            case "recording_outcome":
+                return len(TRACE), ""
+            case "read_recording":
+                _, offset, size = arguments
+                return TRACE[offset : offset + size]
+        return None
+
+
+class FakeReport:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.captures: list[tuple[str, str, str, dict[str, Any]]] = []
+        self.artifacts: list[tuple[str, dict[str, Any]]] = []
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+
+    def capture(self, capture: str, state: str, *, step: int, text: str = "", **meta: Any) -> None:
+        self.captures.append((capture, state, text, meta))
+
+    def artifact(self, name: str, **about: Any) -> None:
+        self.artifacts.append((name, about))
+
+    def note(self, text: str, *, step: int, **meta: Any) -> None:
+        self.notes.append((text, meta))
+
+    def say(self, line: str) -> None: ...
+
+    def states(self, capture: str) -> list[str]:
+        return [state for name, state, _, _ in self.captures if name == capture]
+
+    def text(self, capture: str) -> str:
+        return [text for name, _, text, _ in self.captures if name == capture][-1]
+
+
+class Stage:
+    """A recording with its surroundings."""
+
+    def __init__(self, run_dir: Path, **actors: FakeActor) -> None:
+        self.actors = {"policy_0": FakeActor("policy-0"), "policy_1": FakeActor("policy-1")} | actors
+        workers = [SimpleNamespace(role="policy", rank=i, actor=self.actors[f"policy_{i}"]) for i in range(2)]
+        self.asked: list[dict[str, Any]] = []
+        self.report = FakeReport()
+        self.run_dir = run_dir
+        crew: Any = SimpleNamespace(all=lambda: workers, workers={"policy": workers, "vllm": []})
+        commands: Any = SimpleNamespace(take_profiles=self._take)
+        report: Any = self.report
+        self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
+
+    def _take(self) -> list[dict[str, Any]]:
+        taken, self.asked = self.asked, []
+        return taken
+
+    def ask(self, capture: str, **change: Any) -> None:
+        payload = {"capture": capture, "tool": "torch", "first_step": 0, "num_steps": 2, "roles": [], "ranks": []}
+        self.asked.append(payload | change)
+
+    def steps(self, *steps: int) -> None:
+        for step in steps:
+            self.recording.before_step(step)
+            self.recording.after_step(step, seconds=float(step))
+
+
+@pytest.fixture(autouse=True)
+def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = SimpleNamespace(get=lambda reference, timeout: reference())
+    monkeypatch.setattr(recording_module, "ray", ray)
+    monkeypatch.setattr(traces_module, "ray", ray)
+    monkeypatch.setattr(traces_module, "POLL_SECONDS", 0.01)
+
+
+def test_files_are_fetched_whole_announced_and_removed_there(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=2)
+
+    stage.steps(1, 2, 3, 4)
+    stage.recording.finish(4)
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert [name for name, _ in stage.report.artifacts] == [f"a-policy-{i}.pt.trace.json.gz" for i in range(2)]
+    for _, about in stage.report.artifacts:
+        assert (tmp_path / about["path"]).read_bytes() == TRACE
+        assert (about["size"], about["sha256"]) == (len(TRACE), hashlib.sha256(TRACE).hexdigest())
+        assert (about["capture"], about["tool"], about["first_step"], about["num_steps"]) == ("a", "torch", 2, 2)
+    assert all(actor.said[-1] == "remove_recording" for actor in stage.actors.values())
+    assert list(tmp_path.rglob("*.part")) == []
+
+
+def test_what_it_cost_is_told_beside_the_steps_around(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=3)
+
+    stage.steps(1, 2, 3, 4)
+    stage.recording.finish(4)
+
+    overhead = stage.report.captures[-1][3]["overhead"]
+    assert overhead["step_seconds"] == [3.0, 4.0]
+    assert overhead["neighbor_step_seconds"] == 2.0  # step 1, which starts everything, does not count
+    assert overhead["start_seconds"] >= 0
+
+
+def test_the_next_step_is_meant_by_0_and_waits_for_a_capture_under_way(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a")
+    stage.steps(5)
+    stage.ask("b", num_steps=1)
+    stage.steps(6, 7)
+    stage.recording.finish(7)
+
+    assert [about["first_step"] for _, about in stage.report.artifacts] == [5, 5, 7, 7]
+
+
+def test_steps_that_are_past_or_taken_are_refused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=4, num_steps=3)
+    stage.ask("b", first_step=5)
+    stage.steps(4, 5)
+    stage.ask("c", first_step=2)
+    stage.steps(6)
+
+    assert stage.report.text("b") == "Capture a records steps 4 to 6. Ask for steps from 7 on."
+    assert stage.report.text("c") == "The run is at step 6; steps 2 to 3 are past."
+    assert {stage.report.states(name)[-1] for name in "bc"} == {"failed"}
+
+
+def test_a_command_without_an_id_is_told_as_a_note(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("../x")
+    stage.steps(1)
+
+    assert "is not the id of a capture" in stage.report.notes[0][0]
+    assert stage.report.captures == []
+
+
+def test_workers_that_cannot_record_are_named_and_the_others_do(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", start_recording="nsys is not installed on node n."))
+    stage.ask("a")
+
+    stage.steps(1, 2)
+    stage.recording.finish(2)
+
+    assert stage.report.states("a")[-1] == "importing"
+    assert stage.report.text("a") == "Not recorded: policy-1: nsys is not installed on node n."
+    assert [name for name, _ in stage.report.artifacts] == ["a-policy-0.pt.trace.json.gz"]
+    assert "stop_recording" not in stage.actors["policy_1"].said
+
+
+def test_a_capture_that_no_worker_can_record_has_failed(tmp_path: Path) -> None:
+    absent = {
+        f"policy_{i}": FakeActor(f"policy-{i}", start_recording="nsys is not installed on node n.") for i in range(2)
+    }
+    stage = Stage(tmp_path, **absent)
+    stage.ask("a")
+    stage.steps(1)
+
+    assert stage.report.states("a") == ["armed", "failed"]
+    assert stage.report.text("a") == "policy-0, policy-1: nsys is not installed on node n."
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "why"),
+    [
+        ("start_recording", RuntimeError("the actor died\nof something"), "rank 0 did not answer: the actor died"),
+        ("stop_recording", TimeoutError(), "policy rank 0 did not answer: TimeoutError"),
+        ("stop_recording", ("", "nsys stop failed: no session"), "policy-0: nsys stop failed: no session"),
+        ("recording_outcome", (-1, "The trace was not written: disk full"), "policy-0: The trace was not written"),
+        ("read_recording", OSError("gone"), "policy-0: OSError: gone"),
+        ("read_recording", b"", "policy-0: 0 of 12000000 bytes arrived."),
+    ],
+)
+def test_trouble_with_a_worker_stays_with_the_capture(tmp_path: Path, method: str, answer: Any, why: str) -> None:
+    stage = Stage(tmp_path, policy_0=FakeActor("policy-0", **{method: answer}))
+    stage.ask("a", ranks=[0])
+
+    stage.steps(1, 2)
+    stage.recording.finish(2)
+
+    assert stage.report.states("a")[-1] == "failed"
+    assert why in stage.report.text("a")
+
+
+def test_the_end_of_the_run_keeps_what_was_recorded_and_names_what_was_not(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=2, num_steps=10)
+    stage.ask("b", first_step=50)
+    stage.recording.before_step(2)
+    stage.ask("c", first_step=60)
+
+    stage.recording.finish(2)
+
+    assert stage.report.states("a")[-1] == "importing"
+    assert stage.report.captures[-1][3]["num_steps"] == 1 or stage.report.artifacts[0][1]["num_steps"] == 1
+    assert stage.report.text("b") == "The run ended after step 2, before steps 50 to 51."
+    assert stage.report.states("c") == ["armed", "failed"]
+
+
+def test_a_failed_run_fails_what_is_under_way(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", num_steps=5)
+    stage.ask("b", first_step=9)
+    stage.steps(1)
+
+    stage.recording.abandon("policy rank 1 died")
+
+    assert stage.report.text("a") == stage.report.text("b") == "The run failed: policy rank 1 died"
+    assert stage.report.states("a") == ["armed", "recording", "failed"]
+
+
+def test_files_that_do_not_come_in_time_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_module, "FINISH_SECONDS", 0.2)
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", recording_outcome=(-1, "")))
+    stage.ask("a", num_steps=1)
+
+    stage.steps(1)
+    stage.recording.finish(1)
+
+    assert stage.report.states("a")[-1] == "failed"
+    assert stage.report.text("a") == "The run ended before its files were there."
+
+
+def test_what_workers_can_record_is_told_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", profilers={"torch": "", "nsys": ""}))
+
+    stage.recording.tell_profilers()
+
+    ((text, meta),) = stage.report.notes
+    assert text == "Ready to record: torch on 2 of 2 workers, nsys on 1"
+    assert meta["profilers"]["policy-0"] == {"torch": "", "nsys": "nsys is not installed."}
