@@ -138,6 +138,9 @@ def test_the_pages_show_values_bests_and_what_one_may_do(editor: Client, project
     assert "Stop all" in page
     assert all(text in listed for text in (study.pk, "lr=3e-4", ">0.9 <", "ada", "1e-4, 3e-4, 0.001, 0.003"))
     assert " style=" not in page + listed
+    compared = editor.get(f"/compare?study={study.pk}&group={RATE}").content.decode()
+    assert f'href="/compare?study={study.pk}&amp;group={RATE}"' in page
+    assert all(run.pk in compared for run in runs_of(study))
     viewer = signed_in(project, "viewer").get(reverse("study", args=[study.pk])).content.decode()
     assert "Stop all" not in viewer
     assert "from=" not in viewer
