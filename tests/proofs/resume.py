@@ -1,6 +1,7 @@
 """`make proof-resume`: every layout into every layout, and drivers killed at seeded moments; writes the report.
 
-Arguments: `layouts`, `kills` or nothing for both. What one of them measured stays in test-results/ for the report.
+Arguments: any of `layouts`, `kills`, `apart`; nothing for all. What one of them measured stays in build/proofs/, for
+the report.
 """
 
 import json
@@ -20,7 +21,7 @@ from tests.jobs.engine.conftest import Ended, Running
 from tests.ray_head import HOUSE, RayHead, running_head
 
 REPORT = HOUSE / "docs" / "proofs" / "resume.md"
-RESULTS = HOUSE / "test-results"
+RESULTS = HOUSE / "build" / "proofs"
 ALLOWED = 1e-5
 SEED = 20261120
 SFT: dict[str, Any] = {
@@ -131,6 +132,28 @@ def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def measure_apart(head: RayHead, folder: Path) -> dict[str, Any]:
+    """Kill a run whose workers do not find the driver's directory, go on, compare with one that went through."""
+    whole = Running(folder / "whole" / "a1", SFT, head, ENGINE).wait()
+    seen, run = folder / "seen", folder / "apart"
+    program = ("tests.proofs.apart", str(seen))
+    running = Running(run / "a1", SFT | {"hardware": {"policy_ranks": 2}}, head, program)
+    running.wait_for_step(4)
+    os.kill(running.process.pid, signal.SIGKILL)
+    step = max(announced(running.wait().events).values())
+    outside = sorted(str(p.relative_to(seen)) for p in seen.rglob("*") if p.is_file())
+    (run / "a2").mkdir()
+    place = seen / "a1" / "checkpoints" / f"step-{step}"  # as the driver sees it
+    (run / "a2" / "resume.json").write_text(json.dumps({"attempt": 1, "step": step, "folder": str(place)}))
+    resumed = Running(run / "a2", SFT, head, program).wait()
+    assert resumed.code == 0, resumed.output
+    assert outside
+    assert not [name for name in outside if "checkpoints" in name], outside
+    parts = sorted(p.name for p in (run / "a1" / "checkpoints" / f"step-{step}").glob("*.safetensors"))
+    assert {name.split("-")[1] for name in parts} == {"0", "1"}
+    return {"resumed_from": step, "parts": parts, **compared(whole, resumed, step, SFT["knobs"]["train.num_steps"])}
+
+
 def compared(whole: Ended, resumed: Ended, step: int, last: int) -> dict[str, Any]:
     """Return what is equal and how far the losses are apart in the steps after `step`."""
     name = "loss/sft" if resumed.series("loss/sft") else "loss/policy"
@@ -157,7 +180,7 @@ def model_of(ended: Ended) -> bytes:
     return (ended.run_dir / "model" / "final" / "model.safetensors").read_bytes()
 
 
-def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]]) -> str:
+def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]], apart: dict[str, Any]) -> str:
     """Return the page."""
     full = [saved for saved in layouts if len(saved["resumed"]) > 1]
     single = [saved for saved in layouts if len(saved["resumed"]) == 1]
@@ -212,27 +235,42 @@ def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]]) -> str:
             f"{'the same bytes' if kill['is_model_equal'] else '**differs**'} | "
             f"{'–' if kill['gap'] is None else format(kill['gap'], '.1e')} |"
         )
+    lines += [
+        "",
+        "## Nothing shared",
+        "",
+        "The driver in a mount namespace of its own: no worker finds its directory. Killed, and gone on with from "
+        f"checkpoint {apart['resumed_from']} ({', '.join(apart['parts'])}, all through the object store): loss "
+        f"difference {apart['difference']:.0e}, the final model "
+        f"{'is the same bytes' if apart['is_model_equal'] else '**differs**'}.",
+    ]
     return "\n".join(lines).replace("| 0e+00 |", "| 0 |") + "\n"
 
 
 def main() -> None:
     """Measure what was asked for, write the page, and exit with 1 if something is further apart than allowed."""
-    which = sys.argv[1:] or ["layouts", "kills"]
-    RESULTS.mkdir(exist_ok=True)
+    measures: dict[str, Callable[[RayHead, Path], Any]] = {
+        "layouts": measure_layouts,
+        "kills": measure_kills,
+        "apart": measure_apart,
+    }
+    which = sys.argv[1:] or list(measures)
     with tempfile.TemporaryDirectory(prefix="pw-proof-") as folder, running_head() as head:
-        for name, measure in (("layouts", measure_layouts), ("kills", measure_kills)):
-            if name in which:
-                (RESULTS / f"resume-{name}.json").write_text(json.dumps(measure(head, Path(folder))))
-    found = {name: RESULTS / f"resume-{name}.json" for name in ("layouts", "kills")}
-    if not all(path.exists() for path in found.values()):
-        sys.exit("The other half is not measured yet: no report.")
-    layouts, kills = (json.loads(path.read_text()) for path in found.values())
+        for name in which:
+            found = json.dumps(measures[name](head, Path(folder)))
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            (RESULTS / f"resume-{name}.json").write_text(found)
+    places = [RESULTS / f"resume-{name}.json" for name in measures]
+    if not all(place.exists() for place in places):
+        sys.exit("Not all is measured yet: no report.")
+    layouts, kills, apart = (json.loads(place.read_text()) for place in places)
     REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(report(layouts, kills), encoding="utf-8")
+    REPORT.write_text(report(layouts, kills, apart), encoding="utf-8")
     float32 = [saved for saved in layouts if "bfloat16" not in saved["source"]]
     far = [f"{s['source']} -> {t}" for s in float32 for t, r in s["resumed"].items() if r["difference"] > ALLOWED]
     far += [k["moment"] for k in kills if k["difference"] > ALLOWED or not k["are_rewards_equal"]]
     print(REPORT.read_text())
+    far += ["nothing shared"] if apart["difference"] > ALLOWED else []
     if far:
         sys.exit(f"Not as it was: {', '.join(far)}")
 
