@@ -160,10 +160,12 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
             if isinstance(problem, SpecInvalid):
                 _fail_unreadable(run_id, number, problem, now)
         asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
+        told = dict(Run.objects.filter(state="queued").values_list("pk", "wait_reason"))  # a long queue mostly stays so
         for verdict in judge(asks, holders(device=state.device, now=now), state):
             ask = verdict.ask
             if not verdict.is_admitted:
-                say_why(ask.run_id, verdict.reason)
+                if told.get(ask.run_id) != verdict.reason[:300]:
+                    say_why(ask.run_id, verdict.reason)
                 continue
             Attempt.objects.filter(run_id=ask.run_id, number=ask.attempt, state="queued").update(
                 num_cpus=ask.cpus, num_gpus=ask.gpus

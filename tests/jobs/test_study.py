@@ -121,6 +121,14 @@ def test_only_so_many_run_at_once_and_the_rest_says_why() -> None:
     assert states(study) == ["finished", "starting", "starting", "queued"]
 
 
+def test_a_long_queue_is_judged_again_with_few_queries(django_assert_max_num_queries: Any) -> None:
+    make_study(knobs=[{"id": "train.seed", "values": list(range(40))}])
+    admit(cpus=64)
+
+    with django_assert_max_num_queries(8):
+        admit(cpus=64)
+
+
 def test_runs_held_back_block_nobody_behind_them() -> None:
     study = make_study(max_concurrent=1)
     later = make_run()
