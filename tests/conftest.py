@@ -17,7 +17,7 @@ from tests.services import _valkey_server, postgres, valkey  # noqa: F401 (fixtu
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
-REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys", re.IGNORECASE)
+REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2", re.IGNORECASE)
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [

@@ -1,13 +1,14 @@
 """Machines inside this machine: each with a network, processes, a name and file systems of its own.
 
-Namespaces of the kernel, joined by a bridge: what one machine writes no other can read (the system's disk is read-only in
-them), what runs on one no other can see, and all they have of each other is the network. Needs root.
+Namespaces of the kernel, joined by a bridge: what one machine writes no other can read (the system's disk is read-only
+in them), what runs on one no other can see, and all they have of each other is the network. Needs root.
 """
 
 import contextlib
 import ipaddress
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ def machines(names: Sequence[str], *, with_code: Sequence[str] = ()) -> Iterator
     """
     if os.geteuid() != 0:
         pytest.skip("several machines in one need root (network namespaces)")
+    if shutil.which("ip") is None:
+        pytest.skip("several machines in one need the program ip; install the package iproute2")
     bridge = f"pw{os.getpid() % 1_000_000}"
     network = ipaddress.ip_network(f"10.{200 + os.getpid() // 250 % 50}.{os.getpid() % 250}.0/24")
     hosts = [str(host) for host in network.hosts()]

@@ -1,7 +1,10 @@
 """Causes: who failed, where, in a sentence."""
 
+from pathlib import Path
+
 import pytest
 
+from jobs.engine.actor import Actor, Capture, RoleError
 from jobs.engine.cause import SyncGap, cause_of
 from jobs.engine.crew import WorkerFailed
 from jobs.engine.problem import RunProblem
@@ -62,3 +65,17 @@ def test_a_full_disk_is_recognized_on_driver_and_ranks() -> None:
 
 def test_a_weight_sync_that_did_not_arrive_is_the_trainers() -> None:
     assert cause_of(SyncGap("differ by 0.1"), step=3, log_tail={})["role"] == "vllm"
+
+
+def test_a_node_that_takes_no_files_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where the run root should be")
+    actor = object.__new__(Actor)
+    actor._capture = Capture(tmp_path / "runs" / "r-1" / "a1" / "log", "policy", 1)
+    with pytest.raises(RoleError) as refused:
+        actor.start("jobs.engine.policy:Policy", {})
+
+    cause = cause_of(failed(str(refused.value)), step=0, log_tail={})
+
+    assert cause["side"] == "cluster"
+    assert f"does not take files in {tmp_path}/runs/r-1/a1 (Not a directory)" in cause["text"]
+    assert "Set PITWALL_RUN_ROOT" in cause["text"]
