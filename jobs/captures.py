@@ -68,7 +68,7 @@ def request_capture(
         # The stored spec, not the merged one: an attempt may only change how many ranks there are, and those have told.
         spec = _spec_of(attempt.run)
         found = _chosen(workers(run_id=run_id, attempt=attempt.number, spec=spec), asked["roles"], asked["ranks"])
-        _check_tool(tool, found)
+        _check_tool(tool, found, asked["roles"])
         _check_steps(attempt.run, first_step, num_steps)
         _check_overlap(waiting, attempt.run, first_step, num_steps)
         row = _arm(attempt, asked, user=user, now=now)
@@ -124,10 +124,9 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
 
 def recorded_steps(capture: Capture) -> tuple[int, int] | None:
     """Return the first and last step as the trainer told them, or else as asked for; None while neither is known."""
-    told = capture.meta.get("steps")
-    steps = [step for step in told if isinstance(step, int)] if isinstance(told, list) else []
-    if steps:
-        return min(steps), max(steps)
+    first, count = capture.meta.get("first_step"), capture.meta.get("num_steps")
+    if isinstance(first, int) and isinstance(count, int) and first > 0 and count > 0:
+        return first, first + count - 1
     return (capture.first_step, capture.first_step + capture.num_steps - 1) if capture.first_step else None
 
 
@@ -204,20 +203,23 @@ def _chosen(known: list[Worker], roles: Sequence[str], ranks: Sequence[int]) -> 
     return [worker for worker in mine if not ranks or worker.rank in ranks]
 
 
-def _check_tool(tool: str, chosen: list[Worker]) -> None:
+def _check_tool(tool: str, chosen: list[Worker], roles: Sequence[str]) -> None:
+    """Refuse a tool that no chosen worker has, or that a role asked for by name lacks."""
     silent = [worker for worker in chosen if tool not in worker.problems]
     if silent and tool == "nsys":
         text = _("%(worker)s has not told yet whether nsys can record it. Ask again in a moment.")
         raise CaptureRefused("tool", text % {"worker": silent[0].name}, is_conflict=True)
     lacking = [worker for worker in chosen if worker.problems.get(tool)]
-    if lacking:
-        text = _("%(tool)s cannot record %(worker)s: %(why)s")
-        about = {"tool": tool, "worker": lacking[0].name, "why": lacking[0].problems[tool]}
-        said = text % about
-        able = sorted({worker.role for worker in chosen} - {worker.role for worker in lacking})
-        if able:
-            said += " " + _("Choose other roles: %(roles)s.") % {"roles": ", ".join(able)}
-        raise CaptureRefused("tool", said, is_conflict=True)
+    able = {worker.role for worker in chosen if worker not in lacking}
+    lost = [worker for worker in lacking if worker.role not in able and (roles or not able)]
+    if not lost:
+        return  # where all are asked for, those that can are recorded, and the trainer says who could not
+    worst = lost[0]
+    text = _("%(tool)s cannot record %(worker)s: %(why)s")
+    said = text % {"tool": tool, "worker": worst.name, "why": worst.problems[tool]}
+    if able:
+        said += " " + _("Choose other roles: %(roles)s.") % {"roles": ", ".join(sorted(able))}
+    raise CaptureRefused("tool", said, is_conflict=True)
 
 
 def _check_steps(run: Run, first_step: int, num_steps: int) -> None:

@@ -75,7 +75,7 @@ def groups(values: Mapping[str, str]) -> list[Group]:
     for name, fields in by_group.items():
         title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
         found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
-    return [*found, _policy(values)]
+    return [*found, _profile(values), _policy(values)]
 
 
 def facts_for_script(shown: list[Group], base: RunSpec) -> dict[str, Any]:
@@ -286,3 +286,70 @@ def _policy(values: Mapping[str, str]) -> Group:
         ),
     )
     return Group(id="policy", title=_("After a failure"), note="", fields=(retry_on, retries))
+
+
+def _profile(values: Mapping[str, str]) -> Group:
+    def field(name: str, label: str, text: str, **more: Any) -> Field:
+        full = f"profile.{name}"
+        return Field(name=full, label=label, value=values.get(full, ""), flag=full, help=text, **more)
+
+    def number(name: str, label: str, text: str) -> Field:
+        allowed = _("a whole number from %(low)s to %(high)s") % _range(f"profile.{name}")
+        return field(name, label, text, kind="number", allowed=allowed)
+
+    tools = (("none", _("Nothing")), ("torch", _("torch profiler trace")), ("nsys", _("nsys report")))
+    marks = (("auto", _("Automatic")), *((name, name) for name in ("none", "timers", "nvtx", "torch", "mstx")))
+    ready = (("auto", _("Where nsys is installed")), ("on", _("On")), ("off", _("Off")))
+    fields = (
+        field(
+            "tool",
+            _("Record"),
+            _(
+                "A capture of some steps, asked for at launch. While the run trains, its page can record others. "
+                "Phases are always measured, whatever stands here."
+            ),
+            kind="choice",
+            choices=tools,
+        ),
+        number("first_step", _("First step"), _("Steps count from 1. The first one holds start-up work: skip it.")),
+        number(
+            "num_steps", _("Steps"), _("How many steps to record. One or two show all there is; files grow by step.")
+        ),
+        field(
+            "roles",
+            _("Roles"),
+            _("Whom to record: policy, vllm, reference, divided by commas. Empty is all of them."),
+            placeholder=_("all"),
+            is_essential=False,
+        ),
+        field(
+            "ranks",
+            _("Ranks"),
+            _("Which ranks of these roles to record: 0, 2 or 0-3. Empty is all of them."),
+            placeholder=_("all"),
+            is_essential=False,
+        ),
+        field(
+            "marks",
+            _("Detail marks"),
+            _(
+                "What names the parts inside a phase while nothing is recorded: timers measure them for the timeline, "
+                "nvtx and torch name them for the profilers, mstx does so on Ascend. Automatic takes what the node has."
+            ),
+            kind="choice",
+            choices=marks,
+            is_essential=False,
+        ),
+        field(
+            "nsys_ready",
+            _("Ready for nsys"),
+            _(
+                "Starts the workers so that nsys can record any step of the running run. On refuses nothing: where "
+                "nsys is missing, the run's page says so."
+            ),
+            kind="choice",
+            choices=ready,
+            is_essential=False,
+        ),
+    )
+    return Group(id="profile", title=_("Profile"), note="", fields=fields)

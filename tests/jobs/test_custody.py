@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.captures import request_capture
+from jobs.captures import recorded_steps, request_capture
 from jobs.custody import answered
 from jobs.files import Piece, receive
 from jobs.lifecycle import finish
@@ -81,7 +81,7 @@ def end(trainer: Trainer, state: str = "failed") -> None:
 
 def test_a_capture_is_ready_when_its_last_file_has_arrived(trainer: Trainer) -> None:
     capture = arm(trainer)
-    trainer.tell(capture, "armed", "recording", step=4, meta={"steps": [4, 5]})
+    trainer.tell(capture, "armed", "recording", step=4)
     trainer.tell(capture, "stopping", "writing")
     trainer.announce(capture, "policy-0.json.gz")
     trainer.announce(capture, "policy-1.json.gz")
@@ -91,7 +91,7 @@ def test_a_capture_is_ready_when_its_last_file_has_arrived(trainer: Trainer) -> 
     trainer.upload(capture, "policy-1.json.gz")
 
     trainer.look(capture)
-    assert (capture.state, capture.first_step, capture.meta["steps"]) == ("ready", 4, [4, 5])
+    assert (capture.state, recorded_steps(capture)) == ("ready", (4, 5))
     assert list(capture.state_times) == ["armed", "recording", "stopping", "writing", "importing", "ready"]
     assert sorted(capture.files.values_list("name", flat=True)) == ["policy-0.json.gz", "policy-1.json.gz"]
     assert RunEvent.objects.filter(verb="capture", text=f"Capture {capture.pk} is ready").count() == 1

@@ -19,8 +19,10 @@ STORAGE_TESTS = [
     "tests/jobs/test_spans.py",
     "tests/jobs/test_logs.py",
     "tests/jobs/test_samples.py",
+    "tests/jobs/test_custody.py",
     "tests/console/test_ingest_api.py",
     "tests/console/test_series_api.py",
+    "tests/console/test_captures_api.py",
 ]
 
 

