@@ -45,6 +45,7 @@ def read_logs(
     run_id: str,
     role: str = "",
     rank: int | None = None,
+    attempt: int | None = None,
     query: str = "",
     before: str = "",
     after: str = "",
@@ -62,6 +63,8 @@ def read_logs(
     chosen = every.filter(role=role) if role else every
     if rank is not None:
         chosen = chosen.filter(rank=rank)
+    if attempt is not None:
+        chosen = chosen.filter(attempt=attempt)
     if query.isascii() and query:
         chosen = chosen.filter(text__icontains=query)  # other alphabets: SQLite knows no case there, so look below
     is_forward = bool(after)

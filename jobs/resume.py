@@ -58,8 +58,6 @@ def resume_run(
     if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
     text = _("Resumed from checkpoint %(step)s") % {"step": step} if origin else _("Restarted from the start")
-    if user:
-        text = _("%(what)s by %(who)s") % {"what": text, "who": user.get_username()}
     found = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
     if found is None:
         run.refresh_from_db()

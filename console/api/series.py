@@ -145,6 +145,7 @@ def list_logs(
     run_id: str,
     role: Text = "",
     rank: Rank = None,
+    attempt: Rank = None,
     q: Text = "",
     before: Text = "",
     after: Text = "",
@@ -153,7 +154,9 @@ def list_logs(
     """Read the newest lines, or those before or after a cursor. `q` is looked for without regard to case."""
     run = run_for(request, run_id)
     try:
-        page: LogPage = read_logs(run_id=run.pk, role=role, rank=rank, query=q, before=before, after=after, limit=limit)
+        page: LogPage = read_logs(
+            run_id=run.pk, role=role, rank=rank, attempt=attempt, query=q, before=before, after=after, limit=limit
+        )
     except CursorInvalid as error:
         raise Refused(422, str(error), field="before" if before else "after") from error
     lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]

@@ -99,11 +99,10 @@ def cause_place(cause: Mapping[str, Any]) -> str:
 
 
 def facts(run: Run, spec: RunSpec) -> list[str]:
-    """Return what the run is, in a few words each: algorithm, trainer, model, data, resources, attempt, author."""
+    """Return what the run is, in a few words each: algorithm, trainer, model, data, resources, author."""
     short = spec.model.id.rstrip("/").rpartition("/")[2]
     data = spec.data.id.rstrip("/").rpartition("/")[2] if spec.data.kind != "upload" else _("uploaded data")
     words = [spec.algorithm.upper(), spec.trainer.name, short, data, resources(run, spec)]
-    words.append(_("attempt %(n)s") % {"n": run.latest_attempt})
     if run.created_by is not None:
         words.append(_("by %(name)s") % {"name": run.created_by.get_username()})
     return words

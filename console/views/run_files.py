@@ -119,7 +119,7 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
     if request.method not in ("GET", "HEAD"):
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
     run, _role = await sync_to_async(visible_run)(request, run_id)
-    role, rank, stream = (request.GET.get(name, "") for name in ("role", "rank", "stream"))
+    role, rank, stream, attempt = (request.GET.get(name, "") for name in ("role", "rank", "stream", "attempt"))
     chunks = LogChunk.objects.filter(run=run).order_by("attempt", "id")
     if role:
         chunks = chunks.filter(role=role)
@@ -127,6 +127,8 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
         chunks = chunks.filter(rank=int(rank))
     if stream:
         chunks = chunks.filter(stream=stream)
+    if attempt.isdecimal() and len(attempt) < 10:
+        chunks = chunks.filter(attempt=int(attempt))
 
     async def lines() -> AsyncIterator[bytes]:
         async for chunk in chunks.aiterator(chunk_size=50):

@@ -3,6 +3,7 @@
 import { el, fill, gettext } from "./format.js";
 import { Actions } from "./run/actions.js";
 import { get } from "./run/api.js";
+import { Attempts } from "./run/attempts.js";
 import { Captures } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
 import { ChartView } from "./run/chart.js";
@@ -15,6 +16,7 @@ import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
 import { Query } from "./run/query.js";
+import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
 import { RunStore } from "./run/store.js";
 import { Tabs } from "./run/tabs.js";
@@ -28,10 +30,13 @@ const page = JSON.parse(document.getElementById("run-page").textContent);
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 const store = new RunStore();
+store.setAttempts(page.header.attempts);
 const view = new ChartView(viewFromAddress());
 const feed = new Feed(store, page, view);
 const header = new Header(page, phases);
 const actions = new Actions(page, header);
+const attempts = new Attempts();
+const resume = new Resume({ page, query });
 const context = { page, phases, query, store, view, feed };
 const files = new FileTab(context);
 const captures = new Captures(context);
@@ -58,17 +63,43 @@ function viewFromAddress() {
     isLog: query.get("log") === "1",
     zoom: max > min ? { min, max, isTime: axis === "time" } : null,
     end: page.numSteps,
+    showsDead: query.get("dead") === "1",
   };
 }
 
 function showHeader(next) {
+  store.setAttempts(next.attempts);
+  if (next.num_steps && next.num_steps !== view.end) {
+    view.end = next.num_steps; // resumed to train longer
+    view.redraw();
+  }
   header.show(next);
   actions.show(next);
+  attempts.show(next);
+  resume.show(next);
+  showBranches();
   ask.update(next);
   for (const tab of Object.values(tabs)) tab.update?.(next);
 }
 
+/** Offer the dead branches where there are any, and mark where the history goes on from a checkpoint. */
+function showBranches() {
+  const { hasDead, resumes } = store.branches;
+  for (const label of document.querySelectorAll("[data-dead-toggle]")) label.hidden = !hasDead;
+  for (const key of document.querySelectorAll("[data-resume-key]")) key.hidden = resumes.length === 0;
+}
+
 function tools() {
+  const boxes = document.querySelectorAll("[data-dead]");
+  for (const box of boxes) {
+    box.checked = view.showsDead;
+    box.addEventListener("change", () => {
+      view.showsDead = box.checked;
+      for (const other of boxes) other.checked = view.showsDead;
+      query.set("dead", view.showsDead ? "1" : "");
+      view.redraw(true);
+    });
+  }
   let slow = 0;
   const smoothing = () => {
     for (const slider of document.querySelectorAll("[data-smooth]")) slider.value = view.smoothing;
@@ -139,11 +170,13 @@ function listen() {
   const mark = () => {
     const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));
     const recorded = captures.list.filter((one) => one.steps).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
-    view.marks = [...saved, ...recorded];
+    const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
+    view.marks = [...saved, ...recorded, ...resumed];
     for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;
     view.redraw();
   };
   captures.addEventListener("change", mark);
+  store.on("branches", mark);
   files.onChange(() => {
     mark();
     const { model } = files;

@@ -61,15 +61,17 @@ class Reporter:
     num_steps: int = 0
     clock: int = field(default_factory=lambda: time.time_ns() - 120 * NS)
     batch: int = 0
+    attempt: int = 1
+    reward: float = 0.4  # before the first step
 
     def post(self, some: list[Event]) -> None:
         """Ship one batch as the runner does; returns when the console has taken it."""
         self.batch += 1
-        url = f"{self.console.url}/ingest/{self.run.pk}/1/events"
+        url = f"{self.console.url}/ingest/{self.run.pk}/{self.attempt}/events"
         answer = httpx.post(
             url,
             json={"batch": self.batch, "events": some, "answered": []},
-            headers={"Authorization": f"Bearer {ingest_token(self.run.pk, 1)}"},
+            headers={"Authorization": f"Bearer {ingest_token(self.run.pk, self.attempt)}"},
         )
         answer.raise_for_status()
         assert answer.json()["expect"] == self.batch + 1, answer.text
@@ -85,7 +87,14 @@ class Reporter:
 
     def last_word(self, state: str, *, cause: Mapping[str, Any]) -> None:
         """Post the runner's last event: `state` is finished, failed or stopped."""
-        head = {"kind": "state", "attempt": 1, "step": self.num_steps, "role": "runner", "rank": 0, "t": self.clock}
+        head = {
+            "kind": "state",
+            "attempt": self.attempt,
+            "step": self.num_steps,
+            "role": "runner",
+            "rank": 0,
+            "t": self.clock,
+        }
         word = {**head, "state": state, "cause": cause, "text": "", "meta": {"processes_left": 0}}
         self.post([cast(Event, word)])
 
@@ -96,17 +105,25 @@ class Reporter:
             length = int(seconds * NS)
             for who, rank in (("driver", 0), (role, 0), *([("policy", 1)] if role == "policy" else [])):
                 found.append(
-                    events.span(phase, start=self.clock, duration=length, attempt=1, step=step, role=who, rank=rank)
+                    events.span(
+                        phase,
+                        start=self.clock,
+                        duration=length,
+                        attempt=self.attempt,
+                        step=step,
+                        role=who,
+                        rank=rank,
+                    )
                 )
             self.clock += length
-        values = {"reward/mean": 0.4 + step / 200, "time/step_seconds": 0.95, "policy/entropy": 1.0}
-        found.append(events.metric(values, attempt=1, step=step, t=self.clock))
+        values = {"reward/mean": self.reward + step / 200, "time/step_seconds": 0.95, "policy/entropy": 1.0}
+        found.append(events.metric(values, attempt=self.attempt, step=step, t=self.clock))
         rng = random.Random(step)
         for group, index in itertools.product(range(2), range(2)):
             is_right = rng.random() < 0.5
             found.append(
                 events.sample(
-                    attempt=1,
+                    attempt=self.attempt,
                     step=step,
                     group=group,
                     index=index,
@@ -119,9 +136,11 @@ class Reporter:
                 )
             )
         lines = [f"step {step} of the driver", f"needle {step}" if step % 5 == 0 else "hay"]
-        found.append(events.log(lines, attempt=1, role="driver", step=step))
+        found.append(events.log(lines, attempt=self.attempt, role="driver", step=step))
         found.append(
-            events.log([f"[rank 1] step {step}"], attempt=1, role="policy", rank=1, stream="stderr", step=step)
+            events.log(
+                [f"[rank 1] step {step}"], attempt=self.attempt, role="policy", rank=1, stream="stderr", step=step
+            )
         )
         return found
 

@@ -48,7 +48,7 @@ def test_a_failed_run_goes_back_to_the_queue_at_its_checkpoint() -> None:
     assert (run.ended_at, run.is_stop_requested, run.wait_reason, run.phase, run.activity) == (None, False, "", "", "")
     assert run.latest_values == {"reward/mean": 0.4}  # of step 40; that of step 57 is in the dead branch
     event = RunEvent.objects.filter(run=run).latest("pk")
-    assert (event.verb, event.attempt, event.text) == ("queued", 2, "Resumed from checkpoint 40 by ada")
+    assert (event.verb, event.attempt, event.text, event.actor) == ("queued", 2, "Resumed from checkpoint 40", ada)
     audit = AuditEvent.objects.get(verb="run.resume")
     assert (audit.object_id, audit.actor, audit.after["checkpoint"]) == (run.pk, ada, [1, 40])
     old = Attempt.objects.get(run=run, number=1)

@@ -16,6 +16,7 @@ export class Actions {
     find('[data-action="checkpoint"]')?.addEventListener("click", (event) => this.#checkpoint(event.currentTarget));
     find('[data-action="stop"]')?.addEventListener("click", () => this.#openStop());
     find('[data-action="stop-now"]')?.addEventListener("click", (event) => this.#stop(event.currentTarget));
+    find('[data-action="cancel-retry"]')?.addEventListener("click", (event) => this.#cancelRetry(event.currentTarget));
   }
 
   /** Offer what the state allows. */
@@ -80,16 +81,33 @@ export class Actions {
     const isQueued = header.state === "queued";
     const name = header.name;
     write(find('[data-field="stop-title"]'), fill(isQueued ? gettext("Cancel %(name)s?") : gettext("Stop %(name)s?"), { name }));
-    write(find('[data-field="stop-text"]'), isQueued ? gettext("It leaves the queue and does not start. Nothing of it has run yet.") : this.#consequence(header));
+    write(find('[data-field="stop-text"]'), isQueued ? this.#unqueued(header) : this.#consequence(header));
     write(find('[data-field="stop-keep"]'), isQueued ? gettext("Keep it queued") : gettext("Keep it running"));
     write(find('[data-action="stop-now"]'), isQueued ? gettext("Cancel run") : gettext("Stop run"));
     write(find('[data-field="stop-error"]'), "");
     find('[data-dialog="stop"]').showModal();
   }
 
+  #unqueued({ attempt }) {
+    if (attempt === 1) return gettext("It leaves the queue and does not start. Nothing of it has run yet.");
+    return fill(gettext("Attempt %(attempt)s leaves the queue and does not start. What the run has done so far stays, and it can be resumed."), { attempt });
+  }
+
   #consequence({ state, step, num_steps: steps }) {
     if (state === "starting") return gettext("It has not begun to train; what it loaded so far is lost.");
-    return fill(gettext("It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. A stopped run is not continued; clone it to go on."), { step: Math.min(step + 1, steps), steps });
+    return fill(gettext("It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. You can resume it from there."), { step: Math.min(step + 1, steps), steps });
+  }
+
+  async #cancelRetry(button) {
+    button.disabled = true;
+    try {
+      const { is_changed: isChanged } = await send("POST", `${this.page.api}/stop`);
+      toast(isChanged ? gettext("It stays failed; resume it when you like") : gettext("There was nothing to cancel any more"));
+    } catch (error) {
+      toast(error.message, { isError: true });
+    } finally {
+      button.disabled = false;
+    }
   }
 
   async #stop(button) {

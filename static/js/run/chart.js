@@ -5,12 +5,13 @@
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { align, finite, spread, stack } from "./align.js";
+import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
 import { el, grouped } from "../format.js";
 import * as numbers from "./numbers.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { laneName } from "./painter.js";
-import { visible } from "./series.js";
+import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
 const LOG_DECADES = 1e-12; // a log axis shows twelve decades below its largest value,
@@ -20,10 +21,10 @@ const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // betw
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
-/** What all charts of the page share: smoothing, x axis, zoom, y scale, marks. Charts redraw when it changes. */
+/** What all charts of the page share: smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
-  constructor({ smoothing, axis, isLog, zoom, end }) {
-    Object.assign(this, { smoothing, axis, isLog, end, zoom: zoom && widened(zoom) });
+  constructor({ smoothing, axis, isLog, zoom, end, showsDead = false }) {
+    Object.assign(this, { smoothing, axis, isLog, end, showsDead, zoom: zoom && widened(zoom) });
     this.marks = [];
     this.charts = new Set();
     this.sync = uPlot.sync("run");
@@ -47,6 +48,13 @@ export class ChartView {
 function widened({ min, max, isTime }) {
   const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
   return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
+}
+
+/** Return the line of a dead branch, from the point at which it left the history. */
+function deadLine(id, label, { series: part, from }, smoothing) {
+  const y = smoothing > 0 && part.x.length > 2 ? part.smooth : part.y;
+  const column = { x: part.x.slice(from), y: y.slice(from) };
+  return { id: `${id}@${part.attempt}`, label, attempt: part.attempt, isDead: true, column };
 }
 
 const seen = new IntersectionObserver((entries) => {
@@ -153,14 +161,16 @@ export class Chart {
       const lanes = [...byLane].sort(([a], [b]) => (a < b ? -1 : 1));
       lanes.forEach(([lane, attempts], place) => lines.push(this.#line(line, lane, attempts, many, place)));
     }
-    if (view.axis === "time" && !plot.isTime) this.#onClock(lines);
-    const kept = lines.filter((line) => line.column.x.length);
+    const dead = view.showsDead && !plot.stacked ? lines.flatMap((line) => line.dead) : [];
+    if (view.axis === "time" && !plot.isTime) this.#onClock([...lines, ...dead]);
+    const behind = dead.filter((line) => line.column.x.length > 1);
+    const kept = [...behind, ...lines.filter((line) => line.column.x.length)];
     const weight = plot.stacked ? 0 : view.smoothing;
     const aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
     const odd = [];
     let ys = aligned.slice(1).map((column, i) => {
       const [line, marks] = finite(column);
-      for (const [at, value] of marks) odd.push([aligned[0][at], value, kept[i]]);
+      if (!kept[i].isDead) for (const [at, value] of marks) odd.push([aligned[0][at], value, kept[i]]);
       return line;
     });
     if (plot.stacked) ys = stack(ys).reverse();
@@ -169,6 +179,9 @@ export class Chart {
     kept.forEach((line, i) => {
       if (plot.stacked) {
         drawn.push({ ...kept[kept.length - 1 - i], look: "area" });
+        data.push(ys[i]);
+      } else if (line.isDead) {
+        drawn.push({ ...line, look: "dead" });
         data.push(ys[i]);
       } else if (line.isGhost) {
         drawn.push({ ...line, look: "ghost" });
@@ -187,15 +200,15 @@ export class Chart {
       }
     });
     const layout = `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");
-    return { data: this.#logSafe(data), drawn, odd, layout, lines: kept };
+    return { data: this.#logSafe(data), drawn, odd, layout, lines: kept.slice(behind.length), numDead: behind.length };
   }
 
   #line(line, lane, attempts, many, place) {
+    const { smoothing, zoom } = this.view;
+    const parts = attempts.map((series) => ({ kind: series.kind, attempt: series.attempt, latest: series.latest, ...series.columns(smoothing, zoom) }));
+    const { clean, dead } = (this.store.branches ?? EVERYTHING).split(parts);
     const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
-    for (const { series, before } of visible(attempts)) {
-      const part = series.columns(this.view.smoothing, this.view.zoom);
-      let count = part.x.length;
-      while (count > 0 && part.x[count - 1] >= before) count -= 1;
+    for (const { series: part, count } of clean) {
       if (!column.x.length && count === part.x.length) {
         Object.assign(column, { x: part.x, y: part.y, smooth: part.smooth });
       } else {
@@ -203,20 +216,25 @@ export class Chart {
         column.y = [...column.y, ...part.y.slice(0, count)];
         column.smooth = [...column.smooth, ...part.smooth.slice(0, count)];
       }
-      column.latest = series.latest ?? column.latest;
-      column.n += part.x.length;
-      column.of += part.of;
+      column.latest = (count === part.x.length ? part.latest : part.y[count - 1]) ?? column.latest;
+      column.n += count;
+      column.of += count === part.x.length ? part.of : count;
     }
+    // One average through the restored step, where every point is at hand to take it over.
+    if (clean.length > 1 && smoothing > 0 && parts.every((part) => part.n === part.of)) column.smooth = smooth(column.y, smoothing);
     const [role, rank] = lane.split("|");
     const label = many ? laneName({ role, rank }) : line.label;
     const stroke = many && !line.fixed ? `--run-${place % 10}` : line.color;
-    return { ...line, id: `${line.name}@${lane}`, label, color: stroke, column };
+    const id = `${line.name}@${lane}`;
+    return { ...line, id, label, color: stroke, column, dead: dead.map((branch) => deadLine(id, label, branch, smoothing)) };
   }
 
   /** Put steps on the clock: each at the end of its work, as the timeline's spans say. */
   #onClock(lines) {
-    const clock = this.store.lanes.clockOfSteps();
-    for (const { column } of lines) {
+    const clocks = new Map();
+    for (const { column, attempt = null } of lines) {
+      if (!clocks.has(attempt)) clocks.set(attempt, this.store.lanes.clockOfSteps(attempt));
+      const clock = clocks.get(attempt);
       let last = -Infinity;
       column.x = Array.from(column.x, (step) => (last = Math.max(clock(step) ?? NaN, last + 1e-6)));
       if (!Number.isFinite(column.x[0])) column.x = [];
@@ -271,6 +289,7 @@ export class Chart {
     }
     const alone = line.column.x.length === 1;
     const points = alone ? { show: true, size: 5, stroke, fill: stroke } : { show: false };
+    if (line.look === "dead") return { ...shared, points, width: 1, stroke: () => color("--dead") };
     if (line.look === "ghost") return { ...shared, points, width: 1, stroke: () => faded(color(line.color), 0.26) };
     return { ...shared, points, width: line.width ?? 1.6, dash: Array.isArray(line.dash) ? line.dash : line.dash ? [4, 3] : undefined, stroke };
   }

@@ -150,7 +150,7 @@ export class Feed {
     const query = new URLSearchParams({ from_ns: lanes.nanoseconds(from), to_ns: lanes.nanoseconds(to), limit: MAX_SPANS });
     try {
       const answer = await get(`${this.page.api}/spans?${query}`);
-      const found = new Lanes();
+      const found = new Lanes(this.store.branches);
       found.origin = lanes.origin;
       for (const column of answer.lanes) found.add(column, answer.phases);
       return found;
@@ -163,7 +163,7 @@ export class Feed {
   /** Return where the newest steps of an answer begin, in seconds of the store's lanes. */
   #recentCut(answer) {
     const { lanes } = this.store;
-    const found = new Lanes();
+    const found = new Lanes(this.store.branches);
     for (const column of answer.lanes) if (column.start.length) lanes.seconds(column.start[0]); // sets the origin
     found.origin = lanes.origin;
     for (const column of answer.lanes) found.add(column, answer.phases);

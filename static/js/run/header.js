@@ -22,7 +22,7 @@ export class Header {
       if (detail.isConnected) this.heardAt = Date.now();
       this.showLive();
     });
-    setInterval(() => { if (!document.hidden) this.showLive(); }, 1000);
+    setInterval(() => { if (!document.hidden) { this.showLive(); this.#retry(); } }, 1000);
     document.addEventListener("visibilitychange", () => this.showLive());
   }
 
@@ -63,9 +63,8 @@ export class Header {
 
   #eta(header) {
     if (ENDED.includes(header.state)) {
-      if (!header.started_at || !header.ended_at) return "";
-      const seconds = (new Date(header.ended_at) - new Date(header.started_at)) / 1000;
-      return fill(gettext("took %(time)s"), { time: numbers.duration(seconds) });
+      const seconds = header.elapsed_seconds;
+      return Number.isFinite(seconds) ? fill(gettext("took %(time)s"), { time: numbers.duration(seconds) }) : "";
     }
     if (header.state === "queued") return "";
     const left = header.eta_seconds;
@@ -96,10 +95,30 @@ export class Header {
       write(field("wait-place"), place ? fill(gettext("Queued, place %(place)s."), { place }) : gettext("Queued."));
       write(field("wait-reason"), header.wait_reason || gettext("It is about to be put on the cluster."));
     }
+    this.#retry();
     field("lost").hidden = !header.is_lost_contact || ENDED.includes(header.state);
     if (header.is_lost_contact && header.last_contact_at) {
       write(field("lost-since"), fill(gettext("Last contact at %(time)s."), { time: numbers.clock(new Date(header.last_contact_at)) }));
     }
+  }
+
+  /** Say whether the policy starts a failed run again, and how long that still takes. */
+  #retry() {
+    const { state, retry } = this.header ?? {};
+    const left = retry?.at ? Math.ceil((new Date(retry.at) - Date.now()) / 1000) : 0;
+    const countdown = left > 0 ? fill(gettext("in %(count)s s"), { count: grouped(left) }) : "";
+    let text = "";
+    if (state === "failed" && retry?.at) {
+      const about = { number: retry.number, most: retry.most };
+      const sentence = left > 0 ? gettext("Attempt %(number)s of %(most)s follows in %(left)s s.") : gettext("Attempt %(number)s of %(most)s follows once this one is cleaned up after.");
+      text = fill(sentence, { ...about, left: grouped(left) });
+    } else if (state === "failed" && retry) {
+      text = retry.why_not;
+    }
+    write(field("retry"), text);
+    write(field("retry-left"), state === "queued" && retry?.at ? countdown : "");
+    const cancel = document.querySelector('[data-action="cancel-retry"]');
+    if (cancel) cancel.hidden = !(state === "failed" && retry?.at);
   }
 
   /** Something came from the console just now. */

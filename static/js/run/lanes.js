@@ -3,6 +3,8 @@
  * Unix nanoseconds do not fit a double, so the origin is a BigInt and everything else is relative to it.
  */
 
+import { EVERYTHING } from "./branches.js";
+
 const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
 const place = (role) => (ORDER.indexOf(role) + 1 || ORDER.length + 1);
 
@@ -14,6 +16,8 @@ class Row {
     this.phase = [];
     this.step = [];
     this.name = [];
+    this.attempt = [];
+    this.isDead = []; // in a branch that was resumed past
   }
 
   get length() {
@@ -21,7 +25,7 @@ class Row {
   }
 
   /** Insert one span where its start belongs; nearly always that is the end. */
-  insert(start, end, phase, step, name) {
+  insert(start, end, phase, step, name, attempt, isDead) {
     let at = this.start.length;
     while (at > 0 && this.start[at - 1] > start) at -= 1;
     if (at === this.start.length) {
@@ -30,6 +34,8 @@ class Row {
       this.phase.push(phase);
       this.step.push(step);
       this.name.push(name);
+      this.attempt.push(attempt);
+      this.isDead.push(isDead);
       return;
     }
     this.start.splice(at, 0, start);
@@ -37,6 +43,8 @@ class Row {
     this.phase.splice(at, 0, phase);
     this.step.splice(at, 0, step);
     this.name.splice(at, 0, name);
+    this.attempt.splice(at, 0, attempt);
+    this.isDead.splice(at, 0, isDead);
   }
 
   /** Return the index of the first span that ends after `time` (spans of one depth do not overlap). */
@@ -54,9 +62,25 @@ class Row {
 
 /** Every lane of a run. */
 export class Lanes {
-  constructor() {
+  constructor(branches = EVERYTHING) {
     this.origin = null;
+    this.branches = branches;
     this.clear();
+  }
+
+  /** Judge all spans anew: an attempt has begun, or was resumed past. */
+  setBranches(branches) {
+    this.branches = branches;
+    this.steps = new Map();
+    this.deadSteps = new Map();
+    for (const { rows } of this.sorted) {
+      for (const [depth, row] of rows.entries()) {
+        for (let i = 0; i < (row?.length ?? 0); i += 1) {
+          row.isDead[i] = branches.isDead(row.attempt[i], row.step[i]);
+          if (depth === 0 && row.step[i] >= 0) this.#widenStep(row.attempt[i], row.isDead[i], row.step[i], row.start[i], row.end[i]);
+        }
+      }
+    }
   }
 
   /** Forget all spans. */
@@ -66,7 +90,8 @@ export class Lanes {
     this.start = Infinity;
     this.end = -Infinity;
     this.numSpans = 0;
-    this.steps = new Map(); // step -> [start, end] over all lanes, in seconds
+    this.steps = new Map(); // step of the history -> [start, end] over all lanes, in seconds
+    this.deadSteps = new Map(); // attempt -> the same of its dead branch
   }
 
   /** Return Unix ns (a decimal string) as seconds since the origin, which the first call sets. */
@@ -88,7 +113,7 @@ export class Lanes {
 
   /**
    * Add the columns of one lane as they travel: phase start duration depth step name. `phases` names indexes, if they are indexes.
-   * Only spans that start in [from, before) are taken.
+   * Only spans that start in [from, before) are taken. `column.attempt` says whose they are.
    */
   add(column, phases = null, { from = -Infinity, before = Infinity } = {}) {
     const lane = this.lane(column.role, column.rank);
@@ -99,11 +124,13 @@ export class Lanes {
       const phase = phases ? phases[column.phase[i]] : column.phase[i];
       const depth = column.depth?.[i] ?? 0;
       const step = column.step?.[i] ?? -1;
-      (lane.rows[depth] ??= new Row()).insert(start, end, phase, step, column.name?.[i] ?? "");
+      const attempt = column.attempt ?? 1;
+      const isDead = this.branches.isDead(attempt, step);
+      (lane.rows[depth] ??= new Row()).insert(start, end, phase, step, column.name?.[i] ?? "", attempt, isDead);
       this.start = Math.min(this.start, start);
       this.end = Math.max(this.end, end);
       this.numSpans += 1;
-      if (depth === 0 && step >= 0) this.#widenStep(step, start, end);
+      if (depth === 0 && step >= 0) this.#widenStep(attempt, isDead, step, start, end);
     }
   }
 
@@ -117,13 +144,15 @@ export class Lanes {
     return this.byKey.get(key);
   }
 
-  #widenStep(step, start, end) {
-    const known = this.steps.get(step);
+  #widenStep(attempt, isDead, step, start, end) {
+    if (isDead && !this.deadSteps.has(attempt)) this.deadSteps.set(attempt, new Map());
+    const steps = isDead ? this.deadSteps.get(attempt) : this.steps;
+    const known = steps.get(step);
     if (known) {
       known[0] = Math.min(known[0], start);
       known[1] = Math.max(known[1], end);
     } else {
-      this.steps.set(step, [start, end]);
+      steps.set(step, [start, end]);
     }
   }
 
@@ -143,9 +172,9 @@ export class Lanes {
     return [start, end];
   }
 
-  /** Return a function that gives the Unix time, in seconds, at which a step ended; between known steps it interpolates. */
-  clockOfSteps() {
-    const known = [...this.steps].sort(([a], [b]) => a - b);
+  /** Return a function that gives the Unix time, in seconds, at which a step (of an attempt's dead branch) ended; it interpolates. */
+  clockOfSteps(attempt = null) {
+    const known = [...(attempt === null ? this.steps : (this.deadSteps.get(attempt) ?? []))].sort(([a], [b]) => a - b);
     const steps = known.map(([step]) => step);
     const base = Number((this.origin ?? 0n) / 1000n) / 1e6;
     const ends = known.map(([, [, end]]) => base + end);

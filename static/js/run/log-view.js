@@ -11,7 +11,7 @@ export class LogView {
   constructor(node, { onEdge, onLink, onScroll }) {
     this.node = node;
     this.space = node.querySelector("[data-log-space]");
-    Object.assign(this, { onEdge, onLink, onScroll, lines: [], needle: "", target: "", hit: "", hasSource: true });
+    Object.assign(this, { onEdge, onLink, onScroll, lines: [], needle: "", target: "", hit: "", hasSource: true, hasAttempt: false });
     this.rows = new Map();
     node.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(node);
@@ -97,7 +97,7 @@ export class LogView {
     const number = el("a", { href: `?line=${line.cursor}`, class: "num", onclick: (event) => { event.preventDefault(); this.onLink(line); } }, String(line.line + 1));
     const classes = ["run-log-line", line.cursor === this.target && "is-target", line.cursor === this.hit && "is-hit"].filter(Boolean).join(" ");
     return el("div", { class: classes, "data-stream": line.stream, "data-cursor": line.cursor }, number,
-      el("span", { class: "run-log-source num" }, clock(new Date(line.at)), this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : ""),
+      el("span", { class: "run-log-source num" }, clock(new Date(line.at)), this.hasAttempt ? ` a${line.attempt}` : "", this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : ""),
       el("span", { class: "run-log-text" }, ...marked(line.text, this.needle)));
   }
 

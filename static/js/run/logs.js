@@ -25,6 +25,9 @@ export class LogTab {
     this.isFollowing = !query.get("line");
     this.select = document.querySelector("[data-log-stream]");
     this.select.addEventListener("change", () => this.#choose(this.select.value));
+    this.attempt = query.get("attempt") ?? "";
+    this.attempts = document.querySelector("[data-log-attempt]");
+    this.attempts.addEventListener("change", () => this.#chooseAttempt(this.attempts.value));
     this.search = document.querySelector("[data-log-search]");
     this.search.value = query.get("find") ?? "";
     this.search.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(), 250); });
@@ -56,6 +59,26 @@ export class LogTab {
 
   update(header) {
     this.state = header.state;
+    this.#listAttempts(header.attempts);
+  }
+
+  /** Offer the attempts to choose from, where there were several. */
+  #listAttempts(attempts) {
+    const signature = attempts.map((one) => one.number).join();
+    if (this.attempts.dataset.shown === signature) return;
+    this.attempts.dataset.shown = signature;
+    document.querySelector("[data-log-attempts]").hidden = attempts.length < 2;
+    this.view.hasAttempt = attempts.length > 1;
+    const numbers = attempts.map((one) => String(one.number)).reverse();
+    this.attempts.replaceChildren(el("option", { value: "" }, gettext("All")), ...numbers.map((number) => el("option", { value: number }, number)));
+    this.attempts.value = numbers.includes(this.attempt) ? this.attempt : "";
+    if (this.isLoaded) this.view.redraw();
+  }
+
+  #chooseAttempt(attempt) {
+    this.attempt = attempt;
+    this.query.set("attempt", attempt);
+    this.#choose(this.lane);
   }
 
   #isActive() {
@@ -67,6 +90,7 @@ export class LogTab {
     const [role, rank] = this.lane.split("-");
     if (role) all.set("role", role);
     if (rank) all.set("rank", rank);
+    if (this.attempt) all.set("attempt", this.attempt);
     return `${this.page.api}/logs?${all}`;
   }
 
@@ -140,7 +164,8 @@ export class LogTab {
 
   #setDownload() {
     const [role, rank] = this.lane.split("-");
-    button("download").href = `${this.page.url}/log.txt` + (role ? `?role=${role}&rank=${rank}` : "");
+    const asked = new URLSearchParams({ ...(role && { role, rank }), ...(this.attempt && { attempt: this.attempt }) });
+    button("download").href = `${this.page.url}/log.txt${asked.size ? `?${asked}` : ""}`;
   }
 
   #lanes(lanes) {

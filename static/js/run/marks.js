@@ -26,7 +26,7 @@ export function drawLimits(u, limits) {
   }
 }
 
-/** Draw a square and a thin line at each checkpoint's step, and a bar along the top over captured steps. `marks` is a list of { x, to, type }. */
+/** Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, and a bar along the top over captured steps. `marks` is a list of { x, to, type }. */
 export function drawMarks(u, marks) {
   const { ctx } = u;
   const ratio = devicePixelRatio;
@@ -42,6 +42,15 @@ export function drawMarks(u, marks) {
       continue;
     }
     if (!(at >= left && at <= left + width)) continue;
+    if (type === "resume") {
+      ctx.fillStyle = color("--text-2");
+      ctx.beginPath();
+      ctx.moveTo(at, top + height - 7 * ratio);
+      ctx.lineTo(at + 5 * ratio, top + height);
+      ctx.lineTo(at - 5 * ratio, top + height);
+      ctx.fill();
+      continue;
+    }
     ctx.strokeStyle = color("--line-2");
     ctx.lineWidth = ratio;
     ctx.setLineDash([2 * ratio, 2 * ratio]);

@@ -144,7 +144,7 @@ export class Overview {
     if (document.hidden) return;
     try {
       const answer = await get(`${this.page.api}/samples?is_eval=false&page=1`);
-      const rows = answer.samples;
+      const rows = answer.samples.filter((row) => !this.store.branches.isDead(row.attempt, row.step));
       field("latest-empty").hidden = rows.length > 0;
       if (!rows.length) return;
       const step = Math.max(...rows.map((row) => row.step));

@@ -109,7 +109,7 @@ export class Painter {
       left = Math.max(left, labelWidth, free);
       right = Math.min(Math.max(right - (right - left > 3 ? 1 : 0), left + 1), width);
       if (left >= width) break;
-      context.fillStyle = color(`--${this.#token(row.phase[i], isDetail)}`);
+      context.fillStyle = color(row.isDead[i] ? "--dead" : `--${this.#token(row.phase[i], isDetail)}`);
       if (right - left > 8) roundBar(context, left, top, right - left, height);
       else context.fillRect(left, top, right - left, height);
       free = Math.floor(right) + (right - left > 3 ? 0 : 1);

@@ -107,12 +107,12 @@ export class SampleTab {
     this.number = answer.page;
     const groups = new Map();
     for (const row of rows) {
-      const key = `${row.step}|${row.is_eval}|${row.group}`;
+      const key = groupKey(row);
       groups.set(key, [...(groups.get(key) ?? []), row]);
     }
     const lines = byGroup
       ? [...groups.values()].flatMap((group) => [this.#groupRow(group), ...group.map((row) => this.#row(row, group))])
-      : rows.map((row) => this.#row(row, groups.get(`${row.step}|${row.is_eval}|${row.group}`)));
+      : rows.map((row) => this.#row(row, groups.get(groupKey(row))));
     document.querySelector("[data-samples]").replaceChildren(...lines);
     const pages = answer.num_pages;
     write(field("sample-count"), fill(ngettext("%(n)s sample", "%(n)s samples", answer.total), { n: grouped(answer.total) }));
@@ -143,8 +143,8 @@ export class SampleTab {
 
   #row(row, group) {
     const full = group.filter((one) => one.reward >= 1).length;
-    const line = el("tr", { tabindex: "0", "aria-expanded": "false" },
-      el("td", { class: "num" }, grouped(row.step), row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null),
+    const line = el("tr", { tabindex: "0", "aria-expanded": "false", class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false },
+      el("td", { class: "num" }, grouped(row.step), row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null, this.#attempt(row)),
       el("td", { class: "num" }, mark(row.reward), shown(row.reward)),
       el("td", { class: "cut" }, oneLine(row.prompt)),
       el("td", { class: "cut" }, oneLine(row.completion)),
@@ -155,6 +155,14 @@ export class SampleTab {
     line.addEventListener("click", () => { if (!getSelection().toString()) toggle(); });
     line.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
     return line;
+  }
+
+  /** Say whose sample it is, where there were several attempts. */
+  #attempt({ attempt, step }) {
+    if (this.store.branches.attempts.length < 2) return null;
+    const isDead = this.store.branches.isDead(attempt, step);
+    const title = isDead ? fill(gettext("dead branch, attempt %(attempt)s"), { attempt }) : fill(gettext("attempt %(attempt)s"), { attempt });
+    return el("span", { class: "tag run-attempt-tag", title }, `a${attempt}`);
   }
 
   #toggle(line, row) {
@@ -171,3 +179,5 @@ export class SampleTab {
     line.after(el("tr", { class: "run-sample-full" }, el("td", { colspan: COLUMNS }, el("dl", {}, ...parts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])))));
   }
 }
+
+const groupKey = (row) => `${row.attempt}|${row.step}|${row.is_eval}|${row.group}`;

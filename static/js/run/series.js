@@ -97,15 +97,3 @@ export class Series {
     return this.y.length ? this.y.at(-1) : null;
   }
 }
-
-/** Return the visible branch of a series over its attempts: a later attempt hides what an earlier one did from its first x on. */
-export function visible(attempts) {
-  const sorted = [...attempts].sort((a, b) => b.attempt - a.attempt);
-  let limit = Infinity;
-  const kept = [];
-  for (const series of sorted) {
-    kept.unshift({ series, before: limit });
-    if (series.x.length) limit = Math.min(limit, series.x[0]);
-  }
-  return kept;
-}

@@ -3,6 +3,7 @@
  * follow one by one. Every part remembers its own `through`, so that each frame counts once for each part, whatever arrives first.
  */
 
+import { Branches, EVERYTHING } from "./branches.js";
 import { Lanes } from "./lanes.js";
 import { Series, decode } from "./series.js";
 
@@ -21,11 +22,23 @@ export class RunStore extends EventTarget {
     this.series = new Map();
     this.loaded = new Map(); // metric name -> through, of names that were read, also those without points yet
     this.names = new Map(); // name -> { kind, name, roles } of every metric that is known to exist
+    this.branches = EVERYTHING;
     this.lanes = new Lanes();
     this.lanesThrough = null;
     this.hasAllSpans = true; // false: of a long run, only the longest spans were read
     this.dirty = new Map(); // topic -> Set of details, told once per animation frame
     this.flushing = 0;
+  }
+
+  /** Take the attempts of a header: which of their steps count. */
+  setAttempts(attempts) {
+    const next = new Branches(attempts);
+    const isSame = next.signature === this.branches.signature;
+    this.branches = next; // how far each came changes all the time
+    if (isSame) return;
+    this.lanes.setBranches(next);
+    this.touch("branches");
+    this.touch("spans");
   }
 
   /** Say that something changed; listeners of `topic` hear of it once per animation frame (never in a background tab). */
@@ -200,7 +213,7 @@ export class RunStore extends EventTarget {
 
   #applySpans(frame) {
     if (this.lanesThrough === null || frame.seq <= this.lanesThrough) return;
-    for (const column of frame.spans ?? []) this.lanes.add(column);
+    for (const column of frame.spans ?? []) this.lanes.add({ ...column, attempt: frame.attempt });
     this.lanesThrough = frame.seq;
     if (frame.spans?.length) this.touch("spans");
   }

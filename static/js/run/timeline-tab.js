@@ -184,6 +184,7 @@ export class TimelineTab {
       const phase = this.phases.get(row.phase[index])?.label ?? row.phase[index];
       if (row.name[index]) parts.push(el("span", { class: "faint" }, phase));
       if (row.step[index] >= 0) parts.push(el("span", { class: "num" }, fill(gettext("step %(step)s"), { step: row.step[index] })));
+      if (row.isDead[index]) parts.push(el("span", { class: "tag" }, fill(gettext("dead branch, attempt %(attempt)s"), { attempt: row.attempt[index] })));
       parts.push(el("span", { class: "num" }, numbers.duration(row.end[index] - row.start[index])));
       parts.push(el("span", { class: "num faint" }, fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(row.start[index])) })));
     } else {
@@ -204,7 +205,7 @@ export class TimelineTab {
       for (const row of lane.rows) {
         if (!row) continue;
         for (let i = row.firstAfter(from); i < row.length && row.start[i] < to && rows.length < TABLE_ROWS; i += 1) {
-          rows.push(el("tr", {}, el("td", {}, laneName(lane)), el("td", {}, this.timeline.painter.text(row, i)),
+          rows.push(el("tr", {}, el("td", {}, laneName(lane)), el("td", {}, this.timeline.painter.text(row, i), row.isDead[i] ? el("span", { class: "tag" }, gettext("dead branch")) : null),
             el("td", { class: "num" }, row.step[i] >= 0 ? grouped(row.step[i]) : "—"),
             el("td", { class: "num" }, numbers.clock(this.store.lanes.date(row.start[i]))),
             el("td", { class: "num" }, numbers.duration(row.end[i] - row.start[i]))));

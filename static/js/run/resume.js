@@ -1,0 +1,104 @@
+/** Start an ended run again: which checkpoint, on how many ranks, up to which step. The console says what cannot be. */
+
+import { bytes, el, fill, gettext, grouped } from "../format.js";
+import { toast } from "../toast.js";
+import { get, send } from "./api.js";
+import { write } from "./header.js";
+import * as numbers from "./numbers.js";
+
+const ENDED = ["finished", "failed", "stopped"];
+const find = (selector) => document.querySelector(selector);
+const field = (name) => find(`[data-field="${name}"]`);
+
+export class Resume {
+  constructor({ page, query }) {
+    Object.assign(this, { page, query });
+    this.button = find('[data-action="resume"]');
+    this.form = find('[data-form="resume"]');
+    if (!this.form) return; // viewers look on
+    this.button.addEventListener("click", () => this.open());
+    this.form.addEventListener("submit", (event) => this.#submit(event));
+    this.form.addEventListener("input", () => write(field("resume-problem"), ""));
+  }
+
+  /** Offer it once the run has ended, as the thing to do where it failed and does not start again by itself. */
+  show(header) {
+    this.header = header;
+    if (!this.form) return;
+    this.button.hidden = !ENDED.includes(header.state);
+    this.button.classList.toggle("btn-primary", header.state === "failed" && !header.retry?.at);
+    if (this.query.get("resume") && !this.button.hidden) {
+      this.query.set("resume", "");
+      this.open();
+    }
+  }
+
+  async open() {
+    this.button.disabled = true;
+    try {
+      const answer = await get(`${this.page.api}/checkpoints`);
+      this.#fill(answer);
+      find('[data-dialog="resume"]').showModal();
+    } catch (error) {
+      toast(error.message, { isError: true });
+    } finally {
+      this.button.disabled = false;
+    }
+  }
+
+  #fill({ checkpoints, hardware, num_steps: numSteps }) {
+    const { elements } = this.form;
+    write(field("resume-title"), fill(gettext("Resume %(name)s"), { name: this.header.name }));
+    write(field("resume-problem"), "");
+    write(field("resume-score"), checkpoints.find((one) => one.score_name)?.score_name ?? gettext("Score"));
+    this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
+    elements.policy_ranks.value = hardware.policy_ranks ?? 1;
+    elements.num_steps.value = numSteps;
+    const usable = checkpoints.find((one) => one.is_visible) ?? checkpoints[0];
+    const rows = checkpoints.map((one) => this.#row(one, one === usable));
+    rows.push(el("tr", {}, el("td", { colspan: 5 }, choice("", !usable, gettext("the start: nothing of what was done stays in the history")))));
+    find("[data-checkpoints]").replaceChildren(...rows);
+  }
+
+  #row(one, isChosen) {
+    const at = new Date(one.created_at);
+    return el("tr", { class: one.is_visible ? "" : "is-dead" },
+      el("td", {}, choice(`${one.attempt}|${one.step}`, isChosen, fill(gettext("step %(step)s"), { step: grouped(one.step) })),
+        one.is_visible ? null : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch"))),
+      el("td", { class: "num" }, numbers.number(one.score)),
+      el("td", { class: "num" }, bytes(one.size)),
+      el("td", { class: "num" }, grouped(one.attempt)),
+      el("td", { class: "num", title: numbers.moment(at) }, numbers.clock(at)));
+  }
+
+  #asked() {
+    const { elements } = this.form;
+    const [attempt, step] = elements.checkpoint.value.split("|").map(Number);
+    const asked = elements.checkpoint.value ? { step, attempt } : { step: null };
+    const ranks = Number(elements.policy_ranks.value);
+    const steps = Number(elements.num_steps.value);
+    if (ranks !== this.before.policy_ranks) asked.hardware = { policy_ranks: ranks };
+    if (steps !== this.before.num_steps) asked.num_steps = steps;
+    return asked;
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    const button = field("resume-submit");
+    if (button.disabled) return;
+    button.disabled = true;
+    try {
+      const { attempt } = await send("POST", `${this.page.api}/resume`, this.#asked());
+      find('[data-dialog="resume"]').close();
+      toast(fill(gettext("Queued again as attempt %(number)s"), { number: attempt }));
+    } catch (error) {
+      write(field("resume-problem"), error.message);
+    } finally {
+      button.disabled = false;
+    }
+  }
+}
+
+function choice(value, isChosen, text) {
+  return el("label", { class: "check" }, el("input", { type: "radio", name: "checkpoint", value, checked: isChosen }), ` ${text}`);
+}
