@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -20,6 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
 OUTSIDE = ("REDIS_URL", "DATABASE_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "DJANGO_SETTINGS_MODULE", "PITWALL_SECRET_KEY")
+
+
+class Site(Protocol):
+    """A console that a browser can open, wherever it runs."""
+
+    @property
+    def url(self) -> str:
+        """Its address, without a slash at the end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import subprocess
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +68,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     captures_arrive_from_both_nodes(page, api, cluster)
 
     machine_of_vllm = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}[vllm_node["address"]]
-    forgotten = machine_of_vllm.start(
-        "sleep",
-        "1000",
-        env={"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"},
-        log=Path("/dev/null"),
-    )
+    marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
+    forgotten = machine_of_vllm.start("sleep", "1000", env=marks, log=Path(os.devnull))
     kill_worker(machine_of_vllm, "vllm", run_id)
 
     expect(state(page)).to_contain_text("failed", timeout=60_000)
@@ -142,7 +140,7 @@ def captures_arrive_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> N
         asked = {"tool": tool, "num_steps": 1, "roles": ["policy", "vllm"], "ranks": [0]}
         status, capture = api.post("/captures", asked)
         assert status == 201, capture
-        done = wait_for(lambda name=capture["id"]: ended_capture(api, name), seconds=90)
+        done = wait_for(partial(ended_capture, api, capture["id"]), seconds=90)
         assert done["state"] == "ready", done
         page.goto(f"{api.url.replace('/api/runs', '/runs')}/profile")
         expect(page.locator("[data-custody]")).to_contain_text("ready")
@@ -161,7 +159,8 @@ def ended_capture(api: Api, name: str) -> dict[str, Any] | None:
 
 def kill_worker(machine: Machine, role: str, run_id: str) -> None:
     """End the Ray worker of a role as the kernel would: the one whose output is the role's log."""
-    find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in */{run_id}/*/log/{role}-0.stdout) echo ${{p#/proc/}};; esac; done"
+    output = f"*/{run_id}/*/log/{role}-0.stdout"
+    find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in {output}) echo ${{p#/proc/}};; esac; done"
     pids = machine.run("bash", "-c", find).split()
     assert pids
     machine.run("bash", "-c", f"kill -9 {' '.join(pids)}")
@@ -172,7 +171,7 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     page.goto(f"{cluster.url}/runs/{run_id}/samples")
     expect(page.locator("[data-samples]:visible").first).to_contain_text("####")
     names = {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
-    assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1)} <= names
+    assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)} <= names
 
     page.goto(f"{cluster.url}/runs/{run_id}/files")
     logs = zipfile.ZipFile(io.BytesIO(download(page, "logs.zip")))

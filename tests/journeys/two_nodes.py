@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +104,9 @@ def _num_nodes(api: str, token: str) -> int:
     return sum(row["state"] == "ALIVE" for row in rows)
 
 
-def _wait_for(is_there, processes: list[subprocess.Popen[bytes]], cluster: Cluster, what: str) -> None:
+def _wait_for(
+    is_there: Callable[[], bool], processes: Sequence[subprocess.Popen[bytes]], cluster: Cluster, what: str
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not is_there():
         dead = [process.args for process in processes if process.poll() is not None]
