@@ -52,8 +52,7 @@ def resume_run(
     is_finished = run.state == "finished"
     origin = None if step is None else _chosen(run, step, attempt)
     overrides = _overrides(run, latest, hardware, num_steps)
-    spec = _checked(merged(run.spec, overrides))
-    overrides = _as_parsed(overrides, spec)
+    spec, overrides = _checked(run, overrides)
     # One that died after its last step, while it exported the model, has that left to do.
     if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
@@ -69,7 +68,7 @@ def resumed_spec(*, run_id: str, hardware: Mapping[str, Any], num_steps: int | N
     """Return the spec that an attempt resumed like this would run. Raises: ResumeRefused; Run.DoesNotExist."""
     run = Run.objects.get(pk=run_id)
     latest = Attempt.objects.get(run=run, number=run.latest_attempt)
-    return _checked(merged(run.spec, _overrides(run, latest, hardware, num_steps)))
+    return _checked(run, _overrides(run, latest, hardware, num_steps))[0]
 
 
 def begin(
@@ -165,23 +164,28 @@ def _overrides(run: Run, latest: Attempt, hardware: Mapping[str, Any], num_steps
     return difference(run.spec, wanted)
 
 
-def _checked(raw: Mapping[str, Any]) -> RunSpec:
+def _checked(run: Run, overrides: Mapping[str, Any]) -> tuple[RunSpec, dict[str, Any]]:
+    """Return the spec that comes of the overrides, and these with the values that the validator made of theirs.
+
+    A capture asked for at launch that fits no more (its rank is gone) is not asked for again.
+    """
     try:
-        return parse_spec(raw)
+        spec = parse_spec(merged(run.spec, overrides))
     except SpecInvalid as error:
-        first = error.problems[0]
-        field = {"knobs.train.num_steps": "num_steps"}.get(first.field, first.field)
-        message = first.message
-        if not field.startswith(("hardware.", "num_steps")):
-            text = _("%(why)s A resume changes hardware and the number of steps only; for the rest, clone the run.")
-            message = text % {"why": message}
-        raise ResumeRefused(field, message) from error
-
-
-def _as_parsed(overrides: Mapping[str, Any], spec: RunSpec) -> dict[str, Any]:
-    """Return the overrides with the values that the validator made of them."""
+        if "profile" not in overrides and all(p.field.startswith("profile.") for p in error.problems):
+            return _checked(run, {**overrides, "profile": {"tool": "none"}})
+        raise _refusal(error) from error
     whole = to_json(spec)
-    return {section: {name: whole[section][name] for name in fields} for section, fields in overrides.items()}
+    return spec, {section: {name: whole[section][name] for name in fields} for section, fields in overrides.items()}
+
+
+def _refusal(error: SpecInvalid) -> ResumeRefused:
+    first = error.problems[0]
+    field = {"knobs.train.num_steps": "num_steps"}.get(first.field, first.field)
+    if field.startswith(("hardware.", "num_steps")):
+        return ResumeRefused(field, first.message)
+    text = _("%(why)s A resume changes hardware and the number of steps only; for the rest, clone the run.")
+    return ResumeRefused(field, text % {"why": first.message})
 
 
 def _nothing_left(spec: RunSpec, origin: Checkpoint) -> str:

@@ -1,4 +1,4 @@
-"""Whether a failed run starts again by itself: the policy of its spec, held against how its attempts ended. Pure.
+"""Whether a failed run starts again by itself: the policy of its spec, held against how its attempts ended.
 
 | cause | `retry_on` cluster | `retry_on` any |
 |---|---|---|
@@ -76,6 +76,8 @@ def _why_not(run: Run, attempts: Sequence[Attempt], left: int, retry_on: str) ->
     side = latest.cause.get("side", "")
     if run.is_stop_requested or side == "user":
         return _("Not retried: it was asked to stop.")
+    if run.study is not None and run.study.is_stop_requested:
+        return _("Not retried: its sweep was stopped.")
     if side in _LOST:
         if side == "pitwall" and latest.submitted_at is None:
             return _("Not retried: it would not be accepted again.")

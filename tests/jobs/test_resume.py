@@ -275,3 +275,15 @@ def test_the_queue_admits_a_resumed_run_and_ray_gets_the_new_job(ray: FakeRay) -
 
     assert [job["submission_id"] for job in ray.submitted] == [f"run-{run.pk}-a2"]
     assert ray.submitted[0]["runtime_env"]["env_vars"]["PITWALL_ATTEMPT"] == "2"
+
+
+def test_a_capture_of_a_rank_that_is_gone_does_not_stand_in_the_way() -> None:
+    spec = {"profile": {"tool": "torch", "first_step": 50, "num_steps": 2, "ranks": "1", "roles": "policy"}}
+    run = make_run(make_project(), state="running", spec=spec)
+    train(run, range(1, 48))
+    end(run)
+
+    attempt = again(run, 40, hardware={"policy_ranks": 1})
+
+    assert attempt.overrides == {"hardware": {"policy_ranks": 1}, "profile": {"tool": "none"}}
+    assert not Capture.objects.filter(run=run, attempt=2).exists()

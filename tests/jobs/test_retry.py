@@ -7,7 +7,7 @@ import pytest
 
 from jobs import lifecycle
 from jobs.header import run_header
-from jobs.models import Attempt, AuditEvent, Run, RunEvent
+from jobs.models import Attempt, AuditEvent, Run, RunEvent, Study
 from jobs.retry_rule import decide, delay
 from tests.attempts import begin_training, end, train
 from tests.jobs.clock import Clock
@@ -238,6 +238,19 @@ def test_a_run_that_failed_while_it_was_stopping_stays_ended(ray: FakeRay, clock
     clock.step(300)
 
     assert state_of(run) == "failed"
+
+
+def test_a_run_of_a_stopped_sweep_stays_failed(ray: FakeRay, clock: Clock) -> None:
+    run = training_run()
+    about = {"spec": {}, "knobs": [], "method": "grid", "num_runs": 1, "is_stop_requested": True}
+    Run.objects.filter(pk=run.pk).update(study=Study.objects.create(project=run.project, name="rates", **about))
+    end(run, side="cluster")
+    clock.step(300)
+
+    assert state_of(run) == "failed"
+    header = run_header(run)
+    assert header.retry is not None
+    assert header.retry.why_not == "Not retried: its sweep was stopped."
 
 
 def test_whoever_resumes_gives_all_retries_anew() -> None:

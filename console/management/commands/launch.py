@@ -80,7 +80,7 @@ class Command(BaseCommand):
 class Progress:
     """Prints a line when the state, the step or the reason to wait changes."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: BaseCommand) -> None:
         self._command = command
         self._said = ""
 
