@@ -119,6 +119,9 @@ class Actor:
         _use_interface_of_node()
         self._role, self._rank, self._queue, self._marks = role, rank, queue, marks
         self._recordings = Path(log_dir).parent / "traces" / ".recording"
+        self._stem = self._recordings
+        self._is_tracing = False  # the role itself traces its processes
+        self._traced: set[Path] = set()
         self._capture = Capture(Path(log_dir), role, rank)
         self._process = psutil.Process()
         self._target: Any = None
@@ -157,21 +160,33 @@ class Actor:
 
     def start_recording(self, tool: str, capture: str) -> str:
         """Begin to record; return why not, "" if it has begun."""
+        self._stem = self._recordings / f"{capture}-{self._role}-{self._rank}"
         try:
-            recording.start(tool, folder=self._recordings, name=f"{capture}-{self._role}-{self._rank}")
-        except RecorderFailed as error:
-            return str(error)
+            if tool == "torch" and getattr(self._target, "traces_itself", False):
+                self._target.start_trace()
+                self._is_tracing = True
+            else:
+                recording.start(tool, folder=self._recordings, name=self._stem.name)
+        except Exception as error:  # never a reason to end training
+            return _sentence(error)
         return ""
 
-    def stop_recording(self) -> tuple[str, str]:
-        """End the recording; return where its file will be, and why there will be none."""
+    def stop_recording(self) -> tuple[list[str], str]:
+        """End the recording; return where its files will be, and why there will be none."""
         try:
-            return str(recording.stop()), ""
-        except RecorderFailed as error:
-            return "", str(error)
+            if self._is_tracing:
+                self._is_tracing = False
+                paths = self._target.stop_trace(self._stem)
+                self._traced.update(paths)
+                return list(map(str, paths)), ""
+            return [str(recording.stop())], ""
+        except Exception as error:  # as above
+            return [], _sentence(error)
 
     def recording_outcome(self, path: str) -> tuple[int, str]:
         """Return the size of a file that was recorded here, -1 while it is written, and why there is none."""
+        if Path(path) in self._traced:
+            return Path(path).stat().st_size, ""
         found = recording.outcome(Path(path))
         return found.size, found.problem
 
@@ -212,6 +227,10 @@ class Actor:
             threading.Event().wait(1.0)
             for stream, lines in self._capture.new_lines().items():
                 self._queue.put.remote(self._role, self._rank, stream, lines)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, RecorderFailed) else f"{type(error).__name__}: {error}"
 
 
 def _with_step(span: profile.Span, step: int) -> profile.Span:

@@ -5,12 +5,15 @@ import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.device import load_device
+from jobs.engine.engine_trace import EngineTrace
 from jobs.engine.problem import RunProblem
 from jobs.engine.sources import model_folder, read_json
+from jobs.engine.vllm_meter import VllmMeter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,8 @@ class Generator:
         _register_architecture(str((config.get("architectures") or [""])[0]))
         gc.collect()
         gc.freeze()
+        # Processes of its own can only be traced by vLLM itself, which has to know before it starts them.
+        self._trace = EngineTrace() if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "1" else None
         self._llm = vllm.LLM(
             model=str(folder),
             skip_tokenizer_init=True,
@@ -66,12 +71,16 @@ class Generator:
             logprobs_mode="processed_logprobs",
             weight_transfer_config={"backend": self._device.transfer_backend},
             worker_extension_cls="jobs.engine.rollout_worker.RolloutWorker",
-            disable_log_stats=True,
+            disable_log_stats=False,  # counted, never printed: see VLLM_LOGGING_LEVEL
             use_tqdm_on_load=False,
             generation_config="vllm",
             seed=spec.int_knob("train.seed") & 0x7FFFFFFF,
             **self._device.rollout_arguments(spec),
+            **(self._trace.arguments() if self._trace else {}),
         )
+        self._meter = VllmMeter(self._llm.get_metrics)
+        if (manager := self._llm.llm_engine.logger_manager) is not None:
+            manager.stat_loggers.append(self._meter)
 
     def generate(self, requests: Sequence[Request], *, greedy: bool = False) -> list[Drawn]:
         """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
@@ -123,9 +132,26 @@ class Generator:
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM could not empty its prefix cache after a weight sync: blocks are still in use.")
 
+    # -- traces --
+
+    @property
+    def traces_itself(self) -> bool:
+        """Whether the engine's work is in other processes than this one."""
+        return self._trace is not None
+
+    def start_trace(self) -> None:
+        """Begin to trace the engine's own processes."""
+        assert self._trace is not None
+        self._trace.start(self._llm)
+
+    def stop_trace(self, stem: Path) -> list[Path]:
+        """End it and return the files, one a process; their names begin with `stem`. Raises: FileNotFoundError."""
+        assert self._trace is not None
+        return self._trace.stop(self._llm, stem=stem)
+
     def readings(self) -> dict[str, float]:
-        """Return what the device says of this process."""
-        return self._device.memory_readings()
+        """Return what the device says of this process, and what vLLM says of its work since the last call."""
+        return self._device.memory_readings() | self._meter.readings()
 
 
 def _drawn(output: Any) -> Drawn:

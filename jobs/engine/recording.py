@@ -154,13 +154,12 @@ class Recording:
         recorded = []
         for worker, reference in references:
             try:
-                path, problem = ray.get(reference, timeout=TOOL_SECONDS)
+                paths, problem = ray.get(reference, timeout=TOOL_SECONDS)
             except Exception as error:
-                path, problem = "", _told(worker, error)
+                paths, problem = [], _told(worker, error)
             if problem:
                 capture.problems[_name(worker)] = problem
-            else:
-                recorded.append(Recorded(worker=worker, path=path))
+            recorded += [Recorded(worker=worker, path=path) for path in paths]
         stop_seconds = time.perf_counter() - begin
         if not recorded:
             self._fail(capture, _sentence(capture.problems), step)

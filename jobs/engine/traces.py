@@ -61,7 +61,7 @@ class Collector(threading.Thread):
         for recorded in self._recorded:
             name = f"{recorded.worker.role}-{recorded.worker.rank}"
             try:
-                self._fetch(recorded, name)
+                self._fetch(recorded)
                 num_files += 1
             except Exception as error:  # whatever it is, it is the capture's affair alone
                 text = str(error) if isinstance(error, NotFetched) else f"{type(error).__name__}: {error}"
@@ -87,11 +87,11 @@ class Collector(threading.Thread):
             steps = {"first_step": request.first_step, "num_steps": request.num_steps}
             self._report.capture(request.capture, state, step=request.last_step, text=text, **steps, **meta)
 
-    def _fetch(self, recorded: Recorded, name: str) -> None:
+    def _fetch(self, recorded: Recorded) -> None:
         worker, request = recorded.worker, self._request
         size = self._wait_until_written(recorded)
         self._folder.mkdir(parents=True, exist_ok=True)
-        target = self._folder / f"{name}{_suffix(recorded.path)}"
+        target = self._folder / Path(recorded.path).name.removeprefix(f"{request.capture}-")
         part = target.with_name(f"{target.name}.part")
         digest = hashlib.sha256()
         try:
@@ -139,8 +139,3 @@ class Collector(threading.Thread):
             if self._given_up.is_set():
                 raise NotFetched("there was no time left.")
             time.sleep(POLL_SECONDS)
-
-
-def _suffix(path: str) -> str:
-    """Return everything from the first dot of the file's name on."""
-    return Path(path).name[Path(path).name.index(".") :]

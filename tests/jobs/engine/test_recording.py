@@ -33,7 +33,7 @@ class FakeActor:
     """A worker that records as it is told."""
 
     def __init__(self, name: str, **answers: Any) -> None:
-        self.name, self.said = name, []
+        self.name, self.said, self.capture = name, [], ""
         self.answers = answers
         for method in ("start_recording", "stop_recording", "recording_outcome", "read_recording", "remove_recording"):
             body = partial(self.answer, method)
@@ -52,9 +52,10 @@ class FakeActor:
             return found
         match method:
             case "start_recording":
+                self.capture = arguments[1]
                 return ""
             case "stop_recording":
-                return f"/there/{self.name}.pt.trace.json.gz", ""
+                return [f"/there/{self.capture}-{self.name}.pt.trace.json.gz"], ""
             case "recording_outcome":
                 return len(TRACE), ""
             case "read_recording":
@@ -163,7 +164,7 @@ def test_the_next_step_is_meant_by_0_and_waits_for_a_capture_under_way(tmp_path:
     stage.steps(6, 7)
     stage.recording.finish(7)
 
-    assert [about["first_step"] for _, about in stage.report.artifacts] == [5, 5, 7, 7]
+    assert sorted(about["first_step"] for _, about in stage.report.artifacts) == [5, 5, 7, 7]
 
 
 def test_steps_that_are_past_or_taken_are_refused(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_capture_that_no_worker_can_record_has_failed(tmp_path: Path) -> None:
     [
         ("start_recording", RuntimeError("the actor died\nof something"), "rank 0 did not answer: the actor died"),
         ("stop_recording", TimeoutError(), "policy rank 0 did not answer: TimeoutError"),
-        ("stop_recording", ("", "nsys stop failed: no session"), "policy-0: nsys stop failed: no session"),
+        ("stop_recording", ([], "nsys stop failed: no session"), "policy-0: nsys stop failed: no session"),
         ("recording_outcome", (-1, "The trace was not written: disk full"), "policy-0: The trace was not written"),
         ("read_recording", OSError("gone"), "policy-0: OSError: gone"),
         ("read_recording", b"", "policy-0: 0 of 12000000 bytes arrived."),
