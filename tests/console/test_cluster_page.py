@@ -88,3 +88,14 @@ def test_nothing_left_is_said_only_when_it_is_proved(viewer: Client, project: Pr
     Attempt.objects.filter(run=run).update(cleanup={"processes_left": 0, "device_bytes_left": 0})
 
     assert "has proved that nothing of it is left" in page(viewer)
+
+
+def test_nodes_that_could_not_be_asked_are_named(viewer: Client, project: Project) -> None:
+    run = make_run(project, spec={"name": "half proved"}, state="failed", now=timezone.now())
+    proof = {"processes_left": 0, "nodes": ["head"], "nodes_unchecked": ["blue (10.0.0.2)"]}
+    Attempt.objects.filter(run=run).update(cleanup=proof)
+
+    shown = page(viewer)
+
+    assert "half proved" in shown
+    assert "Not checked on blue (10.0.0.2)" in shown
