@@ -30,12 +30,18 @@ const store = new CompareStore(view);
 store.axis = query.get("x") === "time" ? "time" : "step";
 const charts = new Charts({ page, store, view, query });
 
+let turn = 0; // counts the views asked for: an answer for an earlier one comes too late
+
 /** Show another view: a link's, without moving the page. */
 async function go(href, { isBack = false } = {}) {
+  if (isBack) query.values = new URLSearchParams(location.search);
+  else query.write(); // what was changed within the last moment
   const url = isBack ? href : address(href);
-  query.write(); // what was changed within the last moment
   try {
-    const next = await fetchParts(url);
+    turn += 1;
+    const mine = turn;
+    const next = await fetchParts(url, () => mine === turn);
+    if (next === undefined) return;
     if (!next) { location.href = url; return; }
     if (!isBack) history.pushState(null, "", url);
     query.values = new URLSearchParams(location.search);
@@ -146,7 +152,8 @@ document.addEventListener("change", (event) => {
 
 const refresh = atMostEvery(REFRESH_MS, async () => {
   if (!page?.isLive) return;
-  const next = await fetchParts(sameStep(location.href));
+  const mine = turn;
+  const next = await fetchParts(sameStep(location.href), () => mine === turn);
   if (next) { page = next; charts.show(page); follow(); }
   if (document.querySelector("[data-compare-charts]")) await store.refresh();
 });

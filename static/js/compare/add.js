@@ -31,8 +31,8 @@ export function offerRuns({ ids, add }) {
     event.preventDefault();
     list.querySelector("button:not(:disabled)")?.click();
   });
-  dialog.addEventListener("toggle", () => { if (dialog.open) { input.value = ""; search(); input.focus(); } });
   new MutationObserver(() => { if (dialog.open) { input.value = ""; search(); input.focus(); } }).observe(dialog, { attributes: true, attributeFilter: ["open"] });
+  if (dialog.open) search(); // opened before this module was here
   pickProposals();
 }
 

@@ -24,11 +24,16 @@ export function plain(params) {
   return text ? `?${text}` : "";
 }
 
-/** Fetch `url` and exchange the parts that changed; returns the new page data. A page of another shape is opened as a whole. */
-export async function fetchParts(url) {
+/**
+ * Fetch `url` and exchange the parts that changed; returns the new page data. A page of another shape is not taken: null. Neither
+ * is an answer that came too late, when `isStill` says that something else is wanted by now: undefined.
+ */
+export async function fetchParts(url, isStill) {
   const answer = await fetch(url, { headers: { Accept: "text/html" } });
   if (!answer.ok || answer.redirected) throw new Error(`compare answered ${answer.status}`);
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const text = await answer.text();
+  if (!isStill()) return undefined;
+  const fresh = new DOMParser().parseFromString(text, "text/html");
   const parts = (root) => [...root.querySelectorAll("#main [data-part]")];
   const names = (root) => parts(root).map((part) => part.dataset.part).join();
   if (names(fresh) !== names(document) || fresh.querySelector(".cmp-notice, .cmp-invite") || document.querySelector(".cmp-notice, .cmp-invite")) return null;

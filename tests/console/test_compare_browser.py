@@ -1,0 +1,162 @@
+"""The page Compare in a browser, on a real console: it grows, keeps its view in the address, and is led to by keys."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from jobs.models import Run
+from tests.console.live_console import LiveConsole, Reporter
+from tests.console.window import NAMELESS
+from tests.rows import make_run
+
+pytestmark = pytest.mark.browser
+
+
+READY = "Boolean(window.pitwallCompare)"
+
+
+def start(console: LiveConsole, name: str, *, steps: int, color: int, state: str = "running", **knobs: Any) -> Reporter:
+    spec = {"name": name, "knobs": {"train.num_steps": 100, "eval.every_steps": 0, **knobs}}
+    run = make_run(console.project, state=state, spec=spec, user=console.user, color=color)
+    reporter = Reporter(console=console, run=run)
+    reporter.steps(steps, at_once=steps)
+    return reporter
+
+
+def until(page: Page, expression: str) -> None:
+    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
+    end = time.monotonic() + 15
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(30)
+
+
+def points(run: Run, metric: str = "reward/mean") -> str:
+    return f"(window.pitwallCompare?.store.of('{run.pk}|{metric}')[0]?.x ?? []).length"
+
+
+def lines(metric: str = "reward/mean") -> str:
+    return f"document.querySelector('[data-metric=\"{metric}\"] .chart').chart?.shown?.lines ?? []"
+
+
+def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, live_console: LiveConsole) -> None:
+    first = start(live_console, "grpo-a", steps=15, color=2)
+    second = start(live_console, "grpo-b", steps=14, color=12, **{"optimizer.learning_rate": 1e-5})
+    page.set_viewport_size({"width": 1440, "height": 600})
+    page.goto(f"{live_console.url}/compare?runs={first.run.pk},{second.run.pk}")
+    until(page, f"{points(first.run)} === 15 && {points(second.run)} === 14")
+    page.evaluate("window.isSamePage = true; window.scrollTo(0, 40)")
+
+    # It grows without a new page, and without moving.
+    second.steps(3, at_once=3)
+    until(page, f"{points(second.run)} === 17")
+    card = page.locator(f'.cmp-card[data-run="{second.run.pk}"]')
+    expect(card).to_contain_text("17 / 100")
+    expect(page.locator(".cmp-verdict")).to_contain_text("No difference shown")
+    assert page.evaluate("window.scrollY") == 40
+
+    # A color and a dash of its own for each run, the base on top and thicker.
+    until(page, f"({lines()}).length === 2")
+    drawn = page.evaluate(f"({lines()}).map((line) => [line.label, line.color, Boolean(line.dash), line.width ?? 0])")
+    assert drawn == [["b", "--run-2", True, 0], ["a", "--run-2", False, 2.2]]
+
+    # Another base, by key; one hidden, by its eye; both are in the address and go back with the browser.
+    card.focus()
+    page.keyboard.press("b")
+    expect(page.locator(".cmp-card.is-base")).to_contain_text("grpo-b")
+    page.get_by_role("link", name="Hide grpo-a").click()
+    until(page, f"({lines()}).length === 1")
+    assert f"base={second.run.pk}" in page.url
+    assert f"hide={first.run.pk}" in page.url
+    page.go_back()
+    until(page, f"({lines()}).length === 2")
+    assert "hide=" not in page.url
+
+    # Smoothing, zoom, x axis and the charts chosen stay over a reload.
+    page.evaluate("window.pitwallCompare.view.setZoom({ min: 3, max: 9, isTime: false })")
+    page.locator("[data-smooth]").fill("0.3")
+    page.get_by_text("Metrics", exact=True).click()
+    page.locator('[data-metric-chooser] input[value="policy/entropy"]').check()
+    expect(page.locator('[data-compare-charts] [data-metric="policy/entropy"]')).to_have_count(1)
+    until(page, "location.search.includes('zoom=') && location.search.includes('&m=')")
+    page.reload()
+    until(page, "window.pitwallCompare?.view.zoom?.max === 9")
+    assert page.evaluate("window.pitwallCompare.view.smoothing") == 0.3
+    expect(page.locator('[data-compare-charts] [data-metric="policy/entropy"]')).to_have_count(1)
+    page.locator("[data-axis]").select_option("time")
+    until(page, "window.pitwallCompare.store.axis === 'time' && location.search.includes('x=time')")
+    until(page, f"window.pitwallCompare.store.of('{first.run.pk}|reward/mean')[0]?.x.at(-1) > 14.2")  # 15 × 0.95 s
+    assert "zoom=" not in page.url  # steps are no seconds
+
+    # The next difference of the settings, by key.
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("e")
+    assert page.evaluate("document.activeElement.innerText").startswith("optimizer.learning_rate")
+    assert page.evaluate(NAMELESS) == []
+
+
+def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
+    first = start(live_console, "one", steps=12, color=0)
+    second = start(live_console, "two", steps=12, color=1)
+    address = f"{live_console.url}/compare?runs={first.run.pk},{second.run.pk}"
+
+    page.goto(f"{address}&tab=samples")
+    expect(page.locator(".cmp-prompt")).to_have_count(4)
+    expect(page.locator(".cmp-prompt").first.locator(".cmp-answer")).to_have_count(2)
+    expect(page.locator("[data-sample-step]")).to_have_value("12")
+    until(page, READY)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("[data-sample-step]")).to_have_value("11")
+    assert "at=11" in page.url
+
+    page.goto(f"{address}&tab=charts")
+    until(page, f"{points(second.run, 'policy/entropy')} === 12")
+    page.locator("[data-chart-search]").fill("entropy")
+    expect(page.locator("[data-compare-charts] [data-metric]")).to_have_count(1)
+    page.locator('[data-metric="policy/entropy"]').focus()
+    page.keyboard.press("f")
+    expect(page.locator('dialog[data-dialog="chart"]')).to_be_visible()
+    until(page, "document.querySelector('[data-full-body]').chart.shown?.lines.length === 2")
+    page.keyboard.press("Escape")
+
+    box = page.locator('[data-metric="policy/entropy"] .chart').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("[data-tip]")).to_contain_text(re.compile(r"step \d+\s*one\s*1\.00\s*two\s*1\.00"))
+
+    page.goto(f"{address}&tab=table")
+    page.locator('[data-table-form] [name="step"]').fill("5")
+    page.keyboard.press("Enter")
+    expect(page.locator(".cmp-table thead")).to_contain_text("At step 5")
+    assert f"runs={first.run.pk}" in page.url
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    for tab in ("verdict", "charts", "table", "config", "timing", "samples"):
+        page.goto(f"{address}&tab={tab}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        assert page.evaluate(NAMELESS) == [], tab
+
+
+def test_runs_are_chosen_on_the_list_or_found_by_name(page: Page, live_console: LiveConsole) -> None:
+    names = ("chosen-x", "chosen-y", "added-z")
+    runs = [start(live_console, name, steps=1, color=i).run for i, name in enumerate(names)]
+    page.goto(f"{live_console.url}/runs?q=chosen")
+    for run in runs[:2]:
+        page.locator(f'input[value="{run.pk}"]').check()
+    expect(page.locator("[data-act=compare]")).to_have_text("Compare 2 runs c")
+    page.evaluate("document.activeElement.blur()")
+
+    page.keyboard.press("c")
+
+    expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    page.get_by_role("button", name="Add run").click()
+    page.locator("[data-add-search]").fill("added")
+    expect(page.locator("[data-add-found] button")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Compare 3 runs")
+    page.get_by_role("link", name="Take chosen-y out").click()
+    expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    assert set(re.findall(r"r-\w+", page.url)) == {runs[0].pk, runs[2].pk}
