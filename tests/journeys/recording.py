@@ -1,0 +1,111 @@
+"""A person records steps of a running run with torch and nsys, downloads both, and they hold the phases."""
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import zipfile
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+CAPTURE_MS = 90_000  # steps of half a second, and nsys's importer on two busy cores
+CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"]
+UPDATE = "update"  # a phase that every step of every policy rank has
+
+
+def record_next_steps(page: Page) -> None:
+    """Press *Profile next 2 steps* and wait until the trace is on the page, without a reload."""
+    page.get_by_role("link", name=re.compile("^Profile")).click()
+    page.get_by_role("button", name="Profile next 2 steps").first.click()
+    _wait_until_ready(page, "torch")
+
+
+def record_with_nsys(page: Page) -> bool:
+    """Ask for an nsys report of one step of policy 0 in the dialog, and wait until it is on the page.
+
+    Where nsys is not installed, the dialog must say so and how to install it; returns False then.
+    """
+    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    dialog = page.locator('[data-dialog="profile"]')
+    expect(dialog).to_be_visible()
+    if not shutil.which("nsys"):
+        expect(dialog.get_by_text("nsys is not installed")).to_be_visible()
+        dialog.get_by_text("How to install nsys").click()
+        expect(dialog.get_by_text("sudo apt-get install -y nsight-systems").first).to_be_visible()
+        dialog.get_by_role("button", name="Cancel").click()
+        return False
+    dialog.get_by_role("radio", name="nsys").check()
+    dialog.get_by_label("How many steps").fill("1")
+    for role in dialog.locator('[name="roles"]').all():
+        role.set_checked(role.get_attribute("value") == "policy")
+    for rank in dialog.locator('[name="ranks"]').all():
+        rank.set_checked(rank.get_attribute("value") == "0")
+    dialog.get_by_role("button", name="Profile next step").click()
+    expect(dialog).to_be_hidden()
+    _wait_until_ready(page, "nsys")
+    return True
+
+
+def _wait_until_ready(page: Page, tool: str) -> None:
+    chosen = page.locator("[data-captures] [aria-selected='true']")
+    expect(chosen).to_contain_text(tool)
+    expect(chosen.locator("[data-custody-state]")).to_have_text(re.compile("ready|failed"), timeout=CAPTURE_MS)
+    expect(page.locator('[data-field="custody-text"]')).to_contain_text("All files are here, checksums right.")
+    expect(page.locator("[data-custody] [data-step='done']")).to_have_text([re.compile(word) for word in CUSTODY])
+    expect(page.locator("[data-capture-table]")).to_contain_text("Update")
+
+
+def check_torch_zip(page: Page, folder: Path) -> None:
+    """Download the chosen capture as a zip; its checksums hold, and each policy rank's trace names the phase."""
+    archive = _download(page, page.get_by_role("link", name="All as zip"), folder)
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(folder)
+    (inside,) = [path for path in folder.iterdir() if path.is_dir()]
+    for line in (inside / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((inside / name).read_bytes()).hexdigest() == digest
+    traces = sorted(inside.glob("*policy-*.json.gz"))
+    assert len(traces) == 2
+    for trace in traces:
+        names = {event.get("name") for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]}
+        assert any(str(name).startswith(UPDATE) for name in names), f"{trace.name} lacks the phase {UPDATE}"
+
+
+def check_nsys_report(page: Page, folder: Path) -> None:
+    """Download the report and let nsys itself read the step and its phases out of it."""
+    (row,) = page.locator("[data-capture-files] li").all()
+    report = _download(page, row.get_by_role("link", name=re.compile("^Download")), folder)
+    assert report.name.endswith(".nsys-rep")
+    database = folder / "report.sqlite"
+    command = ["nsys", "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", str(database), str(report)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
+        names = {row[0] for row in opened.execute("select text from NVTX_EVENTS where text is not null")}
+    title = page.locator('[data-field="capture-title"]').inner_text()
+    (step,) = re.findall(r"Step (\d+)", title)
+    assert f"step {step}" in names, f"{title}: {sorted(names)}"
+    assert any(name.startswith(UPDATE) for name in names), sorted(names)
+
+
+def open_in_perfetto(page: Page) -> None:
+    """Open the chosen capture's first trace in Perfetto, and see that it names a phase."""
+    page.locator('[data-action="capture-perfetto"]').click()
+    frame = page.frame_locator("[data-perfetto]")
+    expect(frame.get_by_text(re.compile("^(python|ray::)")).first).to_be_visible(timeout=60_000)
+    inner = next(one for one in page.frames if "/perfetto/" in one.url)
+    query = f"select count(*) as n from slice where name glob '{UPDATE}*'"
+    found = inner.evaluate("async (query) => Number((await app.trace.engine.query(query)).firstRow({n: 1n}).n)", query)
+    assert found > 0
+
+
+def _download(page: Page, link: Locator, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with page.expect_download() as waiting:
+        link.click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
