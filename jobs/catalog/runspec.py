@@ -281,7 +281,7 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
     if spec.policy.retries and spec.policy.retry_on == "never":
         refuse(
             "policy.retry_on",
-            f"{spec.policy.retries} retries are asked for, but never after a failure. Use cluster or any, or 0 retries.",
+            f"{spec.policy.retries} retries are asked for, and after no failure. Use cluster or any, or 0 retries.",
         )
     if spec.algorithm == "grpo":
         if not spec.data.prompt_column.strip():

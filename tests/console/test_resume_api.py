@@ -153,6 +153,24 @@ def test_the_series_of_a_resumed_run_come_as_one_line_when_asked(api: Client, pr
     assert clean["y"][-3:] == [0.4, 1.41, 1.42]
 
 
+def test_a_clone_of_a_resumed_run_begins_with_what_the_run_has_become(api: Client, project: Project) -> None:
+    spec = {"policy": {"retries": 3, "retry_on": "any"}, "profile": {"tool": "torch", "first_step": 5, "num_steps": 2}}
+    run = make_run(project, state="running", spec=spec)
+    train(run, range(1, 41))
+    end(run)
+    post(api, run, {"step": 40, "hardware": {"policy_ranks": 1}, "num_steps": 80})
+    page = Client(headers={"Host": "localhost"})
+    page.force_login(make_user("bob", project=project))
+
+    form = page.get(f"/runs/new?from={run.pk}").context["by"]
+    exported = page.get(f"/runs/{run.pk}/spec.json").json()
+
+    assert (form["hardware"]["policy_ranks"], form["knobs"]["train"]["num_steps"]) == ("1", "80")
+    assert (form["policy"], form["profile"]["tool"]) == ({"retries": "3", "retry_on": "any"}, "torch")
+    assert exported == api.get(f"/api/runs/{run.pk}/spec").json()
+    assert (exported["hardware"]["policy_ranks"], exported["policy"]["retries"]) == (1, 3)
+
+
 # -- the command line --
 
 

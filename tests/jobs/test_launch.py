@@ -105,7 +105,7 @@ def test_a_spec_with_problems_leaves_nothing_behind() -> None:
 
 
 def test_a_policy_that_says_two_things_is_refused() -> None:
-    with pytest.raises(SpecInvalid, match=r"2 retries are asked for, but never after a failure\. Use cluster or any"):
+    with pytest.raises(SpecInvalid, match=r"2 retries are asked for, and after no failure\. Use cluster or any"):
         create(make_project(), {"policy": {"retries": 2}})
 
     assert not Run.objects.exists()
