@@ -168,7 +168,7 @@ function listen() {
       el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")));
   };
   const mark = () => {
-    const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0).map((one) => ({ x: one.step, type: one.type }));
+    const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0 && !store.branches.isDead(one.attempt, one.step)).map((one) => ({ x: one.step, type: one.type }));
     const recorded = captures.list.filter((one) => one.steps).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
     const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
     view.marks = [...saved, ...recorded, ...resumed];
