@@ -134,12 +134,12 @@ def _attempts(runs: Sequence[Run]) -> Iterable[Attempt]:
     return rows.select_related("created_by").order_by("number")
 
 
-def _retry(run: Run, attempts: Sequence[Attempt]) -> Retry | None:
+def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Retry | None:
     latest = attempts[-1] if attempts else None
     if latest is not None and run.state == "queued" and latest.not_before is not None:
         most = retry_rule.most_attempts(run, attempts)
         return Retry(number=latest.number, most=most, at=latest.not_before.isoformat(), why_not="")
-    found = retry_rule.decide(run, attempts)
+    found = retry_rule.decide(run, attempts, now=now)
     return Retry(number=found.number, most=found.most, at=_iso(found.at), why_not=found.why_not) if found else None
 
 
@@ -212,7 +212,7 @@ def _header(
         latest_values=run.latest_values,
         attempt=run.latest_attempt,
         attempts=attempt_lines(attempts),
-        retry=_retry(run, attempts),
+        retry=_retry(run, attempts, now),
         study=studies.get(run.study_id or ""),
         seq=run.seq,
         algorithm=run.spec.get("algorithm", ""),

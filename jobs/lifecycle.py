@@ -203,7 +203,7 @@ def cancel_retry(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     """Keep a run that failed from starting again by itself; False if it was not about to."""
     with transaction.atomic():
         run = Run.objects.select_for_update().get(pk=run_id)
-        decision = decide(run, list(Attempt.objects.filter(run=run).order_by("number")))
+        decision = decide(run, list(Attempt.objects.filter(run=run).order_by("number")), now=now)
         if decision is None or decision.why_not:
             return False
         Run.objects.filter(pk=run_id).update(is_stop_requested=True)

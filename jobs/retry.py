@@ -1,7 +1,7 @@
 """Start failed runs again by themselves, as the policies of their specs say (jobs.retry_rule)."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
@@ -11,7 +11,7 @@ from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.checkpoints import newest_visible
 from jobs.models import Attempt, Run
 from jobs.resume import begin, cleanup_left
-from jobs.retry_rule import Decision, decide
+from jobs.retry_rule import TOO_LATE, Decision, decide
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +23,17 @@ def queue_retries(*, now: datetime) -> list[Attempt]:
 
     A run waits here until its old attempt is cleaned up after; the new one then waits in the queue for its back-off.
     """
-    found = (_retry(run, now) for run in _candidates())
+    failed = Run.objects.filter(state="failed", is_stop_requested=False, archived_at=None, ended_at__gt=now - TOO_LATE)
+    runs = {run.pk: run for run in failed.filter(spec__policy__retries__gt=0).select_related("study").order_by("pk")}
+    attempts: dict[str, list[Attempt]] = {}
+    for attempt in Attempt.objects.filter(run__in=list(runs)).order_by("number") if runs else ():
+        attempts.setdefault(attempt.run_id, []).append(attempt)
+    found = (_retry(runs[pk], mine, now) for pk, mine in attempts.items())
     return [attempt for attempt in found if attempt is not None]
 
 
-def _candidates() -> Iterable[Run]:
-    failed = Run.objects.filter(state="failed", is_stop_requested=False, archived_at=None)
-    return failed.filter(spec__policy__retries__gt=0).order_by("pk")
-
-
-def _retry(run: Run, now: datetime) -> Attempt | None:
-    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
-    decision = decide(run, attempts)
+def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | None:
+    decision = decide(run, attempts, now=now)
     if decision is None or decision.at is None:
         return None
     latest = attempts[-1]

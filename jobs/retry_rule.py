@@ -17,6 +17,7 @@ from jobs.models import Attempt, Run
 
 FIRST_DELAY = timedelta(seconds=5)
 LONGEST_DELAY = timedelta(minutes=2)
+TOO_LATE = timedelta(days=1)
 _LOST = ("cluster", "pitwall")
 
 
@@ -35,7 +36,7 @@ def delay(num_before: int) -> timedelta:
     return min(FIRST_DELAY * 2 ** min(num_before, 10), LONGEST_DELAY)
 
 
-def decide(run: Run, attempts: Sequence[Attempt]) -> Decision | None:
+def decide(run: Run, attempts: Sequence[Attempt], *, now: datetime) -> Decision | None:
     """Return what follows the failure of the latest of all attempts, by number.
 
     None where there is nothing to decide: it has not failed, or the run's policy asks for no retries.
@@ -49,10 +50,13 @@ def decide(run: Run, attempts: Sequence[Attempt]) -> Decision | None:
         return None
     used = _retries_used(attempts)
     found = Decision(number=latest.number + 1, most=latest.number - used + retries)
+    failed_at = latest.ended_at or latest.created_at
     why_not = _why_not(run, attempts, retries - used, retry_on)
+    if not why_not and now - failed_at > TOO_LATE:
+        why_not = _("Not retried: it failed more than a day ago, when the console was away.")
     if why_not:
         return Decision(number=found.number, most=found.most, why_not=why_not)
-    return Decision(number=found.number, most=found.most, at=(latest.ended_at or latest.created_at) + delay(used))
+    return Decision(number=found.number, most=found.most, at=failed_at + delay(used))
 
 
 def most_attempts(run: Run, attempts: Sequence[Attempt]) -> int:

@@ -1,6 +1,7 @@
 """What attempts of a run do, told through the same functions as ingest's: train, save, end, begin again."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from jobs import lifecycle
 from jobs.models import Attempt, Run
@@ -34,12 +35,12 @@ def train(run: Run, steps: Iterable[int], *, attempt: int = 1, every: int = 20, 
     store([delivery(run.pk, batch, events, attempt=attempt)], memory=Memory(), now=NOW)
 
 
-def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "trainer") -> None:
+def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "trainer", now: datetime = NOW) -> None:
     """End an attempt by its runner's last word, with the proof."""
     Attempt.objects.filter(run=run, number=attempt).update(submitted_at=NOW)
     cause = {"side": side, "text": "policy rank 1 was killed"} if state == "failed" else {}
     proof = {"processes_left": 0}
-    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state=state, cause=cause, cleanup=proof, now=NOW)
+    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state=state, cause=cause, cleanup=proof, now=now)
 
 
 def begin_training(run: Run, attempt: int) -> None:

@@ -12,6 +12,7 @@ from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from django.test import Client
+from django.utils import timezone
 
 from console import api_client
 from console.api_token import make_token
@@ -20,7 +21,7 @@ from jobs.launch import ingest_token
 from jobs.models import Attempt, Project, Run
 from jobs.retry import queue_retries
 from tests.attempts import begin_training, end, train
-from tests.rows import NOW, make_project, make_run, make_user
+from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -239,9 +240,9 @@ def test_the_command_follows_to_the_end_over_a_retry(project: Project, monkeypat
         number = Run.objects.get(pk=run.pk).latest_attempt
         state = next(ends)
         begin_training(run, number)
-        end(run, state, attempt=number, side="cluster")
+        end(run, state, attempt=number, side="cluster", now=timezone.now())
         if state == "failed":
-            queue_retries(now=NOW)
+            queue_retries(now=timezone.now())
 
     monkeypatch.setattr(api_client.time, "sleep", next_end)
 

@@ -140,6 +140,9 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
     expect(page.locator("[data-log-view] .run-log-source", has_text="a2")).to_have_count(0)
     assert page.locator('[data-log="download"]').get_attribute("href").endswith("log.txt?attempt=1")
 
+    page.locator('.run-tabs [data-tab="files"]').click()
+    expect(page.locator("[data-files] tr").first.locator(".tag")).to_have_text("a1")
+
     page.locator('[data-action="attempts"]').click()
     rows = page.locator("[data-attempts] tr")
     expect(rows).to_have_count(2)

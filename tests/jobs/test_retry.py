@@ -85,10 +85,21 @@ def test_the_side_of_the_cause_decides(ray: FakeRay, clock: Clock, side: str, re
     clock.step()
 
     run.refresh_from_db()
-    header = run_header(run)
+    header = run_header(run, now=clock.now)
     assert (run.state == "queued") is is_retried
     assert header.retry is not None
     assert bool(header.retry.why_not) is not is_retried
+
+
+def test_a_failure_of_the_day_before_yesterday_is_left_alone(ray: FakeRay, clock: Clock) -> None:
+    run = training_run()
+    end(run, side="cluster")
+    clock.step(2 * 86_400)
+
+    assert state_of(run) == "failed"
+    header = run_header(run, now=clock.now)
+    assert header.retry is not None
+    assert header.retry.why_not.startswith("Not retried: it failed more than a day ago")
 
 
 @pytest.mark.parametrize("state", ["finished", "stopped"])
@@ -121,7 +132,7 @@ def test_a_trainer_that_got_no_further_is_not_started_again(ray: FakeRay, clock:
 
     assert state_of(run) == "failed"
     said = "Not retried: the trainer failed at step 45 and got no further than before, so it would again."
-    header = run_header(run)
+    header = run_header(run, now=clock.now)
     assert header.retry is not None
     assert (header.retry.why_not, header.retry.at) == (said, None)
 
@@ -139,7 +150,7 @@ def test_a_trainer_that_got_further_is_started_again_until_no_retry_is_left(ray:
     clock.step(300)
 
     assert state_of(run) == "failed"
-    header = run_header(run)
+    header = run_header(run, now=clock.now)
     assert header.retry is not None
     assert header.retry.why_not == "Not retried: all 2 retries are used up."
 
@@ -248,7 +259,7 @@ def test_a_run_of_a_stopped_sweep_stays_failed(ray: FakeRay, clock: Clock) -> No
     clock.step(300)
 
     assert state_of(run) == "failed"
-    header = run_header(run)
+    header = run_header(run, now=clock.now)
     assert header.retry is not None
     assert header.retry.why_not == "Not retried: its sweep was stopped."
 
@@ -263,9 +274,9 @@ def test_whoever_resumes_gives_all_retries_anew() -> None:
     first = Attempt.objects.get(run=run)
 
     run.latest_attempt = 2
-    used_up = decide(run, [first, second])
+    used_up = decide(run, [first, second], now=NOW)
     run.latest_attempt = 3
-    anew = decide(run, [first, second, third])
+    anew = decide(run, [first, second, third], now=NOW)
 
     assert used_up is not None
     assert anew is not None

@@ -14,6 +14,7 @@ export class FileTab {
     this.artifacts = [];
     this.listeners = [];
     store.on("artifacts", () => this.soon());
+    store.on("branches", () => this.#draw());
   }
 
   show() {
@@ -25,10 +26,10 @@ export class FileTab {
     this.listeners.push(listener);
   }
 
-  /** Return the model to offer: the final one, else the newest that is ready. */
+  /** Return the model to offer: the final one of the newest attempt that has one, else the newest that is ready. */
   get model() {
-    const ready = this.artifacts.filter((one) => one.type === "model" && one.is_ready);
-    return ready.find((one) => one.name.includes("final")) ?? ready.sort((a, b) => b.step - a.step)[0] ?? null;
+    const ready = this.artifacts.filter((one) => one.type === "model" && one.is_ready).sort((a, b) => b.attempt - a.attempt || b.step - a.step);
+    return ready.find((one) => one.name.includes("final")) ?? ready[0] ?? null;
   }
 
   soon() {
@@ -79,8 +80,10 @@ export class FileTab {
   }
 
   #row(one) {
-    return el("tr", {},
-      el("td", { class: "cut", title: one.path }, el("span", { class: "mono" }, one.name)),
+    const { branches } = this.store;
+    const tag = branches.attempts.length > 1 ? el("span", { class: "tag run-attempt-tag", title: fill(gettext("attempt %(attempt)s"), one) }, `a${one.attempt}`) : null;
+    return el("tr", { class: branches.isDead(one.attempt, one.step) ? "is-dead" : false },
+      el("td", { class: "cut", title: one.path }, el("span", { class: "mono" }, one.name), tag),
       el("td", {}, one.type),
       el("td", { class: "num" }, one.step >= 0 ? grouped(one.step) : "—"),
       el("td", { class: "num" }, one.size ? bytes(one.size) : "—"),
