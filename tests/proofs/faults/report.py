@@ -1,0 +1,60 @@
+"""docs/reliability.md, made of what was measured."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.proofs.faults.case import EVERY, MOMENTS, SEED, SETTLE_SECONDS, STEPS
+from tests.proofs.faults.target import TARGETS
+
+HEAD = f"""# Reliability
+
+What breaks, and what then: measured on one machine, with real parts. Written by `make proof-faults`; `ONLY=redis,web`
+does some targets, a second call goes on where the first ended, and results gather in `build/proofs/faults.json`.
+How it is built: [lifecycle.md](lifecycle.md), [runner.md](runner.md).
+
+The runs are GRPO with {STEPS} steps and a checkpoint every {EVERY}; each fault comes at a moment that the seed decides
+(`{SEED}/<target>/<moment>`): *starting* (up to 3 s into it), *rollout* (of an early step), *checkpoint* (while one is
+being written). Beside it another run trains, a browser's websocket stays open, the database has a small disk of its
+own, and runners reach the console by a line that can be cut.
+
+Each time this is checked: the run ends in the right state with its cause within {SETTLE_SECONDS:.0f} s, or goes on and
+nothing is behind any more; every point that the trainer wrote (`events.jsonl`) is in the console once, with its value;
+the websocket had every frame once; no process with the run's mark is left, and the console holds the proof; the other
+run goes on, but where the cluster itself is lost.
+
+"""
+
+
+def write(results: dict[str, dict[str, Any]], page: Path) -> None:
+    """Write the page."""
+    rows, problems = [], []
+    for target in TARGETS:
+        for moment in MOMENTS:
+            found = results.get(f"{target.name}/{moment}")
+            first = target.text if moment == MOMENTS[0] else ""
+            if found is None:
+                rows.append(f"| {first} | {moment} | *not run yet* | | | | | |")
+                continue
+            rows.append(f"| {first} | {found['when'] or moment} | " + " | ".join(_cells(found)) + " |")
+            problems += [f"- {target.name}, {moment}: {problem}" for problem in found["problems"]]
+    done = [r for r in results.values() if r["is_ok"]]
+    head = HEAD + f"{len(done)} of {len(TARGETS) * len(MOMENTS)} cases hold.\n\n"
+    table = [
+        "| fault | when | the run | what the person reads | settled after | points lost, doubled | frames lost, "
+        "doubled | processes left |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    tail = ["", "## What does not hold", "", *problems] if problems else []
+    page.write_text(head + "\n".join([*table, *rows, *tail]) + "\n", encoding="utf-8")
+
+
+def _cells(found: dict[str, Any]) -> list[str]:
+    points, frames = found["points"], found["frames"]
+    return [
+        ("" if found["is_ok"] else "**") + (found["state"] or "?") + ("" if found["is_ok"] else "**"),
+        (found["said"] or "–").replace("|", "\\|").replace("\n", " "),
+        f"{found['settled']:.1f} s" if found["settled"] >= 0 else "–",
+        f"{points['lost']}, {points['doubled']} of {points['points']}" if points else "–",
+        f"{frames['lost']}, {frames['doubled']} of {frames['sent']}" if frames else "–",
+        str(found["left"]) if found["left"] >= 0 else "–",
+    ]
