@@ -12,8 +12,9 @@ from django.views.decorators.http import require_GET
 
 from console.catalog_words import metric_label, metric_words
 from console.views.compare_address import TABS, Asked, read_address
+from console.views.compare_groups import grouped_panel
 from console.views.compare_rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
-from console.views.compare_sides import Sides, find_sides
+from console.views.compare_sides import Side, Sides, find_sides
 from console.views.compare_words import order, say
 from console.views.frame import current_project
 from jobs.access import allows, role
@@ -129,17 +130,28 @@ def _place(name: str) -> tuple[int, str]:
 def _verdict_panel(request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
     assert sides.base is not None
     found = compare(runs=sides.runs, base_id=sides.base.run.pk)
-    said = [
-        say(one, side=sides.by_id(one.run_id), base=sides.base, window=found.window)
-        for one in order(list(found.verdicts.values()))
-    ]
+    panel = grouped_panel(found, sides) if sides.groups else _single_panel(found, sides, sides.base)
+    said = panel["said"]
     better = said[0].side if said and said[0].badge == "better" else sides.base
     return {
+        **panel,
         "said": said[:SHOWN_VERDICTS],
         "more_said": said[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
-        "measures": measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
         "bars": step_bars(dict(found.phases), sides),
+    }
+
+
+def _single_panel(found: Comparison, sides: Sides, base: Side) -> dict[str, Any]:
+    columns = [
+        {"name": side.short, "title": side.run.name, "color": side.color, "is_base": side.is_base}
+        for side in sides.shown
+    ]
+    verdicts = order(list(found.verdicts.values()))
+    return {
+        "said": [say(one, side=sides.by_id(one.run_id), base=base, window=found.window) for one in verdicts],
+        "columns": columns,
+        "measures": measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
     }
 
 

@@ -15,7 +15,7 @@ from jobs.catalog.metric import metric
 from jobs.comparison.compare import MetricRow
 from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import Group, group_values
-from jobs.comparison.measures import MeasureCell, MeasureRow
+from jobs.comparison.measures import Measure, MeasureCell, MeasureRow
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
@@ -53,20 +53,24 @@ def direction(name: str) -> str:
     return {"higher": _("higher is better"), "lower": _("lower is better")}.get(metric(name).better, "")
 
 
-_TONES = {"better": "good", "worse": "bad"}
+TONES = {"better": "good", "worse": "bad"}
 
 
 def measure_lines(rows: Sequence[MeasureRow], *, base: int) -> list[dict[str, Any]]:
     """Return the rows of the card Measures; the base's cell shows its value, the others' how they differ."""
     return [
         {
-            "label": _measure_label(row),
-            "name": row.measure.metric,
-            "note": direction(row.measure.metric) or _unit_word(row.measure.metric),
+            **measure_head(row.measure),
             "cells": [_measure_cell(row, cell, is_base=i == base) for i, cell in enumerate(row.cells)],
         }
         for row in rows
     ]
+
+
+def measure_head(measure: Measure) -> dict[str, str]:
+    """Return what stands before a measure's numbers."""
+    note = direction(measure.metric) or _unit_word(measure.metric)
+    return {"label": _measure_label(measure), "name": measure.metric, "note": note}
 
 
 def _unit_word(name: str) -> str:
@@ -75,15 +79,15 @@ def _unit_word(name: str) -> str:
     return "" if unit in ("", "bytes", "share", "%", "s", "tok/s") else _(unit)
 
 
-def _measure_label(row: MeasureRow) -> str:
-    label = metric_label(row.measure.metric)
+def _measure_label(measure: Measure) -> str:
+    label = metric_label(measure.metric)
     words = {"label": label, "n": MEAN_STEPS}
     return {
         "median": _("%(label)s, median"),
         "mean": _("%(label)s, last %(n)s steps"),
         "newest": _("%(label)s, newest"),
         "peak": _("%(label)s, peak"),
-    }[row.measure.kind] % words
+    }[measure.kind] % words
 
 
 def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Cell:
@@ -108,7 +112,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Cell:
     elif not is_ratio:
         parts.append(value)
     parts.append(change_word(cell.word))
-    return Cell(text=text, note=", ".join(part for part in parts if part), tone=_TONES.get(cell.word, ""))
+    return Cell(text=text, note=", ".join(part for part in parts if part), tone=TONES.get(cell.word, ""))
 
 
 def statistic_heads(at: int | None) -> list[str]:
@@ -165,7 +169,7 @@ def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> Cel
         if change.word == "same"
         else (f"{difference_text(change.difference, unit)} {change_word(change.word)}")
     )
-    return Cell(text=value_text(spot.value, unit), note=note, title=title, tone=_TONES.get(change.word, ""))
+    return Cell(text=value_text(spot.value, unit), note=note, title=title, tone=TONES.get(change.word, ""))
 
 
 def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group], base: int) -> list[dict[str, Any]]:
@@ -192,7 +196,7 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
             if change:
                 parts.append(f"{difference_text(change.difference, about.unit)} {change_word(change.word)}")
             note = ", ".join(parts)
-            tone = _TONES.get(change.word, "") if change else ""
+            tone = TONES.get(change.word, "") if change else ""
             lines[i]["cells"].append(Cell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone))
     return [line for i, line in enumerate(lines) if any(run_id in summaries for run_id in groups[i].run_ids)]
 
@@ -291,5 +295,5 @@ def _phase_line(
         ratio = ratio_interval(one, other) if one and other else None
         word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
-        cells.append(Cell(text=value_text(mine, "s"), note=note, tone=_TONES.get(word, "")))
+        cells.append(Cell(text=value_text(mine, "s"), note=note, tone=TONES.get(word, "")))
     return {"key": key, "label": _phase_word(key), "cells": cells}

@@ -46,14 +46,20 @@ def badge_word(badge: str) -> str:
 
 def say(found: Verdict, *, side: Side, base: Side, window: StepWindow | None) -> Said:
     """Return a verdict in words."""
+    names = (_name(side), _name(base))
+    return said_as(found, side=side, headline=headline(found, *names), support=_support(found, side, base, window))
+
+
+def said_as(found: Verdict, *, side: Side, headline: SafeString, support: str) -> Said:
+    """Return a verdict with this headline and support; `side` is the run to clone if it is better."""
     return Said(
         side=side,
         badge=found.badge,
         word=badge_word(found.badge),
         icon=ICONS[found.badge],
         state=STATES[found.badge],
-        headline=_headline(found, side, base),
-        support=_support(found, side, base, window),
+        headline=headline,
+        support=support,
     )
 
 
@@ -63,8 +69,9 @@ def _name(side: Side) -> SafeString:
     )
 
 
-def _headline(found: Verdict, side: Side, base: Side) -> SafeString:
-    names = {"run": _name(side), "base": _name(base)}
+def headline(found: Verdict, run: SafeString, base: SafeString) -> SafeString:
+    """Return the sentence that a verdict opens with; `run` and `base` are the names as markup."""
+    names = {"run": run, "base": base}
     if found.badge == "not_enough":
         return format_html(_("Not enough common steps to tell {run} and {base} apart."), **names)
     outcome = _outcome(found)

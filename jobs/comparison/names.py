@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-_WORD = re.compile(r"[-_ /.]+|[^-_ /.]+")
+_WORD = re.compile(r"\d+(?:\.\d+)?e[-+]?\d+|[-_ /]+|[^-_ /]+")  # 1e-05 is one word
 
 
 def short_names(names: Mapping[str, str]) -> dict[str, str]:
@@ -21,7 +21,7 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
         while last < shortest - first and len({found[-1 - last] for found in lists}) == 1:
             last += 1
     short = {
-        run_id: "".join(found[first : len(found) - last]).strip("-_ /.") or names[run_id]
+        run_id: "".join(found[first : len(found) - last]).strip("-_ /") or names[run_id]
         for run_id, found in words.items()
     }
     counts = list(short.values())

@@ -113,3 +113,20 @@ def ratio_interval(one: Interval, base: Interval) -> Interval | None:
     low = x - b - math.hypot(x - x_low, b_high - b)
     high = x - b + math.hypot(x_high - x, b - b_low)
     return Interval(value=math.exp(x - b), low=math.exp(low), high=math.exp(high), n=min(one.n, base.n))
+
+
+def welch_interval(one: Floats, base: Floats) -> Interval | None:
+    """Return mean(one) - mean(base) of independent runs, one value each, with its interval; None below two runs a side.
+
+    Welch's t interval: variances may differ, degrees of freedom after Satterthwaite (Welch, "The generalization of
+    Student's problem when several different population variances are involved", Biometrika 34, 1947), rounded down and
+    at most 29. Its spread is that between runs, so that it holds for other seeds as well.
+    """
+    n, m = len(one), len(base)
+    if min(n, m) < 2:
+        return None
+    a, b = float(one.var(ddof=1)) / n, float(base.var(ddof=1)) / m
+    difference = float(one.mean() - base.mean())
+    degrees = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1)) if a + b else 1.0
+    half = t_quantile(max(1, min(len(_T), int(degrees)))) * math.sqrt(a + b)
+    return Interval(value=difference, low=difference - half, high=difference + half, n=n + m)

@@ -243,14 +243,24 @@ def test_more_than_ten_runs_are_drawn_apart_and_more_than_fifty_refused(member: 
 
 def test_a_sweep_opens_grouped_by_its_knob(member: Client, project: Project) -> None:
     study = Study.objects.create(project=project, name="rates", spec={}, knobs=[], method="grid", num_runs=4)
+    runs = []
     for rate, reward in ((1e-5, 0.7), (1e-6, 0.5)):
         for seed in (1, 2):
             values = {"optimizer.learning_rate": rate, "train.seed": seed}
-            measured(project, f"rates {rate:g} {seed}", reward=reward + seed / 100, study=study, study_values=values)
+            runs.append(
+                measured(project, f"{rate:g}-{seed}", reward=reward + seed / 100, study=study, study_values=values)
+            )
+    dearest, cheapest = runs[0], runs[-1]
 
     shown = page(member, f"study={study.pk}&group=optimizer.learning_rate&tab=table&q=reward")
 
     assert "sweep of 4 runs" in text(shown)
+    said = text(page(member, f"study={study.pk}&group=optimizer.learning_rate&base={dearest.pk}"))
+    assert re.search(r"Worse 1e-06 against 1e-05 ?: reward is lower by 0\.\d+; step times show no difference\.", said)
+    assert "(2 runs) against" in said
+    assert "One seed each" not in said  # the spread between runs is what it goes by
+    one_each = f"runs={cheapest.pk},{dearest.pk}&group=optimizer.learning_rate"
+    assert "The spread between runs needs two runs of each group" in text(page(member, one_each))
     groups = [text(cell) for cell in re.findall(r"<td class=\"cmp-run-cell\">(.*?)</td>", shown)]
     assert groups == ["1e-06 baseline", "1e-05"] or groups == ["1e-06", "1e-05 baseline"]
     assert "mean of 2 runs" in shown

@@ -12,6 +12,7 @@ from jobs.comparison.stats import (
     median_interval,
     ratio_interval,
     t_quantile,
+    welch_interval,
 )
 
 
@@ -87,6 +88,19 @@ def test_a_ratio_to_nothing_is_none() -> None:
     zero = Interval(value=1.0, low=0.0, high=2.0, n=10)
 
     assert ratio_interval(zero, zero) is None
+
+
+def test_groups_differ_by_the_spread_of_their_runs() -> None:
+    # variances 1 and 4, three runs each: error sqrt(1/3 + 4/3), degrees (5/3)^2 / ((1/9 + 16/9) / 2) = 2.94, so 2
+    found = welch_interval(np.array([4.0, 5.0, 6.0]), np.array([1.0, 3.0, 5.0]))
+
+    assert found is not None
+    assert (found.value, found.n) == (2.0, 6)
+    assert found.half == pytest.approx(4.303 * math.sqrt(5 / 3))
+    assert welch_interval(np.array([4.0]), np.array([1.0, 3.0])) is None
+    same = welch_interval(np.array([2.0, 2.0]), np.array([1.0, 1.0]))
+    assert same is not None
+    assert (same.low, same.high) == (1.0, 1.0)
 
 
 def test_excluding_means_not_reaching() -> None:

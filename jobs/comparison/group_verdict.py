@@ -1,0 +1,105 @@
+"""What may be said of groups of runs: each run is one value, and the spread between runs is the noise."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jobs.catalog.metric import metric
+from jobs.chunks import Floats
+from jobs.comparison.groups import Group
+from jobs.comparison.measures import Measure, MeasureRow
+from jobs.comparison.phases import STEP_METRIC
+from jobs.comparison.stats import Interval, welch_interval
+from jobs.comparison.summary import Delta, GroupValue, delta
+from jobs.comparison.verdict import OUTCOMES, Verdict, judge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCell:
+    """A measure over a group's runs. `contrast` is Welch's interval of its mean minus the base's group's."""
+
+    value: GroupValue | None
+    change: Delta | None
+    contrast: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A measure over all groups, in their order."""
+
+    measure: Measure
+    cells: tuple[GroupCell, ...]
+
+
+def group_rows(
+    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[Group], base: int
+) -> tuple[GroupRow, ...]:
+    """Return the measures by group. Cells of `rows` are in the order of `run_ids`; `base` is a place in `groups`."""
+    return tuple(
+        GroupRow(measure=row.measure, cells=_cells(row, [_of(row, run_ids, group) for group in groups], base))
+        for row in rows
+    )
+
+
+def _cells(row: MeasureRow, columns: Sequence[Floats], base: int) -> tuple[GroupCell, ...]:
+    better = metric(row.measure.metric).better
+    cells = []
+    for i, own in enumerate(columns):
+        both = i != base and len(own) and len(columns[base])
+        cells.append(
+            GroupCell(
+                value=_value(own),
+                change=delta(float(own.mean()), float(columns[base].mean()), better=better) if both else None,
+                contrast=welch_interval(own, columns[base]) if both else None,
+            )
+        )
+    return tuple(cells)
+
+
+def group_verdicts(
+    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[Group], base: int
+) -> dict[int, Verdict]:
+    """Return place of the group -> verdict against the base's group; `speed` is the ratio of mean log step times."""
+    by_name: Mapping[str, MeasureRow] = {row.measure.metric: row for row in rows}
+    outcome = next((name for name in OUTCOMES if name in by_name), "")
+    found = {}
+    for i, group in enumerate(groups):
+        if i == base:
+            continue
+        sides = (group, groups[base])
+        gain = _contrast([_of(by_name[outcome], run_ids, side) for side in sides]) if outcome else None
+        speed = None
+        if STEP_METRIC in by_name:
+            logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
+            speed = _exp(logs) if logs else None
+        badge = judge(speed=speed, outcome=outcome, gain=gain)
+        found[i] = Verdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
+    return found
+
+
+def _contrast(sides: Sequence[Floats]) -> Interval | None:
+    return welch_interval(sides[0], sides[1])
+
+
+def _of(row: MeasureRow, run_ids: Sequence[str], group: Group) -> Floats:
+    """Return the measure's finite values in the group's runs. [n]"""
+    cells: dict[str, Any] = dict(zip(run_ids, row.cells, strict=True))
+    values = [cells[run_id].value for run_id in group.run_ids if run_id in cells]
+    return np.array([value for value in values if value is not None and math.isfinite(value)], float)
+
+
+def _positive(values: Floats) -> Floats:
+    return values[values > 0]
+
+
+def _exp(found: Interval) -> Interval:
+    return Interval(value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high), n=found.n)
+
+
+def _value(values: Floats) -> GroupValue | None:
+    if not len(values):
+        return None
+    return GroupValue(mean=float(values.mean()), low=float(values.min()), high=float(values.max()), n=len(values))
