@@ -244,13 +244,12 @@ def _check_steps(run: Run, first_step: int, num_steps: int) -> None:
 
 
 def _check_overlap(waiting: Any, run: Run, first_step: int, num_steps: int) -> None:
-    """Refuse steps that another capture is to record: a process takes one profiler at a time."""
-    first = first_step or run.step + 1
+    """Refuse steps that another capture records: a process takes one profiler at a time. The next step can wait."""
     for row in waiting:
-        if row.state not in ("armed", "recording", "stopping"):
+        if not first_step or row.state not in ("armed", "recording", "stopping"):
             continue
         start = row.first_step or run.step + 1
-        if first < start + row.num_steps and start < first + num_steps:
+        if first_step < start + row.num_steps and start < first_step + num_steps:
             text = _("%(id)s records steps %(first)s to %(last)s. Ask for other steps, or wait until it is written.")
             about = {"id": row.pk, "first": start, "last": start + row.num_steps - 1}
             raise CaptureRefused("first_step", text % about, is_conflict=True)

@@ -7,7 +7,6 @@ import { phaseLegend } from "./legend.js";
 import * as numbers from "./numbers.js";
 import { Painter } from "./painter.js";
 
-const MARGIN = 0.01; // of the window, at each side
 const MOST_STEPS = 6; // columns of the table; more steps are summed up
 const find = (selector) => document.querySelector(selector);
 
@@ -79,12 +78,10 @@ export class CapturePhases {
       return;
     }
     const lanes = this.lanes.sorted.filter(({ rows }) => rows.some((row) => row?.length));
-    const room = (extent.to - extent.from) * MARGIN;
-    const window = { from: extent.from - room, to: extent.to + room };
     const height = this.painter.needed(lanes);
     if (this.height !== height) this.canvas.style.height = `${(this.height = height)}px`;
     this.painter.resize();
-    this.painter.paint({ lanes, window, extent: { from: extent.from, to: extent.to }, zero: extent.from });
+    this.painter.paint({ lanes, window: extent, extent, zero: extent.from });
     phaseLegend(find("[data-capture-legend]"), this.phases, new Set(this.lanes.totals(extent.from, extent.to, lanes).keys()));
     this.#steps(lanes);
   }
@@ -108,7 +105,7 @@ export class CapturePhases {
       const to = Math.max(...steps.map((step) => this.lanes.steps.get(step)[1]));
       return { title: isFew ? String(steps[0]) : gettext("mean"), count: steps.length, wall: (to - from) / steps.length, sums: this.#sums(lane, steps) };
     });
-    write(find('[data-field="capture-table-note"]'), lane.role === "driver" ? gettext("seconds, as the driver waits for them") : gettext("seconds"));
+    write(find('[data-field="capture-table-note"]'), lane.role === "driver" ? gettext("seconds, seen by the driver") : gettext("seconds"));
     this.#table(columns, [...this.phases.values()].filter(({ key }) => columns.some(({ sums }) => sums.has(key))));
   }
 

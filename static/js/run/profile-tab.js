@@ -165,9 +165,10 @@ export class ProfileTab {
 
   #custodyText(capture, received) {
     const ready = capture.files.filter((one) => one.is_ready).length;
+    const isQueued = this.captures.list.some((one) => one.state === "recording" || one.state === "stopping");
     switch (capture.state) {
       case "failed": return capture.problem;
-      case "armed": return capture.steps ? fill(gettext("It begins with step %(step)s."), { step: capture.steps[0] }) : gettext("It begins with the next step.");
+      case "armed": return capture.steps ? fill(gettext("It begins with step %(step)s."), { step: capture.steps[0] }) : isQueued ? gettext("It begins when the capture before it has stopped.") : gettext("It begins with the next step.");
       case "recording": return gettext("The workers record. What they do is slower meanwhile.");
       case "stopping": return gettext("The last step is over; the profilers stop.");
       case "writing": return gettext("The profilers write their files on the cluster.");
@@ -193,17 +194,17 @@ export class ProfileTab {
   #files(capture) {
     const count = capture.files.length;
     write(field("capture-files-note"), count ? fill(ngettext("%(count)s file, %(size)s", "%(count)s files, %(size)s", count), { count, size: bytes(capture.size) }) : "");
-    const rows = capture.files.map((one) => this.#file(one));
+    const rows = capture.files.map((one) => this.#file(one, capture));
     const none = capture.state === "failed" ? gettext("It left no file.") : gettext("Its files appear here once they are written.");
     find("[data-capture-files]").replaceChildren(...(rows.length ? rows : [el("li", { class: "faint" }, none)]));
     write(field("capture-how"), count ? howTo(capture) : "");
   }
 
-  #file(one) {
+  #file(one, capture) {
     const where = [one.role && (one.role === "vllm" ? "vLLM" : one.role), one.rank].filter((part) => part !== null && part !== "").join(" ");
     const share = one.size ? Math.floor((100 * one.received) / one.size) : 0;
     return el("li", {},
-      el("span", { class: "mono cut", title: one.sha256 ? `${one.name}\nsha256 ${one.sha256}` : one.name }, one.name),
+      el("span", { class: "mono cut", title: one.sha256 ? `${one.name}\nsha256 ${one.sha256}` : one.name }, one.name.replace(`${capture.id}-`, "")),
       el("span", { class: "run-capture-file-about" },
         el("span", { class: "faint num" }, [where, one.size ? bytes(one.size) : ""].filter(Boolean).join(", ")),
         el("span", { class: "spacer" }),
