@@ -14,6 +14,7 @@ from jobs.engine.engine_trace import EngineTrace
 from jobs.engine.problem import RunProblem
 from jobs.engine.sources import model_folder, read_json
 from jobs.engine.vllm_meter import VllmMeter
+from profiling.launch_nsys import problem_of_process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Generator:
             )
         self._device.prepare_rollout(spec)
         os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
+        if not problem_of_process():
+            os.environ["VLLM_NVTX_SCOPES_FOR_PROFILING"] = "1"  # its own ranges beside ours in a report of nsys
         import vllm
 
         # The sampled token's log-probability after temperature is what the trainer computes from logits / temperature.
@@ -79,6 +82,7 @@ class Generator:
             **(self._trace.arguments() if self._trace else {}),
         )
         self._meter = VllmMeter(self._llm.get_metrics)
+        self._work: dict[str, float] = {}
         if (manager := self._llm.llm_engine.logger_manager) is not None:
             manager.stat_loggers.append(self._meter)
 
@@ -90,6 +94,7 @@ class Generator:
             [self._parameters(r, temperature) for r in requests],
             use_tqdm=False,
         )
+        self._work = self._meter.readings()
         return [_drawn(output.outputs[0]) for output in outputs]
 
     def _parameters(self, request: Request, temperature: float) -> Any:
@@ -150,8 +155,8 @@ class Generator:
         return self._trace.stop(self._llm, stem=stem)
 
     def readings(self) -> dict[str, float]:
-        """Return what the device says of this process, and what vLLM says of its work since the last call."""
-        return self._device.memory_readings() | self._meter.readings()
+        """Return what the device says of this process, and what vLLM says of the last completions."""
+        return self._device.memory_readings() | self._work
 
 
 def _drawn(output: Any) -> Drawn:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.runner.node_agent import NodeAgent
@@ -39,11 +40,12 @@ class Agents:
     def __init__(self, order: Mapping[str, Any], *, run: str, attempt: int, say: Callable[[str], None]) -> None:
         self._log_dir = Path(order["run_dir"]) / "log"
         self._say = say
+        self._said: set[str] = set()
         self._names = {int(node["index"]): _name(node) for node in order["nodes"]}
         self._actors = {}
         for node in order["nodes"]:
             strategy = NodeAffinitySchedulingStrategy(node["node"], soft=False)
-            actor = ray.remote(NodeAgent).options(num_cpus=0, max_concurrency=2, scheduling_strategy=strategy)
+            actor = ray.remote(NodeAgent).options(num_cpus=0, scheduling_strategy=strategy)
             self._actors[int(node["index"])] = actor.remote(run=run, attempt=attempt, run_dir=str(order["run_dir"]))
 
     def readings(self) -> dict[int, Mapping[str, float]]:
@@ -63,11 +65,18 @@ class Agents:
             index = asked[reference]
             try:
                 found[index] = ray.get(reference)
+            except RayTaskError as error:
+                self._say_once(f"{self._names[index]} could not do {method}: {error.cause!r}")
             except Exception as error:
                 why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                self._say(f"Nothing more is read from {self._names[index]}: {why}")
+                self._say_once(f"Nothing more is read from {self._names[index]}: {why}")
                 self._actors.pop(index, None)
         return found
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
 
     def fetch_logs(self) -> None:
         """Bring the log files of the other nodes beside those of this one."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import time
 from pathlib import Path
 
 import psutil
@@ -10,23 +11,31 @@ from jobs.runner.devices import device_readings
 from jobs.runner.trainer import memory_of_tree
 
 PERIOD_SECONDS = 2.0
+MIN_CPU_SECONDS = 0.5
 
 
 class NodeReader:
-    """Reads the node it is made on. `cpu_percent` is the mean over all cores since the reading before."""
+    """Reads the node it is made on. `cpu_percent` is the mean over all cores since the reading before.
+
+    To be used from one thread: psutil keeps that time by thread.
+    """
 
     def __init__(self, *, run_dir: Path) -> None:
         self._run_dir = run_dir
         psutil.cpu_percent()  # the first call only starts the clock
+        self._cpu_read_at = time.monotonic()
 
     def read(self) -> dict[str, float]:
-        """Return the readings; names end in their unit."""
+        """Return the readings; names end in their unit. No CPU use where the time was too short for it."""
         memory = psutil.virtual_memory()
         values = {
-            "cpu_percent": psutil.cpu_percent(),
             "memory_used_bytes": float(memory.total - memory.available),
             "memory_total_bytes": float(memory.total),
         }
+        now = time.monotonic()
+        if now - self._cpu_read_at >= MIN_CPU_SECONDS:
+            values["cpu_percent"] = psutil.cpu_percent()
+            self._cpu_read_at = now
         with contextlib.suppress(OSError):
             disk = shutil.disk_usage(self._run_dir)
             values |= {"disk_free_bytes": float(disk.free), "disk_total_bytes": float(disk.total)}

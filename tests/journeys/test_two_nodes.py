@@ -15,11 +15,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.journeys.test_person import START_MS, STEPS, fill_small_run, launch, state, until
-from tests.journeys.two_nodes import Cluster, two_nodes
+from tests.journeys.two_nodes import RUN_ROOT, Cluster, two_nodes
 from tests.machines import Machine
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
+LAST_WORDS = "I can see my house from here"
 MORE_STEPS = 3  # after the checkpoint from which the run goes on
 POST = """async ([path, body]) => {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value
@@ -74,6 +75,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
 
     expect(state(page)).to_contain_text("failed", timeout=60_000)
     expect(page.locator('[data-field="cause"]')).to_contain_text("vllm")
+    assert api.get("")["cause"]["log_line"] == LAST_WORDS
+    assert [line["text"] for line in api.get(f"/logs?role=vllm&q={LAST_WORDS}")["lines"]] == [LAST_WORDS]
     proof = api.get("")["cleanup"]
     assert proof["processes_left"] == 0
     assert [name.partition(" ")[0] for name in proof["nodes"]] == ["head", "other"]
@@ -158,12 +161,12 @@ def ended_capture(api: Api, name: str) -> dict[str, Any] | None:
 
 
 def kill_worker(machine: Machine, role: str, run_id: str) -> None:
-    """End the Ray worker of a role as the kernel would: the one whose output is the role's log."""
-    output = f"*/{run_id}/*/log/{role}-0.stdout"
-    find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in {output}) echo ${{p#/proc/}};; esac; done"
+    """End a Ray worker as the kernel would, right after its last line: the process that writes the log of its role."""
+    log = f"{RUN_ROOT}/{run_id}/a1/log/{role}-0"
+    find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in {log}.stdout) echo ${{p#/proc/}};; esac; done"
     pids = machine.run("bash", "-c", find).split()
     assert pids
-    machine.run("bash", "-c", f"kill -9 {' '.join(pids)}")
+    machine.run("bash", "-c", f"echo '{LAST_WORDS}' >> {log}.stderr; kill -9 {' '.join(pids)}")
 
 
 def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id: str) -> None:
@@ -172,6 +175,10 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     expect(page.locator("[data-samples]:visible").first).to_contain_text("####")
     names = {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
     assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)} <= names
+
+    page.goto(f"{cluster.url}/runs/{run_id}/logs")
+    for role in ("driver", "policy", "vllm"):
+        expect(page.locator("[data-log-stream]")).to_contain_text(role)
 
     page.goto(f"{cluster.url}/runs/{run_id}/files")
     logs = zipfile.ZipFile(io.BytesIO(download(page, "logs.zip")))
