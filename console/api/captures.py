@@ -4,12 +4,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from ninja import Field, Query, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
+from console.capture_zip import zip_entries, zip_response
 from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, recorded_steps, request_capture
 from jobs.catalog.runspec import parse_spec
 from jobs.models import Artifact, Capture, Run
@@ -132,6 +134,24 @@ def read_capture(request: HttpRequest, run_id: str, capture_id: str) -> CaptureO
     if row is None:
         raise Http404
     return capture_out(run, row)
+
+
+@router.get(
+    "/{run_id}/captures/{capture_id}/zip",
+    response={200: None, **REFUSALS},
+    summary="A capture's files as one zip",
+    openapi_extra={
+        "responses": {
+            200: {
+                "description": "The files of a ready capture with their checksums",
+                "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+            }
+        }
+    },
+)
+def download_capture(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponseBase:
+    """Return every file of a ready capture with SHA256SUMS, a manifest and how to open them; 404 until it is ready."""
+    return zip_response(*zip_entries(run_for(request, run_id), capture_id))
 
 
 @router.delete("/{run_id}/captures/{capture_id}", response={204: None, **REFUSALS}, summary="Delete a capture")

@@ -127,6 +127,7 @@ API: dict[str, Rule] = {
     "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
     "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,
     "DELETE /api/runs/{run_id}/captures/{capture_id}": EDITOR,
+    "GET /api/runs/{run_id}/captures/{capture_id}/zip": VIEWER,
     "POST /api/runs/{run_id}/checkpoint": EDITOR,
     "GET /api/runs/{run_id}/events": VIEWER,
     "GET /api/runs/{run_id}/logs": VIEWER,

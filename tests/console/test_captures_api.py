@@ -13,8 +13,8 @@ import pytest
 from django.contrib.auth.models import AbstractUser
 from django.test import Client, TestCase
 
+from console.capture_zip import safe_names
 from console.views import perfetto
-from console.views.captures import safe_names
 from jobs.captures import arm_at_launch, request_capture
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.files import artifact_path
@@ -203,12 +203,14 @@ def test_the_zip_holds_every_file_and_its_checksums_hold(client: Client, run: Ru
     capture = make_ready(run, files)
 
     answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}.zip")
-    with zipfile.ZipFile(io.BytesIO(content(answer))) as archive:
+    whole = content(answer)
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         assert archive.testzip() is None
         archive.extractall(tmp_path)
 
     folder = tmp_path / f"{run.pk}-{capture.pk}"
     assert answer["Content-Disposition"] == f'attachment; filename="{folder.name}.zip"'
+    assert content(client.get(f"/api/runs/{run.pk}/captures/{capture.pk}/zip")) == whole
     names = {"policy-0.json.gz", "n-ame.json", "policy-0.nsys-rep", "README.txt", "manifest.json", "SHA256SUMS"}
     assert {path.name for path in folder.iterdir()} == names
     assert (folder / "policy-0.json.gz").read_bytes() == files["policy-0.json.gz"]
