@@ -263,7 +263,7 @@ def test_the_log_is_searched_line_by_line_and_followed(page: Page, live_console:
     expect(page.locator(".run-log-line.is-hit")).to_contain_text("needle 20")
     page.get_by_role("button", name="Previous match").click()
     expect(page.locator(".run-log-line.is-hit")).to_contain_text("needle 15")
-    page.get_by_label("Process").select_option("policy-1")
+    page.locator("[data-log-stream]").select_option("policy-1")
     expect(page.locator('[data-field="log-hits"]')).to_have_text("no match")
     reporter.steps(1)
     expect(page.locator(".run-log-line").last).to_contain_text("[rank 1] step 21")
