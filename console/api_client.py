@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -88,6 +89,48 @@ class ApiClient:
         answer: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
         return answer
 
+    def profile(self, run_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask a running run to record steps and return the capture. Raises: RequestRefused, ConsoleAway."""
+        made: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(asked)).json()
+        return made
+
+    def capture(self, run_id: str, capture_id: str) -> dict[str, Any]:
+        """Return a capture."""
+        found: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()
+        return found
+
+    def follow_capture(
+        self, run_id: str, capture_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
+    ) -> dict[str, Any]:
+        """Tell each reading of a capture until it is ready or failed, and return the last; otherwise as `follow`."""
+
+        def state(capture: Mapping[str, Any]) -> str:
+            return {"ready": "finished"}.get(capture["state"], capture["state"])
+
+        return _follow(lambda: self.capture(run_id, capture_id), state, tell, poll_seconds)
+
+    def save_capture(self, run_id: str, capture_id: str, folder: Path) -> Path:
+        """Save a ready capture as a zip in `folder` and return its path; a broken download leaves nothing there.
+
+        Raises: RequestRefused, ConsoleAway; OSError.
+        """
+        path = folder / f"{run_id}-{capture_id}.zip"
+        part = path.with_suffix(".part")
+        address = f"/api/runs/{run_id}/captures/{capture_id}/zip"
+        try:
+            with self._client.stream("GET", address) as answer, part.open("wb") as file:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._refusal(answer)
+                for piece in answer.iter_bytes():
+                    file.write(piece)
+            part.replace(path)
+        except httpx.HTTPError as error:
+            raise self._away(error) from error
+        finally:
+            part.unlink(missing_ok=True)
+        return path
+
     def checkpoints(self, run_id: str) -> list[dict[str, Any]]:
         """Return the checkpoints that the run can go on from, newest first."""
         found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
@@ -124,17 +167,23 @@ class ApiClient:
         try:
             answer = self._client.request(method, path, **request)
         except httpx.HTTPError as error:
-            raise ConsoleAway(f"No console answers at {self._client.base_url} ({type(error).__name__}).") from error
+            raise self._away(error) from error
         if answer.is_success:
             return answer
+        raise self._refusal(answer)
+
+    def _away(self, error: httpx.HTTPError) -> ConsoleAway:
+        return ConsoleAway(f"No console answers at {self._client.base_url} ({type(error).__name__}).")
+
+    def _refusal(self, answer: httpx.Response) -> RequestRefused | ConsoleAway:
+        """Return what an answer that is no success means."""
         if answer.status_code >= 500:
-            raise ConsoleAway(f"The console at {self._client.base_url} answered {answer.status_code}.")
+            return ConsoleAway(f"The console at {self._client.base_url} answered {answer.status_code}.")
         try:
             problems = [(p["field"], p["message"]) for p in answer.json()["problems"]]
         except (ValueError, KeyError, TypeError):
-            text = f"{self._client.base_url} answered {answer.status_code}, and not as a console does."
-            raise ConsoleAway(text) from None
-        raise RequestRefused(answer.status_code, problems)
+            return ConsoleAway(f"{self._client.base_url} answered {answer.status_code}, and not as a console does.")
+        return RequestRefused(answer.status_code, problems)
 
 
 def _state_of(header: Mapping[str, Any]) -> str:

@@ -1,0 +1,94 @@
+"""`manage.py profile r-12ab34cd`: record steps of a running run through the API, and save what was recorded."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from console.api_client import ApiClient, ConsoleAway, RequestRefused
+from console.management.commands.launch import AWAY, REFUSED, TOKEN_VARIABLE, read_token
+from profiling.config import names_of, ranks_of
+
+FAILED = 1
+
+
+class Command(BaseCommand):
+    """Record steps; exit code 0 ready (or asked for), 1 the capture failed, 3 refused, 4 the console is away."""
+
+    help = "Record steps of a running run with torch or nsys through the API"
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Say what it takes."""
+        parser.add_argument("run", help="id of the run, like r-12ab34cd")
+        parser.add_argument("--tool", default="torch", help="torch or nsys")
+        parser.add_argument("--steps", type=int, default=2, metavar="N", help="how many steps to record")
+        parser.add_argument("--from-step", type=int, default=0, metavar="N", help="the first step; else the next one")
+        parser.add_argument("--roles", default="", help="like policy,vllm; else all")
+        parser.add_argument("--ranks", default="", help="like 0,2 or 0-3; else all")
+        parser.add_argument("--out", metavar="FOLDER", help="wait until it is ready and save it there as a zip")
+        parser.add_argument(
+            "--url", default=os.environ.get("PITWALL_URL", settings.PUBLIC_URL), help="address of the console"
+        )
+        parser.add_argument("--token-file", help=f"file with the API token; else {TOKEN_VARIABLE} is read")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Ask, follow if there is a folder to save to, and leave with the exit code of what became of it."""
+        folder = Path(options["out"]) if options["out"] else None
+        if folder is not None and not folder.is_dir():
+            raise CommandError(f"{folder} is no folder. Make it first, or name another.", returncode=REFUSED)
+        try:
+            ranks = ranks_of(options["ranks"])
+        except ValueError as error:
+            raise CommandError(f"--ranks: {error}", returncode=REFUSED) from error
+        asked = {
+            "tool": options["tool"],
+            "first_step": options["from_step"],
+            "num_steps": options["steps"],
+            "roles": names_of(options["roles"]),
+            "ranks": ranks,
+        }
+        client = ApiClient(options["url"], read_token(options["token_file"]))
+        try:
+            code = self._profile(client, options["run"], asked, folder)
+        except RequestRefused as refused:
+            self.stderr.write(f"The console refused this ({refused.status}):")
+            for field, text in refused.problems:
+                self.stderr.write(f"  {field or 'request'}: {text}")
+            code = REFUSED
+        except ConsoleAway as away:
+            self.stderr.write(f"{away} Start it with `make up`, or name its address with --url.")
+            code = AWAY
+        finally:
+            client.close()
+        if code:
+            sys.exit(code)
+
+    def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, Any], folder: Path | None) -> int:
+        capture = client.profile(run_id, asked)
+        self.stdout.write(f"{capture['id']} asked for: {capture['num_steps']} steps with {capture['tool']}")
+        if folder is None:
+            return 0
+        said = ""
+
+        def tell(now: Mapping[str, Any]) -> None:
+            nonlocal said
+            if now["state"] != said:
+                said = now["state"]
+                self.stdout.write(said)
+
+        try:
+            ended = client.follow_capture(run_id, capture["id"], tell=tell)
+        except KeyboardInterrupt:
+            self.stdout.write("\nNo longer following; the capture goes on")
+            return 0
+        if ended["state"] == "failed":
+            self.stderr.write(ended["problem"])
+            return FAILED
+        self.stdout.write(str(client.save_capture(run_id, capture["id"], folder)))
+        return 0
