@@ -173,7 +173,7 @@ class Scene:
         return Client(headers=headers, raise_request_exception=False)
 
     def _elsewhere(self, admin: Any) -> str:
-        self.elsewhere.membership_set.create(user=admin, role="admin")
+        self.elsewhere.membership_set.get_or_create(user=admin, defaults={"role": "admin"})
         return make_token(user=admin, name="t", project="elsewhere")[1]
 
     @staticmethod
@@ -250,19 +250,22 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
     names_it = bool(re.search(r"{(run_id|project|study_id)}", f"{entry} {rule.query}"))
-    for caller, role in {**CALLERS, **(TOKENS if is_api else {})}.items():
+    callers = {**CALLERS, **(TOKENS if is_api else {})}
+    clients = {caller: (scene.bearer if is_api else scene.session)(caller) for caller in callers}
+    before = snapshot()
+    for caller, role in callers.items():
         with transaction.atomic():
-            client = (scene.bearer if is_api else scene.session)(caller)
-            before = snapshot()
+            client = clients[caller]
 
             answer = ask(client, scene, entry, rule=rule)
 
             told, where = content(answer), f"{entry} as {caller}: {answer.status_code}"
+            after = snapshot()
             wanted = expected(rule, caller, role, is_api=is_api, names_it=names_it)
             assert answer.status_code < 500 or entry == "GET /readyz", where
             if wanted is not None:
                 assert answer.status_code in wanted, where
-                assert snapshot() == before, where
+                assert after == before, where
                 if answer.status_code == 302:
                     assert answer["Location"].startswith("/signin"), where
             elif rule.needs in RANK and role is not None:
@@ -270,14 +273,10 @@ def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene
             if role is None and "confirm" not in rule.query:
                 assert b"secret-plan" not in told, where
             if role is None and rule.needs in RANK:
-                assert theirs() == theirs_of(before), where
+                assert theirs_of(after) == theirs_of(before), where
             if entry.startswith("GET ") and not rule.changes:
-                assert snapshot() == before, f"{where} GET changed something"
+                assert after == before, f"{where} GET changed something"
             transaction.set_rollback(True)
-
-
-def theirs() -> dict[str, list[Any]]:
-    return theirs_of(snapshot())
 
 
 def theirs_of(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -295,10 +294,10 @@ def theirs_of(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("address", sorted({*FOUND_PAGES, *API_PATHS} - {"/api/"}))
 def test_a_method_that_is_not_in_the_table_is_not_there(address: str, scene: Scene) -> None:
     client = scene.session("admin")
+    before = snapshot()
     for method in METHODS:
         if f"{method} {address}" in RULES:
             continue
-        before = snapshot()
 
         answer = getattr(client, method.lower())(scene.fill(address))
 
@@ -322,11 +321,10 @@ def test_the_runners_door_opens_only_to_the_token_of_the_very_attempt(address: s
         "an admin's API token": admin,
         "the right one, cut": ingest_token(live.pk, 2)[:-1],
     }
+    client = scene.session("admin")
+    before = snapshot()
     for method in METHODS:
         for name, token in wrong.items():
-            client = scene.session("admin")
-            before = snapshot()
-
             answer = getattr(client, method.lower())(path, headers={"Authorization": f"Bearer {token}"})
 
             assert answer.status_code == (401 if method in DOOR[address] else 405), f"{method} {path} with {name}"
