@@ -14,7 +14,9 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client, TestCase
 
 from console.capture_zip import safe_names
+from console.forms.new_run import form_to_raw, spec_to_form
 from console.views import perfetto
+from console.views.run_config import config_rows
 from jobs.captures import arm_at_launch, request_capture
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.files import artifact_path
@@ -196,6 +198,18 @@ def test_a_spec_that_asks_for_what_the_run_will_not_have_is_refused(profile: dic
         parse_spec({**SPEC, "profile": {"tool": "torch", **profile}})
 
     assert [problem.field for problem in refused.value.problems] == [field]
+
+
+def test_a_clone_keeps_what_is_to_be_recorded_and_config_lists_it() -> None:
+    profile = {"tool": "nsys", "first_step": 3, "num_steps": 4, "roles": "policy", "ranks": "0-1", "marks": "nvtx"}
+    spec = parse_spec({**SPEC, "profile": profile})
+
+    cloned = parse_spec(form_to_raw(spec_to_form(spec), parse_spec({})))
+
+    assert cloned.profile == spec.profile
+    rows = {row.id: (row.value, row.is_changed) for row in config_rows(cloned)}
+    assert (rows["profile.tool"], rows["profile.marks"]) == (("nsys", True), ("nvtx", True))
+    assert rows["profile.nsys_ready"] == ("auto", False)
 
 
 def test_the_zip_holds_every_file_and_its_checksums_hold(client: Client, run: Run, tmp_path: Path) -> None:

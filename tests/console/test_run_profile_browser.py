@@ -19,6 +19,7 @@ from jobs.launch import ingest_token
 from jobs.models import Capture, Command
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
+from tests.console.window import NAMELESS
 from tests.rows import make_run
 from tests.services import Valkey
 
@@ -138,6 +139,7 @@ def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: Li
     expect(current).to_contain_text("ready")
     expect(page.locator("[data-captures] .state")).to_have_text("ready")
     expect(page.locator('[data-action="capture-zip"]')).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
     assert page.evaluate("window.isSamePage") is True
     page.reload()
     expect(page.locator('[data-field="capture-title"]')).to_have_text("Steps 4–5, torch")
@@ -178,6 +180,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     expect(dialog.get_by_role("radio", name="nsys")).to_be_disabled()
     dialog.get_by_text("How to install nsys").click()
     expect(dialog.locator("pre")).to_contain_text("apt-get install -y nsight-systems")
+    assert page.evaluate(NAMELESS) == []
     dialog.get_by_role("button", name="Cancel").click()
     told["vllm-0"]["nsys"] = ""
     reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
