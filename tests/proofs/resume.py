@@ -1,7 +1,7 @@
 """`make proof-resume`: every layout into every layout, and drivers killed at seeded moments; writes the report.
 
-Arguments: any of `layouts`, `kills`, `apart`; nothing for all. What one of them measured stays in build/proofs/, for
-the report.
+Arguments: any of `layouts`, `writes`, `kills`, `apart`; nothing for all. What one of them measured stays in
+build/proofs/, for the report.
 """
 
 import json
@@ -26,10 +26,12 @@ ALLOWED = 1e-5
 SEED = 20261120
 SFT: dict[str, Any] = {
     "algorithm": "sft",
+    "profile": {"nsys_ready": "off"},
     "knobs": {"train.num_steps": 12, "checkpoint.every_steps": 2, "eval.num_prompts": 0},
 }
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "profile": {"nsys_ready": "off"},
     "knobs": {"train.num_steps": 6, "checkpoint.every_steps": 2, "eval.every_steps": 2, "eval.num_prompts": 16},
 }
 ENGINE = ("jobs.engine", "--device=cpu")
@@ -40,7 +42,6 @@ class Moment:
     """When a driver is killed: `reached` returns True once the time has come, `seconds` later comes the signal."""
 
     text: str
-    spec: dict[str, Any]
     seconds: float
     reached: Callable[[Running], bool]
 
@@ -49,7 +50,6 @@ def while_writing(step: int, seconds: float) -> Moment:
     """While the checkpoint of `step` is being written."""
     return Moment(
         text=f"SFT, {seconds * 1e3:.0f} ms into writing checkpoint {step}",
-        spec=SFT,
         seconds=seconds,
         reached=lambda running: (running.run_dir / "checkpoints" / f".step-{step}.draft").exists(),
     )
@@ -59,17 +59,21 @@ def after_checkpoint(step: int, seconds: float) -> Moment:
     """Some time after the checkpoint of `step` was announced: in a rollout, an update, an evaluation, an export."""
     return Moment(
         text=f"GRPO, {seconds:.2f} s after checkpoint {step}",
-        spec=GRPO,
         seconds=seconds,
         reached=lambda running: f"checkpoint-{step}" in announced(running.events()),
     )
 
 
-def moments() -> list[Moment]:
-    """Return the seeded moments."""
+def measure_writes(head: RayHead, folder: Path) -> list[dict[str, Any]]:
+    """Kill drivers of SFT runs while they write a checkpoint."""
     draw = random.Random(SEED)
-    writing = [while_writing(step, draw.uniform(0.0, 0.06)) for step in (4, 4, 6, 8)]
-    return writing + [after_checkpoint(2, draw.uniform(0.0, 4.0)) for _ in range(3)]
+    return killed_at([while_writing(step, draw.uniform(0.0, 0.06)) for step in (4, 4, 6, 8)], SFT, head, folder)
+
+
+def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
+    """Kill drivers of GRPO runs at any time."""
+    draw = random.Random(SEED + 1)
+    return killed_at([after_checkpoint(2, draw.uniform(0.0, 4.0)) for _ in range(3)], GRPO, head, folder)
 
 
 def announced(events: list[dict[str, Any]]) -> dict[str, int]:
@@ -95,20 +99,20 @@ def measure_layouts(head: RayHead, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
+def killed_at(moments: list[Moment], spec: dict[str, Any], head: RayHead, folder: Path) -> list[dict[str, Any]]:
     """Kill drivers, go on from the newest checkpoint that was announced, compare with a run that nobody disturbed."""
-    whole = {
-        spec["algorithm"]: Running(folder / spec["algorithm"] / "a1", spec, head, ENGINE).wait() for spec in (SFT, GRPO)
-    }
+    whole = Running(folder / spec["algorithm"] / "a1", spec, head, ENGINE).wait()
     found = []
-    for number, moment in enumerate(moments(), start=1):
-        run = folder / f"killed-{number}"
-        running = Running(run / "a1", moment.spec, head, ENGINE)
-        while not moment.reached(running):
-            assert running.process.poll() is None, running.output()
-            time.sleep(0.0005)
-        time.sleep(moment.seconds)
-        os.kill(running.process.pid, signal.SIGKILL)
+    for number, moment in enumerate(moments, start=1):
+        run = folder / f"{spec['algorithm']}-killed-{number}"
+        running = Running(run / "a1", spec, head, ENGINE)
+        try:
+            while not moment.reached(running):
+                assert running.process.poll() is None, running.output()
+                time.sleep(0.0005)
+            time.sleep(moment.seconds)
+        finally:
+            os.kill(running.process.pid, signal.SIGKILL)
         killed = running.wait()
         offered = announced(killed.events)
         for name in offered.values():
@@ -117,7 +121,7 @@ def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
         (run / "a2").mkdir()
         place = run / "a1" / "checkpoints" / f"step-{step}"
         (run / "a2" / "resume.json").write_text(json.dumps({"attempt": 1, "step": step, "folder": str(place)}))
-        resumed = Running(run / "a2", moment.spec, head, ENGINE).wait()
+        resumed = Running(run / "a2", spec, head, ENGINE).wait()
         assert resumed.code == 0, resumed.output
         found.append(
             {
@@ -125,7 +129,7 @@ def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
                 "left": sorted(p.name for p in (run / "a1" / "checkpoints").iterdir()),
                 "last_step": max(killed.series("time/step_seconds")),
                 "resumed_from": step,
-                **compared(whole[moment.spec["algorithm"]], resumed, step, moment.spec["knobs"]["train.num_steps"]),
+                **compared(whole, resumed, step, spec["knobs"]["train.num_steps"]),
             }
         )
         print(json.dumps(found[-1]), flush=True)
@@ -251,9 +255,11 @@ def main() -> None:
     """Measure what was asked for, write the page, and exit with 1 if something is further apart than allowed."""
     measures: dict[str, Callable[[RayHead, Path], Any]] = {
         "layouts": measure_layouts,
+        "writes": measure_writes,
         "kills": measure_kills,
         "apart": measure_apart,
     }
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended before all was measured."))
     which = sys.argv[1:] or list(measures)
     with tempfile.TemporaryDirectory(prefix="pw-proof-") as folder, running_head() as head:
         for name in which:
@@ -263,12 +269,16 @@ def main() -> None:
     places = [RESULTS / f"resume-{name}.json" for name in measures]
     if not all(place.exists() for place in places):
         sys.exit("Not all is measured yet: no report.")
-    layouts, kills, apart = (json.loads(place.read_text()) for place in places)
+    layouts, writes, kills, apart = (json.loads(place.read_text()) for place in places)
     REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(report(layouts, kills, apart), encoding="utf-8")
+    REPORT.write_text(report(layouts, writes + kills, apart), encoding="utf-8")
     float32 = [saved for saved in layouts if "bfloat16" not in saved["source"]]
     far = [f"{s['source']} -> {t}" for s in float32 for t, r in s["resumed"].items() if r["difference"] > ALLOWED]
-    far += [k["moment"] for k in kills if k["difference"] > ALLOWED or not k["are_rewards_equal"]]
+    far += [
+        k["moment"]
+        for k in writes + kills
+        if k["difference"] > ALLOWED or not (k["are_rewards_equal"] and k["is_model_equal"])
+    ]
     print(REPORT.read_text())
     far += ["nothing shared"] if apart["difference"] > ALLOWED else []
     if far:
