@@ -103,7 +103,8 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     stopping or has ended for good.
     """
     number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
-    cause = {"side": "user", "text": f"canceled by {user} before it started" if user else "canceled before it started"}
+    text = f"canceled by {user} before it started" if user else "canceled before it started"
+    cause = {"side": "user", "text": text if number == 1 else f"attempt {number} {text}"}
     fields = {"ended_at": now, "cause": cause}
     canceled = _change(
         run_id, number, "stopped", now, text="Canceled in the queue", user=user, fields=fields, only_from={"queued"}

@@ -62,7 +62,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "tabs": _tabs(found, spec),
         "cause": {**found.cause, "where": cause_place(found.cause)},
         "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
-        "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{found.pk}/a{found.latest_attempt}/tb",
+        "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(found)}",
         "is_ray_local": is_local(),
         "charts": overview_charts(spec),
         "chips": overview_chips(spec),
@@ -106,6 +106,11 @@ def facts(run: Run, spec: RunSpec) -> list[str]:
     if run.created_by is not None:
         words.append(_("by %(name)s") % {"name": run.created_by.get_username()})
     return words
+
+
+def tensorboard_folder(run: Run) -> str:
+    """Return where TensorBoard finds the run below the run root: its one attempt, or all of several side by side."""
+    return f"{run.pk}/a1/tb" if run.latest_attempt == 1 else run.pk
 
 
 def resources(run: Run, spec: RunSpec) -> str:

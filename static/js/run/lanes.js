@@ -156,20 +156,27 @@ export class Lanes {
     }
   }
 
-  /** Return [start, end] of the newest `count` steps, or null before the first. */
+  /**
+   * Return [start, end, num] of the newest `count` steps, or null before the first. What came before the last restored step is left
+   * out as soon as there is something after it: hours may lie between.
+   */
   latestSteps(count) {
     let latest = -1;
     for (const step of this.steps.keys()) latest = Math.max(latest, step);
     if (latest < 0) return null;
     let start = Infinity;
     let end = -Infinity;
-    for (let step = Math.max(latest - count + 1, 0); step <= latest; step += 1) {
+    let num = 0;
+    const restored = this.branches.resumes.at(-1)?.step ?? -1;
+    const first = Math.max(latest - count + 1, latest > restored ? restored + 1 : 0, 0);
+    for (let step = first; step <= latest; step += 1) {
       const known = this.steps.get(step);
       if (!known) continue;
       start = Math.min(start, known[0]);
       end = Math.max(end, known[1]);
+      num += 1;
     }
-    return [start, end];
+    return [start, end, num];
   }
 
   /** Return a function that gives the Unix time, in seconds, at which a step (of an attempt's dead branch) ended; it interpolates. */

@@ -103,12 +103,11 @@ export class Overview {
     field("steps-empty").hidden = window !== null;
     if (!window) return;
     const lanes = this.#pick(this.store.lanes.sorted);
-    const [from, to] = window;
+    const [from, to, count] = window;
     this.timeline.zero = from;
     this.timeline.window = { from, to: to + (to - from) * (this.timeline.isLive ? 0.08 : 0) };
     this.timeline.draw();
     const hidden = this.store.lanes.sorted.filter(({ role, rows }) => !["driver", "runner"].includes(role) && rows[0].length).length - lanes.length;
-    const count = Math.min(STEPS, this.store.lanes.steps.size);
     const title = count === 1 ? gettext("Last step") : fill(gettext("Last %(count)s steps"), { count });
     write(field("steps-title"), hidden > 0 ? fill(gettext("%(title)s, %(shown)s of %(all)s lanes"), { title, shown: lanes.length, all: lanes.length + hidden }) : title);
     phaseLegend(document.querySelector("[data-legend]"), this.phases, new Set(this.store.lanes.totals(from, to, lanes).keys()));
