@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,8 +40,8 @@ On a machine with an NVIDIA GPU take NVIDIA's own package, which knows its CUDA:
 repository (with root), or the .run file of Nsight Systems (without root):
     sh NsightSystems-linux-*.run --accept --quiet --noexec --target "$HOME/nsight-systems"
     PATH="$(dirname "$(find "$HOME/nsight-systems" -path '*target-linux*' -name nsys | head -1)"):$PATH"
-Without root on Debian and Ubuntu, unpack the package (its section must be listed, as above) and join the folders:
-    mkdir -p ~/nsys && cd ~/nsys && apt-get download nsight-systems nsight-systems-target
+Without root on Debian and Ubuntu, unpack the packages (their section must be listed, as above) and join the folders:
+    mkdir -p ~/nsys && cd ~/nsys && apt-get download nsight-systems nsight-systems-target libssh-4
     for package in *.deb; do dpkg -x "$package" .; done
     N=$(find ~/nsys/usr -path '*target-linux-x64/nsys' | head -1)
     H=$(dirname "$(find ~/nsys/usr -name QdstrmImporter | head -1)")
@@ -55,8 +56,8 @@ Then start Ray on that node again, with that PATH, and start the run again.
 _SCRIPT = """\
 l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n; \
 [ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3; \
-s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && ls "$t"/../host-linux-*/QdstrmImporter >/dev/null 2>&1 \
-&& timeout 20 "$s" --version >/dev/null 2>&1 </dev/null || exec "$p" "$@"; \
+s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \
+&& timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null || exec "$p" "$@"; \
 export PITWALL_NSYS_SESSION="pitwall-$$" PITWALL_NSYS_TRACE=@trace@; \
 exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary "$p" "$@" </dev/null"""
 
@@ -72,6 +73,9 @@ def runtime_env(*, ready: NsysReady, trace: str) -> dict[str, str]:
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}
 
 
+CHECK_SECONDS = 20.0
+
+
 def find_nsys() -> str:
     """Return the path of nsys on this machine, "" if there is none."""
     return shutil.which("nsys") or ""
@@ -84,11 +88,21 @@ def problem_of_install() -> str:
     if not nsys:
         return f"nsys is not installed on node {node}, or not in the PATH that Ray was started with."
     target = Path(nsys).resolve().parent
-    if not any(target.parent.glob("host-linux-*/QdstrmImporter")):
+    importers = list(target.parent.glob("host-linux-*/QdstrmImporter"))
+    if not importers:
         return (
             f"nsys on node {node} cannot write reports: there is no host-linux-x64 beside {target}, as the packages of "
             "Debian and Ubuntu leave it. Make the link that the installation names."
         )
+    try:
+        done = subprocess.run(
+            [str(importers[0]), "--version"], capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nsys on node {node} cannot write reports: {importers[0]} does not run ({error})."
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-200:] or f"exit code {done.returncode}"
+        return f"nsys on node {node} cannot write reports: {importers[0]} does not run ({said})."
     return ""
 
 

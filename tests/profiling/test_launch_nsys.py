@@ -62,11 +62,11 @@ if not told["problem"]:
 
 def launch(folder: Path, *arguments: str, path: str | None = None, **options: Any) -> dict[str, Any]:
     """Run the worker as Ray does, and return what it told."""
-    program = folder / "lib" / "python3.99" / "site-packages" / "default_worker.py"
-    program.parent.mkdir(parents=True)
-    program.write_text(WORKER)
+    worker = folder / "lib" / "python3.99" / "site-packages" / "default_worker.py"
+    worker.parent.mkdir(parents=True)
+    worker.write_text(WORKER)
     executable = launch_nsys.runtime_env(**({"ready": "auto", "trace": "nvtx"} | options))["py_executable"]
-    command = f"exec {executable} {shlex.join([str(program), str(folder), *arguments])}"
+    command = f"exec {executable} {shlex.join([str(worker), str(folder), *arguments])}"
     environment = os.environ | {"PYTHONPATH": str(HOUSE)} | ({"PATH": path} if path is not None else {})
     environment.pop("PITWALL_NSYS_SESSION", None)
     subprocess.run([BASH, "-c", command], env=environment, check=True, timeout=100)
@@ -110,33 +110,43 @@ def test_without_nsys_the_worker_just_runs(tmp_path: Path) -> None:
     assert "nsys is not installed on node" in told["problem"]
 
 
-def test_an_nsys_that_cannot_write_reports_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("importer", "why"),
+    [
+        ("", "there is no host-linux-x64 beside"),
+        ("#!/bin/sh\necho libssh.so: cannot open >&2; exit 127\n", "does not run (libssh.so: cannot open)"),
+    ],
+)
+def test_an_nsys_that_cannot_write_reports_is_not_used(tmp_path: Path, importer: str, why: str) -> None:
     path = path_without_nsys(tmp_path / "bin")
-    target = tmp_path / "target-linux-x64"
-    target.mkdir()
-    (target / "nsys").write_text("#!/bin/sh\nexit 1\n")
-    (target / "nsys").chmod(0o755)
-    (tmp_path / "bin" / "nsys").symlink_to(target / "nsys")
+    program(tmp_path / "target-linux-x64" / "nsys", "#!/bin/sh\n[ $1 = --version ]\n")
+    if importer:
+        program(tmp_path / "host-linux-x64" / "QdstrmImporter", importer)
+    (tmp_path / "bin" / "nsys").symlink_to(tmp_path / "target-linux-x64" / "nsys")
 
     told = launch(tmp_path, path=path)
 
-    assert "there is no host-linux-x64 beside" in told["problem"]
-    assert str(target) in told["problem"]
+    assert told["marks"] == ["timers"]
+    assert why in told["problem"]
+    assert str(tmp_path) in told["problem"]
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir()
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def test_the_interpreter_is_the_one_that_ray_runs_with_on_the_node(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    wrapper = tmp_path / "bin" / "python3.99"
-    wrapper.write_text(f'#!/bin/sh\nPYTHON_OF_NODE=1 exec {sys.executable} "$@" && false\n')
-    wrapper.chmod(0o755)
-    program = tmp_path / "lib64" / "python3.99" / "site-packages" / "ray" / "worker.py"
-    program.parent.mkdir(parents=True)
-    program.write_text("import os; print(os.environ['PYTHON_OF_NODE'])")
+    program(tmp_path / "bin" / "python3.99", f'#!/bin/sh\nPYTHON_OF_NODE=1 exec {sys.executable} "$@"\n')
+    worker = tmp_path / "lib64" / "python3.99" / "site-packages" / "ray" / "worker.py"
+    worker.parent.mkdir(parents=True)
+    worker.write_text("import os; print(os.environ['PYTHON_OF_NODE'])")
     executable = launch_nsys.runtime_env(ready="auto", trace="nvtx")["py_executable"]
     environment = os.environ | {"PATH": path_without_nsys(tmp_path / "tools")}
 
     done = subprocess.run(
-        [BASH, "-c", f"exec {executable} {program}"], env=environment, capture_output=True, text=True, check=True
+        [BASH, "-c", f"exec {executable} {worker}"], env=environment, capture_output=True, text=True, check=True
     )
 
     assert done.stdout == "1\n"

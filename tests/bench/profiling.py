@@ -1,0 +1,174 @@
+"""What profiling costs: a mark of each backend, the start and stop of a capture, and a worker that is ready for nsys.
+
+    python -m tests.bench.profiling
+
+Each number comes from a process of its own, as workers are; nsys is left out where it is not installed.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from profiling.launch_nsys import problem_of_install, runtime_env
+from tests.bench.stage import ROOT, Result, print_table
+
+COMMAND = "python -m tests.bench.profiling"
+TIMES = 5
+
+MARKS = """
+import json, sys, time
+from profiling import profile
+
+def cost(name):
+    found = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        for _ in range(5000):
+            with profile.mark("update", step=1, name=name):
+                pass
+        found.append((time.perf_counter() - begin) / 5000 * 1e6)
+        profile.drain()
+    return sorted(found)
+
+profile.configure(sys.argv[1])
+told = {"phase": cost("")}
+with profile.mark("update", step=1):
+    told["detail"] = cost("forward")
+print(json.dumps(told))
+"""
+
+CAPTURE = """
+import json, sys, tempfile, time
+from pathlib import Path
+from profiling import profile, recording
+import torch
+
+profile.configure("auto")
+told = {"start": [], "stop": [], "file": []}
+weights = torch.randn(128, 128)
+with tempfile.TemporaryDirectory() as folder:
+    for number in range(int(sys.argv[2]) + 1):
+        begin = time.perf_counter()
+        recording.start(sys.argv[1], folder=Path(folder), name=f"c{number}")
+        started = time.perf_counter()
+        for step in (1, 2):
+            recording.at_step(step)
+            for _ in range(200):
+                with profile.mark("update", step=step):
+                    weights @ weights
+        stopping = time.perf_counter()
+        path = recording.stop()
+        stopped = time.perf_counter()
+        while recording.outcome(path).size < 0 and not recording.outcome(path).problem:
+            time.sleep(0.005)
+        assert not recording.outcome(path).problem, recording.outcome(path)
+        told["start"].append(started - begin)
+        told["stop"].append(stopped - stopping)
+        told["file"].append(time.perf_counter() - stopped)
+print(json.dumps(told))
+"""
+
+WORKER_START = """
+import json, sys, time
+import ray
+from profiling.launch_nsys import runtime_env
+
+ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+class Worker:
+    def ready(self):
+        return True
+
+def start(environment):
+    begin = time.perf_counter()
+    actor = ray.remote(Worker).options(num_cpus=1, runtime_env=environment or None).remote()
+    ray.get(actor.ready.remote())
+    seconds = time.perf_counter() - begin
+    ray.kill(actor)
+    return seconds
+
+told = {}
+for ready in ("off", "auto"):
+    environment = runtime_env(ready=ready, trace="nvtx")
+    start(environment)
+    told[ready] = sorted(start(environment) for _ in range(int(sys.argv[1])))
+print(json.dumps(told))
+"""
+
+
+def run(code: str, *arguments: str, under_nsys: bool = False) -> dict[str, list[float]]:
+    """Run a piece of code in a process of its own and return what it told."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    with tempfile.TemporaryDirectory(prefix="pw-bench-") as folder:
+        program = Path(folder) / "program.py"
+        program.write_text(code)
+        command = [sys.executable, str(program), *arguments]
+        if under_nsys:  # as Ray starts a worker
+            executable = runtime_env(ready="on", trace="nvtx")["py_executable"]
+            command = ["bash", "-c", f"exec {executable} {shlex.join(command[1:])}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    assert lines, done.stderr
+    return json.loads(lines[-1])  # type: ignore[no-any-return]
+
+
+def result(what: str, values: list[float], unit: str) -> Result:
+    """Return one number as the table shows it."""
+    ordered = sorted(values)
+    return Result(
+        what=what,
+        median=ordered[len(ordered) // 2],
+        spread=(ordered[0], ordered[-1]),
+        unit=unit,
+        command=COMMAND,
+    )
+
+
+def marks(*, has_nsys: bool) -> list[Result]:
+    """Measure a mark of each backend that works without an accelerator."""
+    found = []
+    for name in ("none", "timers", "nvtx", "torch"):
+        told = run(MARKS, name)
+        found += [result(f"mark, {name}: {kind}", values, "µs") for kind, values in told.items()]
+    if has_nsys:
+        told = run(MARKS, "auto", under_nsys=True)
+        found += [result(f"mark, auto in a worker under nsys: {kind}", v, "µs") for kind, v in told.items()]
+    return found
+
+
+def captures(*, has_nsys: bool) -> list[Result]:
+    """Measure captures of two steps of 200 marks in one process."""
+    found = []
+    for tool in ("torch", "nsys") if has_nsys else ("torch",):
+        told = run(CAPTURE, tool, str(TIMES), under_nsys=tool == "nsys")
+        found.append(result(f"capture, {tool}: first start in a process", told["start"][:1], "s"))
+        names = {"start": "start", "stop": "stop", "file": "stop to complete file"}
+        found += [result(f"capture, {tool}: {text}", told[key][1:], "s") for key, text in names.items()]
+    return found
+
+
+def worker_start() -> list[Result]:
+    """Measure how much later a Ray actor answers when it is started under nsys."""
+    told = run(WORKER_START, str(TIMES))
+    return [
+        result("Ray actor, creation to first answer", told["off"], "s"),
+        result("the same, ready for nsys", told["auto"], "s"),
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    problem = problem_of_install()
+    if problem:
+        print(f"Without nsys: {problem}", flush=True)
+    print_table(
+        [*marks(has_nsys=not problem), *captures(has_nsys=not problem), *(worker_start() if not problem else [])]
+    )
+
+
+if __name__ == "__main__":
+    main()
