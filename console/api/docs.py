@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -25,6 +25,12 @@ def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
     ]
 
 
+@cache
+def _document(api: NinjaAPI) -> Any:
+    """Return the OpenAPI document; made once a process, because it takes a good part of a second."""
+    return api.get_openapi_schema()
+
+
 @require_GET
 def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Give the OpenAPI document to whoever is signed in, by session or token."""
@@ -35,13 +41,13 @@ def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     if not is_known:
         message = "Sign in, or send a valid API token as Authorization: Bearer <token>."
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=401)
-    return JsonResponse(api.get_openapi_schema())
+    return JsonResponse(_document(api))
 
 
 @require_GET
 def _page(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Show every operation with its parameters, body and answers, by resource."""
-    schema = api.get_openapi_schema()
+    schema = _document(api)
     return render(request, "api/docs.html", {"info": schema["info"], "groups": groups(schema)})
 
 

@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.apps import apps
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -185,13 +185,14 @@ class Scene:
 
 def snapshot() -> dict[str, list[Any]]:
     """Return every row of every table, but for what is noted of each visit."""
-    models = [*apps.get_app_config("jobs").get_models(), User]
-    return {
-        model.__name__: [
-            {k: v for k, v in row.items() if k not in SEEN} for row in model._default_manager.order_by("pk").values()
-        ]
-        for model in models
-    }
+    found = {}
+    with connection.cursor() as cursor:
+        for model in (*apps.get_app_config("jobs").get_models(), User):
+            cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY {model._meta.pk.column}")
+            names = [column[0] for column in cursor.description]
+            rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            found[model.__name__] = [{k: v for k, v in row.items() if k not in SEEN} for row in rows]
+    return found
 
 
 def ask(client: Client, scene: Scene, entry: str, *, rule: Rule) -> HttpResponseBase:
