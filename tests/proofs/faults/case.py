@@ -80,11 +80,9 @@ def examine(stack: Stack, target: Target, moments: Sequence[str], *, bystander: 
         before = stack.header(bystander).get("step", 0) if bystander else 0
         for at_hand in outcomes:
             at_hand.when = _wait_for(at_hand.moment, scene, target, random.Random(at_hand.seed))
-            _break(scene, target, at_hand)
+            strike(scene, target, at_hand)
         for outcome in outcomes:
-            _await_end(scene, target, outcome)
-            _check_what_is_stored(scene, outcome, viewer)
-            _check_processes(scene, outcome)
+            judge(scene, target, outcome, viewer)
             _check_bystander(stack, target, outcome, bystander, before)
     except (AssertionError, httpx.HTTPError, psutil.Error) as error:
         for outcome in outcomes[outcomes.index(at_hand) :]:
@@ -152,7 +150,7 @@ def _is_over(scene: Scene) -> bool:
     return bool(states) and states[-1] in ("done", "failed")
 
 
-def _break(scene: Scene, target: Target, outcome: Outcome) -> None:
+def strike(scene: Scene, target: Target, outcome: Outcome) -> None:
     """Hit, wait, mend; then wait until the console is at work again and nothing is behind."""
     done = trainer.steps_done(scene.run_dir)
     target.hit(scene)
@@ -179,6 +177,13 @@ def _break(scene: Scene, target: Target, outcome: Outcome) -> None:
 
     until(is_settled, seconds=SETTLE_SECONDS, what="the console was at work again", every=0.1)
     outcome.settled = round(time.monotonic() - began, 1)
+
+
+def judge(scene: Scene, target: Target, outcome: Outcome, viewer: Viewer) -> None:
+    """Wait for the run's end and hold against it all that must be so."""
+    _await_end(scene, target, outcome)
+    _check_what_is_stored(scene, outcome, viewer)
+    _check_processes(scene, outcome)
 
 
 def _await_end(scene: Scene, target: Target, outcome: Outcome) -> None:
@@ -223,7 +228,7 @@ def _check_what_is_stored(scene: Scene, outcome: Outcome, viewer: Viewer) -> Non
     outcome.expect(outcome.frames["lost"] == 0, f"{outcome.frames['lost']} frames lost")
     outcome.expect(viewer.doubled == 0, f"{viewer.doubled} frames doubled")
     if outcome.state == "finished":
-        outcome.expect(header["step"] == STEPS, f"{header['step']} steps of {STEPS}")
+        outcome.expect(header["step"] == header["num_steps"], f"{header['step']} steps of {header['num_steps']}")
 
 
 def _check_processes(scene: Scene, outcome: Outcome) -> None:

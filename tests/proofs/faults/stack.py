@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "DJANGO_SETTINGS_MODULE", "PITWALL_SECRET_KEY")
 START_SECONDS = 90.0
 DATABASE_MIB = 64
+CAN_MOUNT = os.geteuid() == 0  # who cannot has no disks to fill
 SERVICES = ("web", "worker", "ingest", "reconcile", "redis")
 
 
@@ -38,7 +39,8 @@ class Stack:
         self.runs = self.folder / "runs"
         self.database = self.folder / "db"
         self.database.mkdir()
-        mount(self.database, mib=DATABASE_MIB)
+        if CAN_MOUNT:
+            mount(self.database, mib=DATABASE_MIB)
         self.line = Line(port=self._line_port, to=self.port)
         self._token = secrets.token_hex(16)
         self.head: subprocess.Popen[bytes] | None = None
