@@ -30,7 +30,7 @@ export class ProfileAsk extends EventTarget {
   update(header) {
     this.header = header;
     if (!this.form) return;
-    this.buttons.hidden = header.state !== "running";
+    this.buttons.hidden = header.state !== "running" || this.#left() === 0; // the last step has begun
     write(field("profile-label"), nextText(this.#quickSteps()));
   }
 
