@@ -152,6 +152,34 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
     expect(rows.nth(1).locator("td").nth(4)).to_have_text("1–4")
 
 
+def test_three_attempts_are_split_as_reckoned_by_hand(page: Page, live_console: LiveConsole) -> None:
+    page.goto(f"{live_console.url}/")
+    split = """async () => {
+      const { Branches } = await import("/static/js/run/branches.js");
+      const one = (number, resume_attempt, resume_step, visible_through, step) =>
+        ({ number, resume_attempt, resume_step, visible_through, step });
+      const branches = new Branches([one(1, null, 0, 4, 7), one(2, 1, 4, 6, 8), one(3, 2, 6, null, 8)]);
+      const series = (attempt, x, kind = "metric") => ({ attempt, kind, x });
+      const told = ({ clean, dead }) => [clean.map(({ series, count }) => [series.attempt, series.x.slice(0, count)]),
+        dead.map(({ series, from }) => [series.attempt, series.x.slice(from)])];
+      return {
+        steps: told(branches.split([series(1, [1, 2, 3, 4, 5, 6, 7]), series(2, [4, 5, 6, 7, 8]), series(3, [7, 8])])),
+        time: told(branches.split([series(1, [10, 11], "system"), series(2, [20], "system")])),
+        restarted: told(new Branches([one(1, null, 0, -1, 3), one(2, null, 0, null, 1)]).split([series(1, [0, 1]), series(2, [1])])),
+        resumes: branches.resumes.map(({ step }) => step),
+        hasDead: branches.hasDead,
+      };
+    }"""
+
+    found = page.evaluate(split)
+
+    # At step 4 the second attempt's own point counts; the dead branch of the first leaves the history there.
+    assert found["steps"] == [[[1, [1, 2, 3]], [2, [4, 5, 6]], [3, [7, 8]]], [[1, [4, 5, 6, 7]], [2, [6, 7, 8]]]]
+    assert found["time"] == [[[1, [10, 11]], [2, [20]]], []]
+    assert found["restarted"] == [[[2, [1]]], [[1, [0, 1]]]]
+    assert (found["resumes"], found["hasDead"]) == ([4, 6], True)
+
+
 def test_a_retry_to_come_is_said_and_can_be_called_off(page: Page, live_console: LiveConsole) -> None:
     run = died(live_console)
     Run.objects.filter(pk=run.pk).update(spec={**run.spec, "policy": {"retries": 2, "retry_on": "cluster"}})

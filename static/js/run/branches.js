@@ -32,9 +32,10 @@ export class Branches {
   }
 
   /**
-   * Split series of one metric, one per attempt, each with rising `x`: { clean: [{ series, count }], dead: [{ series, from }] }, by
-   * attempt. The first `count` points of a clean one belong to the history; a dead one begins at `from`, with the point that it
-   * left the history at. Where two attempts have a point at one step, the later one's counts. Time is never cut.
+   * Split series of one metric, one per attempt, each with rising `x`, by attempt: { clean: [{ series, count, isCut }], dead: [{
+   * series, from }] }. The first `count` points of a clean one belong to the history (`isCut`: it may have more elsewhere). A dead
+   * one begins at `from`, with the point that it left the history at. Where two attempts have a point at one step, the later one's
+   * counts. Time is never cut.
    */
   split(found) {
     const sorted = [...found].sort((a, b) => b.attempt - a.attempt);
@@ -51,7 +52,7 @@ export class Branches {
         while (count > 0 && later.has(x[count - 1])) count -= 1;
         if (kept < x.length) dead.unshift({ series, from: Math.max(kept - 1, 0) });
       }
-      if (count > 0 || through === Infinity) clean.unshift({ series, count });
+      if (count > 0 || through === Infinity) clean.unshift({ series, count, isCut: through !== Infinity });
       if (sorted.length > 1) for (let i = 0; i < count; i += 1) later.add(x[i]);
     }
     return { clean, dead };

@@ -208,7 +208,7 @@ export class Chart {
     const parts = attempts.map((series) => ({ kind: series.kind, attempt: series.attempt, latest: series.latest, ...series.columns(smoothing, zoom) }));
     const { clean, dead } = (this.store.branches ?? EVERYTHING).split(parts);
     const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
-    for (const { series: part, count } of clean) {
+    for (const { series: part, count, isCut } of clean) {
       if (!column.x.length && count === part.x.length) {
         Object.assign(column, { x: part.x, y: part.y, smooth: part.smooth });
       } else {
@@ -216,7 +216,7 @@ export class Chart {
         column.y = [...column.y, ...part.y.slice(0, count)];
         column.smooth = [...column.smooth, ...part.smooth.slice(0, count)];
       }
-      column.latest = (count === part.x.length ? part.latest : part.y[count - 1]) ?? column.latest;
+      column.latest = (isCut ? part.y[count - 1] : part.latest) ?? column.latest;
       column.n += count;
       column.of += count === part.x.length ? part.of : count;
     }
