@@ -165,7 +165,8 @@ def test_three_attempts_are_split_as_reckoned_by_hand(page: Page, live_console: 
       return {
         steps: told(branches.split([series(1, [1, 2, 3, 4, 5, 6, 7]), series(2, [4, 5, 6, 7, 8]), series(3, [7, 8])])),
         time: told(branches.split([series(1, [10, 11], "system"), series(2, [20], "system")])),
-        restarted: told(new Branches([one(1, null, 0, -1, 3), one(2, null, 0, null, 1)]).split([series(1, [0, 1]), series(2, [1])])),
+        restarted: told(new Branches([one(1, null, 0, -1, 3), one(2, null, 0, null, 1)])
+          .split([series(1, [0, 1]), series(2, [1])])),
         resumes: branches.resumes.map(({ step }) => step),
         hasDead: branches.hasDead,
       };
