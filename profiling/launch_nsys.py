@@ -57,7 +57,8 @@ _SCRIPT = """\
 l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n; \
 [ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3; \
 s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \
-&& timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null || exec "$p" "$@"; \
+&& timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null \
+|| exec "$p" "$@"; \
 export PITWALL_NSYS_SESSION="pitwall-$$" PITWALL_NSYS_TRACE=@trace@; \
 exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary "$p" "$@" </dev/null"""
 
