@@ -22,6 +22,7 @@ from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
 from profiling.phases import STEP_PHASES
 
 LABEL_SHARE = 0.055  # a bar's number is written in it if the bar is this share of the longest row
+WIDE_SHARE = 0.16  # and this share on a telephone
 SMALL_DELTA = 0.01  # of the base's step: smaller changes of a phase are not told
 
 
@@ -255,6 +256,7 @@ def _bar(times: PhaseTimes, scale: float) -> dict[str, Any]:
                 "label_x": f"{(at + 0.006) * 100:.3f}%",
                 "width": f"{share * 100:.3f}%",
                 "label": label if share >= LABEL_SHARE else "",
+                "is_wide": share >= WIDE_SHARE,
                 "title": f"{_phase_word(key)}: {value_text(seconds, 's')}",
             }
         )

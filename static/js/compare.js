@@ -40,8 +40,9 @@ async function go(href, { isBack = false } = {}) {
   try {
     turn += 1;
     const mine = turn;
-    const next = await fetchParts(url, () => mine === turn);
+    const next = await fetchParts(url, () => mine === turn, { isStrict: true });
     if (next === undefined) return;
+    turn += 1; // what was asked for meanwhile, to follow live runs, was asked of the old address
     if (!next) { location.href = url; return; }
     if (!isBack) history.pushState(null, "", url);
     query.values = new URLSearchParams(location.search);
@@ -55,6 +56,8 @@ async function go(href, { isBack = false } = {}) {
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const file = event.target.closest("a[data-series-csv]");
+  if (file) file.href = address(file.href); // with the charts chosen by now
   const link = event.target.closest("a[data-view], a[data-keep]");
   if (!link) return;
   event.preventDefault();

@@ -28,7 +28,7 @@ def start(console: LiveConsole, name: str, *, steps: int, color: int, state: str
 
 def until(page: Page, expression: str) -> None:
     """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 30
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"never true: {expression}"
         page.wait_for_timeout(30)
@@ -152,11 +152,13 @@ def test_runs_are_chosen_on_the_list_or_found_by_name(page: Page, live_console: 
     page.keyboard.press("c")
 
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    until(page, READY)
     page.get_by_role("button", name="Add run").click()
     page.locator("[data-add-search]").fill("added")
     expect(page.locator("[data-add-found] button")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Compare 3 runs")
+    until(page, READY)
     page.get_by_role("link", name="Take chosen-y out").click()
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
     assert set(re.findall(r"r-\w+", page.url)) == {runs[0].pk, runs[2].pk}

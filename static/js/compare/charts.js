@@ -9,6 +9,7 @@ import { Tip } from "./tip.js";
 const FORMATTED = ["share", "%", "bytes", "s", "tok/s"]; // every number of these carries its unit
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
 const BASE_WIDTH = 2.2;
+const MAX_GHOSTS = 4; // of more runs the unsmoothed lines would hide each other
 
 export class Charts {
   constructor({ page, store, view, query }) {
@@ -146,12 +147,13 @@ export class Charts {
         lines.push(line(`group:${i}`, { label: group, color, dash }, { isPlain: true, width: BASE_WIDTH, group }));
       });
     } else {
+      const isPlain = this.page.runs.length > MAX_GHOSTS;
       // the base is drawn last, on top of the others
       for (const run of this.page.runs.toSorted((a, b) => a.isBase - b.isBase)) {
-        lines.push(line(run.id, { ...run, label: run.short }, { isPoints, width: run.isBase ? BASE_WIDTH : undefined, run }));
+        lines.push(line(run.id, { ...run, label: run.short }, { isPoints, isPlain, width: run.isBase ? BASE_WIDTH : undefined, run }));
       }
     }
-    const xTick = this.store.axis === "time" ? (value) => (value === 0 ? "0" : numbers.duration(value)) : undefined;
+    const xTick = this.store.axis === "time" ? (value) => (value === 0 ? "0" : numbers.duration(value)) : (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
     return { lines, unit: this.#info(name).unit, xTick };
   }
 

@@ -25,10 +25,10 @@ export function plain(params) {
 }
 
 /**
- * Fetch `url` and exchange the parts that changed; returns the new page data. A page of another shape is not taken: null. Neither
- * is an answer that came too late, when `isStill` says that something else is wanted by now: undefined.
+ * Fetch `url` and exchange the parts that changed; returns the new page data. With `isStrict` a page of another shape is not
+ * taken: null. Neither is an answer that came too late, when `isStill` says that something else is wanted by now: undefined.
  */
-export async function fetchParts(url, isStill) {
+export async function fetchParts(url, isStill, { isStrict = false } = {}) {
   const answer = await fetch(url, { headers: { Accept: "text/html" } });
   if (!answer.ok || answer.redirected) throw new Error(`compare answered ${answer.status}`);
   const text = await answer.text();
@@ -36,17 +36,15 @@ export async function fetchParts(url, isStill) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   const parts = (root) => [...root.querySelectorAll("#main [data-part]")];
   const names = (root) => parts(root).map((part) => part.dataset.part).join();
-  if (names(fresh) !== names(document) || fresh.querySelector(".cmp-notice, .cmp-invite") || document.querySelector(".cmp-notice, .cmp-invite")) return null;
+  const isSpecial = (root) => root.querySelector(".cmp-notice, .cmp-invite");
+  if (isStrict && (names(fresh) !== names(document) || isSpecial(fresh) || isSpecial(document))) return null;
   for (const part of parts(document)) {
-    if (part.querySelector("details[open]:not(.menu)")) keepOpen(part, fresh);
-    exchange(part, fresh.querySelector(`#main [data-part="${part.dataset.part}"]`));
+    const other = fresh.querySelector(`#main [data-part="${part.dataset.part}"]`);
+    if (!other || part.querySelector("details.menu[open]")) continue; // a menu in use stays as it is
+    if (part.querySelector("details[open]:not(.menu)")) other.querySelector("details:not(.menu)")?.setAttribute("open", "");
+    exchange(part, other);
   }
   return pageData();
-}
-
-function keepOpen(part, fresh) {
-  const other = fresh.querySelector(`#main [data-part="${part.dataset.part}"] details:not(.menu)`);
-  if (other) other.open = true;
 }
 
 /** Return what the server gave the modules, null without runs. */
