@@ -18,6 +18,7 @@ from jobs.engine.problem import RunProblem
 from profiling.launch_nsys import runtime_env
 
 _POLL_SECONDS = 0.5
+_CUT_OFF = "connection error code 2. End of file"
 _DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
 
 
@@ -221,6 +222,8 @@ class Crew:
 
 def _why_died(error: Exception) -> str:
     """Return the sentence of Ray's report that says how the process ended."""
+    if _CUT_OFF in str(error):  # all that Ray knows of it; what it says besides is advice about settings of its own
+        return "it was killed, or crashed in native code (Ray saw its connection end)"
     for line in str(error).splitlines():
         for mark in (
             "Worker exit detail:",

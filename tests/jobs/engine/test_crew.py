@@ -71,3 +71,16 @@ def test_of_several_errors_the_first_is_told(monkeypatch: pytest.MonkeyPatch) ->
         gather(monkeypatch, Story((1, first), (0, raised(LOST_PEER))))
 
     assert caught.value.rank == 1
+
+
+def test_a_process_that_was_killed_is_told_without_rays_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = (
+        "The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n"
+        "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. "
+        "End of file. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop --force"
+    )
+
+    with pytest.raises(WorkerFailed) as failed:
+        gather(monkeypatch, Story((1, RayActorError(error_msg=report))))
+
+    assert failed.value.text == "it was killed, or crashed in native code (Ray saw its connection end)"
