@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
 
+from jobs import lifecycle
 from jobs.attempt_spec import merged
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.checkpoints import newest_visible
@@ -41,8 +42,9 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
         return None
     try:
         spec = parse_spec(merged(run.spec, latest.overrides))
-    except SpecInvalid:
-        log.exception("the spec of %s is no longer accepted, so it is not retried", run.pk)
+    except SpecInvalid as error:
+        log.warning("%s is not retried, this console no longer accepts its spec: %s", run.pk, error)
+        lifecycle.cancel_retry(run_id=run.pk, user=None, now=now)
         return None
     origin = newest_visible(run)
     at = max(decision.at, now)

@@ -251,6 +251,17 @@ def test_a_run_that_failed_while_it_was_stopping_stays_ended(ray: FakeRay, clock
     assert state_of(run) == "failed"
 
 
+def test_a_spec_that_an_upgraded_console_refuses_is_not_tried_again(ray: FakeRay, clock: Clock) -> None:
+    run = training_run()
+    end(run, side="cluster")
+    Run.objects.filter(pk=run.pk).update(spec={**run.spec, "gone": True})
+    for _ in range(3):
+        clock.step(1)
+
+    assert state_of(run) == "failed"
+    assert RunEvent.objects.filter(run=run, verb="retry_canceled").count() == 1
+
+
 def test_a_run_of_a_stopped_sweep_stays_failed(ray: FakeRay, clock: Clock) -> None:
     run = training_run()
     about = {"spec": {}, "knobs": [], "method": "grid", "num_runs": 1, "is_stop_requested": True}
