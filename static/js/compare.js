@@ -224,7 +224,7 @@ if (page) {
   follow();
 }
 offerRuns({
-  ids: () => new URLSearchParams(location.search).get("runs")?.split(",") ?? [],
+  ids: () => [...(new URLSearchParams(location.search).get("runs")?.split(",") ?? []), ...(page?.runs ?? []).map((run) => run.id)],
   add: (id) => {
     const values = new URLSearchParams(location.search);
     values.set("runs", [...(values.get("runs")?.split(",").filter(Boolean) ?? []), id].join(","));
