@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from profiling.config import NsysReady
+from profiling.config import NsysReady, Tool
 
 SESSION = "PITWALL_NSYS_SESSION"
 """Names the nsys session in a worker that was started under nsys."""
@@ -63,12 +63,13 @@ export PITWALL_NSYS_SESSION="pitwall-$$" PITWALL_NSYS_TRACE=@trace@; \
 exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary "$p" "$@" </dev/null"""
 
 
-def runtime_env(*, ready: NsysReady, trace: str) -> dict[str, str]:
+def runtime_env(*, ready: NsysReady, trace: str, tool: Tool = "none") -> dict[str, str]:
     """Return the runtime environment of an actor: {} with `ready` off, else the launcher as its interpreter.
 
-    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). Whether nsys is used is decided on the actor's node.
+    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). Whether nsys is used is decided on the actor's node. On CUDA
+    `auto` gives way to `tool` torch, asked for at launch: only one of the two can have the GPU's tracing.
     """
-    if ready == "off":
+    if ready == "off" or (ready == "auto" and tool == "torch" and "cuda" in trace):
         return {}
     script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}

@@ -81,7 +81,7 @@ class Crew:
         self._wait_for_place(bundles)
         places = places_of(self.group)
         self.workers: dict[str, list[Worker]] = {}
-        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace)
+        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=spec.profile.tool)
         number = 0
         for role, members in sizes.items():
             self.workers[role] = []

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from profiling import launch_nsys
+from profiling.recorders.recorder import load_tool
 from tests.jobs.runner.waiting import wait_until
 from tests.profiling.nsys_report import ranges
 
@@ -154,6 +155,23 @@ def test_the_interpreter_is_the_one_that_ray_runs_with_on_the_node(tmp_path: Pat
 
 def test_off_leaves_workers_as_ray_starts_them() -> None:
     assert launch_nsys.runtime_env(ready="off", trace="nvtx") == {}
+
+
+def test_on_cuda_auto_gives_way_to_a_torch_trace_that_was_asked_for_at_launch() -> None:
+    for ready, trace, tool, is_ready in (
+        ("auto", "cuda,nvtx", "torch", False),
+        ("on", "cuda,nvtx", "torch", True),
+        ("auto", "cuda,nvtx", "nsys", True),
+        ("auto", "nvtx", "torch", True),
+    ):
+        found = launch_nsys.runtime_env(ready=ready, trace=trace, tool=tool)  # type: ignore[arg-type]  # literals
+        assert bool(found) == is_ready, (ready, trace, tool)
+
+
+def test_torch_says_that_nsys_has_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PITWALL_NSYS_TRACE", "cuda,nvtx")
+
+    assert "profile.nsys_ready off" in load_tool("torch").problem()
 
 
 def test_a_process_that_was_not_started_under_nsys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

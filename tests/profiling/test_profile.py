@@ -103,6 +103,25 @@ def test_marks_of_threads_do_not_nest_into_each_other() -> None:
     assert {s.phase: s.depth for s in drain()} == {"reference": 0, "old_logprobs": 0}
 
 
+def test_marks_of_many_threads_are_handed_over_once_each() -> None:
+    profile.configure("timers")
+    taken: list[profile.Span] = []
+
+    def work(number: int) -> None:
+        for i in range(200):
+            with mark("update", step=number), mark("update", name=str(i)):
+                pass
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        taken += drain()
+    taken += drain()
+
+    assert sorted((s.step, s.depth) for s in taken) == sorted([(n, d) for n in range(8) for d in (0, 1)] * 200)
+
+
 def test_draining_forgets() -> None:
     with mark("eval"):
         pass
