@@ -66,7 +66,7 @@ exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary
 def runtime_env(*, ready: NsysReady, trace: str, tool: Tool = "none") -> dict[str, str]:
     """Return the runtime environment of an actor: {} with `ready` off, else the launcher as its interpreter.
 
-    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). Whether nsys is used is decided on the actor's node. On CUDA
+    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. On CUDA
     `auto` gives way to `tool` torch, asked for at launch: only one of the two can have the GPU's tracing.
     """
     if ready == "off" or (ready == "auto" and tool == "torch" and "cuda" in trace):
