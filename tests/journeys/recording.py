@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 
 CAPTURE_MS = 90_000  # steps of half a second, and nsys's importer on two busy cores
 CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"]
+NAMES = "select coalesce(text, value, '') from NVTX_EVENTS left join StringIds on textId = StringIds.id"
 UPDATE = "update"  # a phase that every step of every policy rank has
 
 
@@ -84,7 +85,7 @@ def check_nsys_report(page: Page, folder: Path) -> None:
     command = ["nsys", "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", str(database), str(report)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
-        names = {row[0] for row in opened.execute("select text from NVTX_EVENTS where text is not null")}
+        names = {row[0] for row in opened.execute(NAMES)}
     title = page.locator('[data-field="capture-title"]').inner_text()
     (step,) = re.findall(r"Step (\d+)", title)
     assert f"step {step}" in names, f"{title}: {sorted(names)}"
