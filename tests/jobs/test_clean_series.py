@@ -8,8 +8,10 @@ import pytest
 from jobs.chunks import points
 from jobs.clean_series import read_clean
 from jobs.folding import append_points, fold
+from jobs.header import run_header
 from jobs.models import Attempt, Metric, Run
 from jobs.series import Series, Window
+from jobs.sparklines import sparklines
 from jobs.storing import Memory, store
 from profiling import events as make
 from tests.batches import T0, delivery, metric
@@ -141,3 +143,20 @@ def test_smoothing_runs_on_through_the_restored_step_in_every_window() -> None:
 def test_a_number_out_of_range_is_refused(about: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_clean(run_id="r-1", names=["loss"], **about)  # type: ignore[arg-type]
+
+
+def test_the_small_line_of_lists_is_the_clean_one_and_changes_when_the_run_is_resumed() -> None:
+    run = make_run(state="running")
+    memory = Memory()
+    for batch, step in enumerate((1, 2, 3, 4), start=1):
+        event = metric(step, **{"reward/mean": 1.0 if step > 2 else 0.0})
+        store([delivery(run.pk, batch, [event])], memory=memory, now=NOW)
+    run.refresh_from_db()
+    before = sparklines([run_header(run)], width=60, height=20)[run.pk]
+
+    begin(run, 2, (1, 2))
+    run.refresh_from_db()
+    after = sparklines([run_header(run)], width=60, height=20)[run.pk]
+
+    assert len(before.split()) == 4
+    assert len(after.split()) == 2
