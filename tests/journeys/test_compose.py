@@ -37,6 +37,8 @@ SECRETS = {
     "RAY_AUTH_TOKEN": "0" * 64,
 }
 OURS = ("web", "worker", "ingest", "reconcile", "migrate")
+ADDRESS = "203.0.113.9"  # of the person, as the proxy tells it
+AUDIT = "from jobs.models import AuditEvent; print(AuditEvent.objects.get(verb='run.create').ip)"
 STEPS = 4
 SPEC = {
     "name": "through compose",
@@ -154,7 +156,8 @@ def composition(ray_head: RayHead) -> Iterator[Composition]:
     if programs is None:
         pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
     folder = Path(tempfile.mkdtemp(prefix="pw-compose-", dir="/tmp"))
-    variables = example() | {"RAY_AUTH_TOKEN": ray_head.token}
+    # The network that proxy and web are in: here that of this machine.
+    variables = example() | {"RAY_AUTH_TOKEN": ray_head.token, "PITWALL_FRONT_SUBNET": "127.0.0.0/8"}
     made = Composition.prepare(variables, folder, ray_address=ray_head.api)
     database = folder / "postgres"
     if os.geteuid() == 0:
@@ -196,6 +199,7 @@ class Browser:
     def _request(self, web: int, method: str, path: str, **more: Any) -> httpx.Response:
         cookie = "; ".join(f"{k}={v}" for k, v in self.cookies.items())
         headers = {"Host": "localhost:8000", "Cookie": cookie, "X-CSRFToken": self.cookies.get("csrftoken", "")}
+        headers["X-Forwarded-For"] = ADDRESS
         answer = httpx.request(method, f"http://{self.webs[web]}:8000{path}", headers=headers, timeout=30, **more)
         self.cookies |= dict(answer.cookies)
         return answer
@@ -258,6 +262,7 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
     assert _seqs(seen) == list(range(1, len(_seqs(seen)) + 1)), "every frame once and in order, whoever died"
     assert [s["x"] for s in series] == [list(range(1, STEPS + 1))], "every step once"
     assert header["step"] == STEPS
+    assert made.run("web", "python", "manage.py", "shell", "--verbosity", "0", "-c", AUDIT).strip() == ADDRESS
     assert hashlib.sha256(packed).hexdigest() == model["sha256"]
     assert any(name.endswith("model.safetensors") for name in zipfile.ZipFile(io.BytesIO(packed)).namelist())
     folder = made.folder / "runs" / run / "a1"

@@ -1,6 +1,6 @@
-"""`make proof-faults [ONLY=redis,web] [MOMENT=rollout] [AGAIN=1]`: break things, one after the other; write the page.
+"""`make proof-faults [ONLY=redis,web] [MOMENT=rollout] [AGAIN=1] [SECONDS=600]`: break things; write the page.
 
-What has held before is not done again (AGAIN=1: all is). Needs root, for disks of its own.
+What has held before is not done again (AGAIN=1: all is); after SECONDS nothing new is begun. Needs root, for disks.
 """
 
 import json
@@ -51,11 +51,15 @@ def main() -> int:
     cases = {
         name: [m for m in moments if is_again or not results.get(f"{name}/{m}", {}).get("is_ok")] for name in wanted
     }
+    until_when = time.monotonic() + float(os.environ.get("SECONDS") or "inf")
     if any(cases.values()):
         with running_stack() as stack:
             bystander = ""
-            for name, missing in cases.items():
-                for together in _together(BY_NAME[name], missing):
+            runs = [
+                (name, together) for name, missing in cases.items() for together in _together(BY_NAME[name], missing)
+            ]
+            for name, together in runs:
+                if time.monotonic() < until_when:
                     bystander = _bystander(stack, bystander)
                     began = time.monotonic()
                     for found in map(as_dict, examine(stack, BY_NAME[name], together, bystander=bystander)):

@@ -69,7 +69,7 @@ def examine(stack: Stack, target: Target, moments: Sequence[str], *, bystander: 
     outcomes = [
         Outcome(target=target.name, moment=m, seed=f"{seed}/{target.name}/{m}", text=target.text) for m in moments
     ]
-    spec = SPEC | (SLOW if target.outage else {}) | {"name": f"{target.name} {' '.join(moments)}"}
+    spec = SPEC | (SLOW if target.state == "finished" else {}) | {"name": f"{target.name} {' '.join(moments)}"}
     scene = Scene(stack, stack.launch(spec))
     if target.has_disk:
         scene.disk.mkdir(parents=True, exist_ok=True)
@@ -85,8 +85,9 @@ def examine(stack: Stack, target: Target, moments: Sequence[str], *, bystander: 
             judge(scene, target, outcome, viewer)
             _check_bystander(stack, target, outcome, bystander, before)
     except (AssertionError, httpx.HTTPError, psutil.Error) as error:
-        for outcome in outcomes[outcomes.index(at_hand) :]:
-            outcome.problems.append(f"{type(error).__name__}: {error}"[:500])
+        for outcome in outcomes:
+            where = "" if outcome is at_hand else f"in {at_hand.moment}, "
+            outcome.problems.append(f"{where}{type(error).__name__}: {error}"[:500])
         with contextlib.suppress(httpx.HTTPError):
             stack.http.post(f"/api/runs/{scene.run}/stop")
     finally:
