@@ -10,8 +10,9 @@ import sys
 import time
 from typing import Any
 
+from tests.proofs.faults import points
 from tests.proofs.faults.case import ENDED, MOMENTS, as_dict, examine
-from tests.proofs.faults.report import write
+from tests.proofs.faults.report import BESIDE, write
 from tests.proofs.faults.stack import ROOT, Stack, running_stack, until
 from tests.proofs.faults.target import BY_NAME, TARGETS, Target
 
@@ -67,6 +68,8 @@ def main() -> int:
                         print(f"{time.monotonic() - began:.0f} s {json.dumps(found)}", flush=True)
                     RESULTS.parent.mkdir(parents=True, exist_ok=True)
                     RESULTS.write_text(json.dumps(results, indent=1))
+            results[BESIDE] = _end_bystander(stack, bystander) or results.get(BESIDE, {"is_ok": True})
+            RESULTS.write_text(json.dumps(results, indent=1))
     write(results, PAGE)
     bad = [name for name, found in results.items() if not found["is_ok"]]
     print(f"{len(results) - len(bad)} hold, {len(bad)} do not{': ' + ', '.join(bad) if bad else ''}.")
@@ -83,8 +86,19 @@ def _bystander(stack: Stack, run: str) -> str:
     if run and stack.header(run).get("state") not in ENDED:
         return run
     fresh = stack.launch(BYSTANDER)
-    until(lambda: stack.header(fresh).get("step", 0) >= 1, seconds=120, what="the bystander did not train")
+    until(lambda: stack.header(fresh).get("step", 0) >= 1, seconds=120, what="the bystander trained")
     return fresh
+
+
+def _end_bystander(stack: Stack, run: str) -> dict[str, Any]:
+    """Stop the other run and hold it, too, against what its trainer wrote; {} if there is none."""
+    if not run or stack.header(run).get("state") in ENDED:
+        return {}
+    stack.http.post(f"/api/runs/{run}/stop").raise_for_status()
+    until(lambda: stack.header(run).get("state") in ENDED, seconds=90, what="the bystander stopped")
+    found = points.compare(stack.http, run, stack.runs / run / "a1")
+    is_ok = found["points"] > 0 and not any(value for name, value in found.items() if name != "points")
+    return {"is_ok": is_ok, "state": stack.header(run)["state"], "points": found}
 
 
 if __name__ == "__main__":

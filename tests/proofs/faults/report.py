@@ -6,6 +6,7 @@ from typing import Any
 from tests.proofs.faults.case import EVERY, MOMENTS, SEED, SETTLE_SECONDS, STEPS
 from tests.proofs.faults.target import TARGETS
 
+BESIDE = "beside"
 HEAD = f"""# Reliability
 
 What breaks, and what then: measured on one machine, with real parts. Written by `make proof-faults`; `ONLY=redis,web`
@@ -37,8 +38,12 @@ def write(results: dict[str, dict[str, Any]], page: Path) -> None:
                 continue
             rows.append(f"| {first} | {found['when'] or moment} | " + " | ".join(_cells(found)) + " |")
             problems += [f"- {target.name}, {moment}: {problem}" for problem in found["problems"]]
-    done = [r for r in results.values() if r["is_ok"]]
-    head = HEAD + f"{len(done)} of {len(TARGETS) * len(MOMENTS)} cases hold.\n\n"
+    num_done = sum(r["is_ok"] for name, r in results.items() if name != BESIDE)
+    head = HEAD + f"{num_done} of {len(TARGETS) * len(MOMENTS)} cases hold."
+    if beside := results.get(BESIDE, {}).get("points"):
+        head += f" The other run, at its end: {beside['lost']} of {beside['points']} points lost, {beside['doubled']} "
+        head += "doubled."
+    head += "\n\n"
     table = [
         "| fault | when | the run | what the person reads | settled after | points lost, doubled | frames lost, "
         "doubled | processes left |",
