@@ -6,6 +6,8 @@
 import { bytes, fill, gettext } from "./format.js";
 
 const PING_MS = 50;
+const UNFOLD_MS = 30000;
+const MOST_GROUPS = 12;
 const PATIENCE_MS = 60000; // its bundles are 16 MB; a slow line takes a while
 
 const page = JSON.parse(document.getElementById("perfetto-page").textContent);
@@ -64,6 +66,22 @@ async function fetched() {
   return new Blob(parts).arrayBuffer();
 }
 
+/** Unfold the processes, so that their phases are seen at once. Perfetto's own objects may change: then they stay folded. */
+async function unfold() {
+  const end = Date.now() + UNFOLD_MS;
+  while (Date.now() < end) {
+    const groups = frame.contentWindow?.app?.trace?.workspaces?.currentWorkspace?.children?.filter((node) => node.hasChildren) ?? [];
+    if (groups.length) {
+      try {
+        for (const group of groups.slice(0, MOST_GROUPS)) group.expand();
+        frame.contentWindow.app.raf?.scheduleFullRedraw?.();
+      } catch { /* folded is fine too */ }
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}
+
 async function show() {
   try {
     const [buffer] = await Promise.all([fetched(), opened()]);
@@ -71,6 +89,7 @@ async function show() {
     frame.contentWindow.postMessage({ perfetto: { buffer, title: page.title, keepApiOpen: true } }, location.origin, [buffer]);
     say(fill(gettext("%(size)s handed over"), { size: bytes(size) }));
     frame.dataset.handed = String(size);
+    unfold();
   } catch (error) {
     complain(error.message);
   }

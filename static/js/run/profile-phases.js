@@ -122,7 +122,7 @@ export class CapturePhases {
   #table(columns, phases) {
     const head = el("tr", {}, el("th", { scope: "col" }, gettext("Phase")), ...columns.map(({ title }) => el("th", { scope: "col", class: "num" }, title === gettext("mean") ? title : fill(gettext("Step %(step)s"), { step: title }))));
     find("[data-capture-table-head]").replaceChildren(...(columns.length ? [head] : []));
-    const cell = (seconds) => el("td", { class: "num" }, seconds === undefined ? "—" : seconds.toFixed(3));
+    const cell = (seconds) => el("td", { class: "num" }, seconds === undefined ? "—" : seconds < 0.0005 ? "< 0.001" : seconds.toFixed(3));
     const rows = phases.map(({ key, label }) => el("tr", {}, el("td", {}, el("span", { class: "legend" }, el("i", { class: "swatch", "data-phase": key }), label)), ...columns.map(({ sums }) => cell(sums.get(key)))));
     if (columns.length) rows.push(el("tr", { class: "run-capture-wall" }, el("td", {}, gettext("Wall time")), ...columns.map(({ wall }) => cell(wall))));
     else rows.push(el("tr", {}, el("td", { class: "faint" }, gettext("Not measured yet."))));
