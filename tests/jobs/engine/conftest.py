@@ -17,6 +17,7 @@ HOUSE = Path(__file__).parents[3]
 RUN_SECONDS = 240
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
     "knobs": {"train.num_steps": 6, "eval.num_prompts": 16, "eval.every_steps": 3, "checkpoint.every_steps": 3},
 }
 
