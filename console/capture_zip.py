@@ -17,7 +17,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.utils.translation import gettext as _
 
-from jobs.captures import recorded_steps
+from jobs.custody import recorded_steps
 from jobs.files import artifact_path
 from jobs.models import Artifact, Capture, Run
 

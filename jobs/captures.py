@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from jobs.audit import record
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.custody import OPEN
+from jobs.custody import OPEN, called
 from jobs.files import delete_file
 from jobs.models import Attempt, Capture, Run, RunEvent
 from jobs.notify import run_changed
@@ -109,7 +109,7 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
         files = list(row.files.all())
         before = {"tool": row.tool, "first_step": row.first_step, "state": row.state, "files": [f.name for f in files]}
-        text = f"Capture {row.pk} deleted"
+        text = f"{called(row)} deleted"
         actor_id = user.pk if user else None
         data = {"capture": row.pk}
         RunEvent.objects.create(
@@ -120,14 +120,6 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
         for file in files:
             transaction.on_commit(partial(delete_file, file))
         transaction.on_commit(partial(run_changed, run_id))
-
-
-def recorded_steps(capture: Capture) -> tuple[int, int] | None:
-    """Return the first and last step as the trainer told them, or else as asked for; None while neither is known."""
-    first, count = capture.meta.get("first_step"), capture.meta.get("num_steps")
-    if isinstance(first, int) and isinstance(count, int) and first > 0 and count > 0:
-        return first, first + count - 1
-    return (capture.first_step, capture.first_step + capture.num_steps - 1) if capture.first_step else None
 
 
 def opens_in_perfetto(name: str) -> bool:
@@ -149,9 +141,7 @@ def _arm(attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser |
     attempt.commands.create(
         verb="profile", payload={"capture": row.pk, **asked}, created_by_id=actor_id, created_at=now
     )
-    which = "the next step" if not row.first_step else f"step {row.first_step}"
-    count = f" and {row.num_steps - 1} more" if row.num_steps > 1 else ""
-    text = f"Capture {row.pk} asked for: {which}{count}, {row.tool}"
+    text = f"{called(row)} asked for"
     data = {"capture": row.pk, "state": "armed"}
     RunEvent.objects.create(
         run_id=attempt.run_id, attempt=attempt.number, at=now, verb="capture", text=text, actor_id=actor_id, data=data

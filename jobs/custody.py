@@ -74,7 +74,7 @@ def settle(row: Capture, *, now: datetime) -> bool:
     row.state, row.problem, row.ended_at = "ready", "", now
     row.state_times = {k: v for k, v in row.state_times.items() if k != "failed"} | {"ready": now.isoformat()}
     row.save(update_fields=["state", "problem", "state_times", "meta", "ended_at"])
-    _tell(row, f"Capture {row.pk} is ready", now)
+    _tell(row, f"{called(row)} is ready", now)
     return True
 
 
@@ -122,11 +122,29 @@ def answered(command: Command, answer: Mapping[str, Any], *, now: datetime) -> N
         _fail(row, f"The trainer does not take it: {str(problem).rstrip('.')}.", now)
 
 
+def recorded_steps(capture: Capture) -> tuple[int, int] | None:
+    """Return the first and last step as the trainer told them, or else as asked for; None while neither is known."""
+    first, count = capture.meta.get("first_step"), capture.meta.get("num_steps")
+    if isinstance(first, int) and isinstance(count, int) and first > 0 and count > 0:
+        return first, first + count - 1
+    return (capture.first_step, capture.first_step + capture.num_steps - 1) if capture.first_step else None
+
+
+def called(row: Capture) -> str:
+    """Return how the run's history calls a capture."""
+    steps = recorded_steps(row)
+    if steps is None:
+        which = "step" if row.num_steps == 1 else f"{row.num_steps} steps"
+        return f"Capture of the next {which} with {row.tool}"
+    first, last = steps
+    return f"Capture of {f'step {first}' if first == last else f'steps {first} to {last}'} with {row.tool}"
+
+
 def _fail(row: Capture, why: str, at: datetime) -> None:
     row.state, row.problem, row.ended_at = "failed", why[:500], at
     row.state_times = {**row.state_times, "failed": at.isoformat()}
     row.save(update_fields=["state", "problem", "state_times", "meta", "ended_at"])
-    _tell(row, f"Capture {row.pk} failed: {why}", at)
+    _tell(row, f"{called(row)} failed: {why}", at)
 
 
 def _tell(row: Capture, text: str, at: datetime) -> None:

@@ -12,8 +12,9 @@ from ninja import Field, Query, Router, Schema, Status
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
-from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, recorded_steps, request_capture
+from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, request_capture
 from jobs.catalog.runspec import parse_spec
+from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.profilers import TOOLS, workers
 from profiling.capture import STATES

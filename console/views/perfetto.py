@@ -23,7 +23,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.views.run_files import PIECE_BYTES, visible_run
-from jobs.captures import opens_in_perfetto, recorded_steps
+from jobs.captures import opens_in_perfetto
+from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture
 
 POLICY = (

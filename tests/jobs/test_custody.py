@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.captures import recorded_steps, request_capture
-from jobs.custody import answered
+from jobs.captures import request_capture
+from jobs.custody import answered, recorded_steps
 from jobs.files import Piece, receive
 from jobs.lifecycle import finish
 from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
@@ -94,7 +94,7 @@ def test_a_capture_is_ready_when_its_last_file_has_arrived(trainer: Trainer) -> 
     assert (capture.state, recorded_steps(capture)) == ("ready", (4, 5))
     assert set(capture.state_times) == {"armed", "recording", "stopping", "writing", "importing", "ready"}
     assert sorted(capture.files.values_list("name", flat=True)) == ["policy-0.json.gz", "policy-1.json.gz"]
-    assert RunEvent.objects.filter(verb="capture", text=f"Capture {capture.pk} is ready").count() == 1
+    assert RunEvent.objects.filter(verb="capture", text="Capture of steps 4 to 5 with torch is ready").count() == 1
 
 
 def test_the_word_importing_completes_a_capture_whose_files_came_first(trainer: Trainer) -> None:
