@@ -52,15 +52,30 @@ Then start Ray on that node again, with that PATH, and start the run again.
 """What to do where nsys is missing: for people, as a block of commands."""
 
 # The first argument is Ray's worker program on this node: the interpreter that Ray itself runs with stands beside it.
-# `</dev/null`: without it nsys loses its agent, and the worker never comes up.
+# `</dev/null`: without it nsys loses its agent, and the worker never comes up. Of many launches at one moment a few
+# fail before the program starts (then the marker file is still there) and leave an agent behind: end it and try again.
 _SCRIPT = """\
-l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n; \
-[ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3; \
-s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \
-&& timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null \
-|| exec "$p" "$@"; \
-export PITWALL_NSYS_SESSION="pitwall-$$" PITWALL_NSYS_TRACE=@trace@; \
-exec "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary "$p" "$@" </dev/null"""
+l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n
+[ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3
+s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \\
+&& timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null \\
+|| exec "$p" "$@"
+export PITWALL_NSYS_SESSION PITWALL_NSYS_TRACE=@trace@
+for k in 1 2 3; do
+  m=$(mktemp) || break
+  PITWALL_NSYS_SESSION=pitwall-$$-${m##*.}
+  "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary \\
+    sh -c 'rm -f "$0"; exec "$@"' "$m" "$p" "$@" </dev/null
+  r=$?
+  [ -e "$m" ] || exit $r
+  rm -f "$m"
+  for d in /proc/[0-9]*; do
+    grep -qs -e "--session-name=$PITWALL_NSYS_SESSION" "$d/cmdline" && kill "${d#/proc/}"
+  done
+done
+unset PITWALL_NSYS_SESSION PITWALL_NSYS_TRACE
+exec "$p" "$@"
+"""
 
 
 def runtime_env(*, ready: NsysReady, trace: str, tool: Tool = "none") -> dict[str, str]:

@@ -17,6 +17,7 @@ from profiling.profilers.nvtx import DOMAIN, package
 from profiling.recorders.recorder import RecorderFailed
 
 START_SECONDS = 60.0
+START_TRIES = 3
 STOP_SECONDS = 300.0
 READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
@@ -38,7 +39,15 @@ class NsysRecorder:
     def start(self, path: Path) -> None:
         """Start the session's recording."""
         self._path, self._began = path, time.time()
-        self._ask("start", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path), seconds=START_SECONDS)
+        arguments = ("-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path))
+        for attempt in range(START_TRIES):
+            try:
+                self._ask("start", *arguments, seconds=START_SECONDS)
+                break
+            except RecorderFailed:
+                if attempt == START_TRIES - 1:
+                    raise
+                time.sleep(_LOOK_SECONDS)  # of several commands at the same moment one may lose its connection
         self._is_recording = True
 
     def begin_step(self, step: int) -> None:

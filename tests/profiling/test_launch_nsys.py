@@ -77,7 +77,7 @@ def launch(folder: Path, *arguments: str, path: str | None = None, **options: An
 def path_without_nsys(folder: Path) -> str:
     """A PATH of everything the launcher calls, and no nsys."""
     folder.mkdir()
-    for name in ("sh", "dirname", "readlink", "ls", "timeout"):
+    for name in ("sh", "dirname", "readlink", "ls", "timeout", "mktemp"):
         (folder / name).symlink_to(str(shutil.which(name)))
     return str(folder)
 
@@ -132,8 +132,47 @@ def test_an_nsys_that_cannot_write_reports_is_not_used(tmp_path: Path, importer:
     assert str(tmp_path) in told["problem"]
 
 
+@pytest.mark.parametrize(("failures", "session"), [(2, "pitwall"), (9, "")])
+def test_a_launch_that_fails_is_tried_again_and_leaves_no_agent(tmp_path: Path, failures: int, session: str) -> None:
+    """Of many launches at one moment nsys loses some: the worker has to come up all the same."""
+    agent = tmp_path / "agent"
+    program(agent, f"#!{sys.executable}\nimport time\ntime.sleep(600)\n")
+    program(
+        tmp_path / "target-linux-x64" / "nsys",
+        f"""#!/bin/sh
+        [ "$1" = --version ] && exit 0
+        echo x >> {tmp_path}/launches
+        if [ $(wc -l < {tmp_path}/launches) -le {failures} ]; then
+            {agent} --session-name=${{2#--session-new=}} >/dev/null 2>&1 & echo $! >> {tmp_path}/agents
+            echo End of file; exit 1
+        fi
+        shift 5; exec "$@"
+        """,
+    )
+    program(tmp_path / "host-linux-x64" / "QdstrmImporter", "#!/bin/sh\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "nsys").symlink_to(tmp_path / "target-linux-x64" / "nsys")
+    worker = tmp_path / "worker.py"
+    worker.write_text("import os; print('session', os.environ.get('PITWALL_NSYS_SESSION', '').partition('-')[0])")
+    executable = launch_nsys.runtime_env(ready="auto", trace="nvtx")["py_executable"]
+
+    done = subprocess.run(
+        [BASH, "-c", f"exec {executable} {worker}"],
+        env=os.environ | {"PATH": f"{tmp_path / 'tools'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert f"session {session}\n" in done.stdout
+    agents = [int(pid) for pid in (tmp_path / "agents").read_text().split()]
+    assert len(agents) == min(failures, 3)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in agents), 10)
+    assert list(tmp_path.glob("tmp.*")) == []
+
+
 def program(path: Path, text: str) -> None:
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
 
