@@ -26,9 +26,11 @@ INJECTED = ("LD_PRELOAD", "NVTX_INJECTION", "CUDA_INJECTION", "NSYS_", "QUADD_",
 """Beginnings of the variables through which nsys enters a process; nsys itself must not inherit them."""
 
 INSTALL = """\
-With root on Debian 12, nsys stands in the section non-free. Its package splits a folder, and the link joins it again:
-    sudo sed -i -E 's/^(Components: .*main)/\\1 non-free/; /^deb /s/ main/ main non-free/' \\
-        /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null
+With root on Debian 12, nsys stands in the section non-free, what it needs in contrib. Its package splits a folder, and
+the link joins it again:
+    sudo sed -i -E -e 's/^(Components: main).*/\\1 contrib non-free non-free-firmware/' \\
+        -e '/^deb /s/ main.*$/ main contrib non-free non-free-firmware/' \\
+        $(ls /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null)
     sudo apt-get update && sudo apt-get install -y nsight-systems
     T=$(dirname "$(readlink -f "$(command -v nsys)")")
     H=$(dirname "$(dpkg -L nsight-systems | grep -m1 '/QdstrmImporter$')")
