@@ -20,6 +20,7 @@ from tests.machines import Machine
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
+HISTORY = "[...window.pitwallRun.store.lanes.steps.keys()].filter((step) => step > 0).sort((a, b) => a - b)"
 LAST_WORDS = "I can see my house from here"
 MORE_STEPS = 3  # after the checkpoint from which the run goes on
 POST = """async ([path, body]) => {
@@ -91,8 +92,10 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     assert not api.get("")["cleanup"]["processes_left"]
 
     page.reload()
-    until(page, f"({STEPS}).length == {checkpoint + MORE_STEPS}")
-    assert page.evaluate(STEPS) == list(range(1, checkpoint + MORE_STEPS + 1))
+    until(page, f"({HISTORY}).length == {checkpoint + MORE_STEPS}")
+    every_step_once = list(range(1, checkpoint + MORE_STEPS + 1))
+    assert page.evaluate(HISTORY) == every_step_once
+    assert api.get("/series?metrics=reward/mean&history=clean")["series"][0]["x"] == every_step_once
     everything_is_in_the_browser(page, api, cluster, run_id)
 
 
