@@ -20,7 +20,7 @@ from jobs.engine.report import Report
 from jobs.engine.traces import Collector, Recorded
 
 ASK_SECONDS = 30.0
-TOOL_SECONDS = 400.0  # nsys may write for minutes before it lets go
+TOOL_SECONDS = 150.0  # nsys writes its report before it lets go
 FINISH_SECONDS = 60.0
 FAILED_SECONDS = 10.0  # for files of captures that were complete when the run failed
 

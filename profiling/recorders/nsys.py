@@ -18,7 +18,7 @@ from profiling.recorders.recorder import RecorderFailed
 
 START_SECONDS = 60.0
 START_TRIES = 3
-STOP_SECONDS = 300.0
+STOP_SECONDS = 120.0
 READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
