@@ -205,7 +205,7 @@ def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]], apart: di
         "|---|" + "---|" * len(names),
     ]
     for saved in full:
-        cells = [f"{saved['resumed'][name]['difference']:.0e}".replace("0e+00", "0") for name in names]
+        cells = [_small(saved["resumed"][name]["difference"]) for name in names]
         lines.append(f"| {saved['source']} | " + " | ".join(cells) + " |")
     lines += [
         "",
@@ -218,7 +218,7 @@ def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]], apart: di
     for saved in single:
         ((_, resumed),) = saved["resumed"].items()
         lines.append(
-            f"| {saved['source']} | {resumed['difference']:.0e} | {len(saved['files'])} | "
+            f"| {saved['source']} | {_small(resumed['difference'])} | {len(saved['files'])} | "
             f"{saved['bytes'] / (1 << 20):.1f} | {saved['seconds'] * 1e3:.0f} ms | {resumed['seconds'] * 1e3:.0f} ms |"
         )
     lines += [
@@ -234,7 +234,7 @@ def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]], apart: di
     for kill in kills:
         same = f"all {kill['num_rewards']} equal" if kill["are_rewards_equal"] else "**differ**"
         lines.append(
-            f"| {kill['moment']} | {', '.join(kill['left'])} | {kill['resumed_from']} | {kill['difference']:.0e} | "
+            f"| {kill['moment']} | {', '.join(kill['left'])} | {kill['resumed_from']} | {_small(kill['difference'])} | "
             f"{same if kill['num_rewards'] else '–'} | "
             f"{'the same bytes' if kill['is_model_equal'] else '**differs**'} | "
             f"{'–' if kill['gap'] is None else format(kill['gap'], '.1e')} |"
@@ -245,10 +245,14 @@ def report(layouts: list[dict[str, Any]], kills: list[dict[str, Any]], apart: di
         "",
         "The driver in a mount namespace of its own: no worker finds its directory. Killed, and gone on with from "
         f"checkpoint {apart['resumed_from']} ({', '.join(apart['parts'])}, all through the object store): loss "
-        f"difference {apart['difference']:.0e}, the final model "
+        f"difference {_small(apart['difference'])}, the final model "
         f"{'is the same bytes' if apart['is_model_equal'] else '**differs**'}.",
     ]
-    return "\n".join(lines).replace("| 0e+00 |", "| 0 |") + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def _small(difference: float) -> str:
+    return f"{difference:.0e}" if difference else "0"
 
 
 def main() -> None:
