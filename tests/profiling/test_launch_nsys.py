@@ -22,6 +22,7 @@ from tests.profiling.nsys_report import ranges
 
 HOUSE = Path(__file__).parents[2]
 BASH = shutil.which("bash") or "/bin/bash"
+SECRET = "c0ffee-of-the-cluster"  # nsys keeps the environment of what it sees
 WORKER = """
 import json, os, subprocess, sys, time
 from pathlib import Path
@@ -68,7 +69,9 @@ def launch(folder: Path, *arguments: str, path: str | None = None, **options: An
     worker.write_text(WORKER)
     executable = launch_nsys.runtime_env(**({"ready": "auto", "trace": "nvtx"} | options))["py_executable"]
     command = f"exec {executable} {shlex.join([str(worker), str(folder), *arguments])}"
-    environment = os.environ | {"PYTHONPATH": str(HOUSE)} | ({"PATH": path} if path is not None else {})
+    environment = (
+        os.environ | {"PYTHONPATH": str(HOUSE), "RAY_AUTH_TOKEN": SECRET} | ({"PATH": path} if path is not None else {})
+    )
     environment.pop("PITWALL_NSYS_SESSION", None)
     subprocess.run([BASH, "-c", command], env=environment, check=True, timeout=100)
     return json.loads((folder / "told.json").read_text())  # type: ignore[no-any-return]
@@ -99,6 +102,9 @@ def test_a_report_holds_the_phases_of_exactly_the_asked_steps(tmp_path: Path) ->
     assert told["outcome-1"][1] == told["outcome-2"][1] == ""
     assert ranges(tmp_path / "capture-1.nsys-rep")[:-1] == step_of(2) + step_of(3)
     assert ranges(tmp_path / "capture-2.nsys-rep")[:-1] == step_of(5)
+    for report in (tmp_path / "capture-1.nsys-rep", tmp_path / "capture-2.nsys-rep"):
+        assert b"RAY_AUTH_TOKEN=" in report.read_bytes(), "nsys no longer keeps the environment as plain text"
+        assert SECRET.encode() not in report.read_bytes()
     assert len(told["agents"]) == 1
     wait_until(lambda: not psutil.pid_exists(told["agents"][0]), 10)  # it ends with the worker
 
