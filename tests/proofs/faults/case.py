@@ -239,7 +239,7 @@ def _check_processes(scene: Scene, outcome: Outcome) -> None:
         until(proved, seconds=60, what="the proof came", every=0.5)
     left = trainer.processes(scene.run)
     outcome.left = len(left)
-    outcome.expect(not left, f"{len(left)} processes left: {left[:3]}")
+    outcome.expect(not left, f"{len(left)} processes left: {'; '.join(map(trainer.about, left[:3]))}")
     proof = scene.stack.header(scene.run)["cleanup"]
     outcome.expect(proof.get("processes_left") == 0, f"the proof says {proof or 'nothing'}")
 

@@ -32,6 +32,12 @@ def worker(run: str, run_dir: Path, role: str) -> psutil.Process | None:
     return next((p for p in writing.values() if _parent(p) not in writing), None)
 
 
+def about(process: psutil.Process) -> str:
+    """Return what a process is, in a line."""
+    parent = psutil.Process(_parent(process)) if psutil.pid_exists(_parent(process)) else None
+    return f"{process.pid} {_line(process)[:120]} (of {_parent(process)} {_line(parent)[:60] if parent else 'gone'})"
+
+
 def events(run_dir: Path) -> list[dict[str, Any]]:
     """Return every whole line that the trainer has written."""
     try:
