@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # wide ones count in Japan
 
 
 def csv_cell(value: Any) -> str | float:

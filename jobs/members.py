@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobs.access import Role
 from jobs.audit import record
+from jobs.catalog.storable import is_storable
 from jobs.models import Membership, Project
 
 
@@ -24,7 +25,7 @@ def set_member(*, project: Project, username: str, role: str, actor: AbstractBas
     """Give a person a role in the project, newly or instead of the one they had. Raises: MemberRefused."""
     if role not in get_args(Role):
         raise MemberRefused(_("There is no role %(role)r. Use viewer, editor or admin.") % {"role": role})
-    user = get_user_model().objects.filter(username=username).first()
+    user = get_user_model().objects.filter(username=username).first() if is_storable(username) else None
     if user is None:
         text = _("There is no account %(name)r. Whoever runs this console can make it under Settings.")
         raise MemberRefused(text % {"name": username}, is_unknown=True)
@@ -50,7 +51,8 @@ def remove_member(*, project: Project, username: str, actor: AbstractBaseUser) -
     """Take a person out of the project. Raises: MemberRefused."""
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=project.pk)
-        member = Membership.objects.select_related("user").filter(project=project, user__username=username).first()
+        mine = Membership.objects.select_related("user").filter(project=project)
+        member = mine.filter(user__username=username).first() if is_storable(username) else None
         if member is None:
             text = _("%(name)r is no member of this project.") % {"name": username}
             raise MemberRefused(text, is_unknown=True)

@@ -7,6 +7,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.models import RunEvent
 
 TOOLS = ("torch", "nsys")
+_MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def _told(run_id: str, attempt: int) -> list[Worker]:
     listed = []
     for name, tools in found.items():
         role, _, rank = str(name).rpartition("-")
-        if role and rank.isdecimal() and isinstance(tools, Mapping):
+        if role and rank.isdecimal() and len(rank) < _MAX_DIGITS and isinstance(tools, Mapping):
             listed.append(Worker(role=role, rank=int(rank), problems={str(k): str(v) for k, v in tools.items()}))
     order = {"policy": 0, "critic": 1, "reference": 2, "reward": 3, "vllm": 4}
     return sorted(listed, key=lambda worker: (order.get(worker.role, 9), worker.role, worker.rank))

@@ -21,8 +21,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @runner_view("GET")
-async def uploaded(_request: HttpRequest, attempt: Attempt, sha256: str) -> HttpResponseBase:
-    """Send a file that people uploaded to the run's project."""
+async def uploaded(request: HttpRequest, attempt: Attempt, sha256: str) -> HttpResponseBase:
+    """Send a file that people uploaded to the run's project, as long as the attempt may still report."""
+    if (answer := fenced(request, attempt)) is not None:
+        return answer
     is_known = await sync_to_async(Upload.objects.filter(project_id=attempt.run.project_id, sha256=sha256).exists)()
     file = uploads_dir() / sha256
     if not is_known or not _SHA256.fullmatch(sha256) or not file.is_file():
@@ -95,7 +97,7 @@ def _meta(query: QueryDict) -> dict[str, Any]:
     given = query.get("meta") or "{}"
     try:
         meta = json.loads(given, parse_constant=_refuse_constant)
-        is_storable = "\\u0000" not in given and bool(json.dumps(meta, ensure_ascii=False).encode())
+        is_storable = "\\u0000" not in given and bool(json.dumps(meta, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError):
         is_storable = False
     if not is_storable or not isinstance(meta, dict):

@@ -22,6 +22,7 @@ from console.api.run_schema import (
 )
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
+from console.csv_answer import csv_answer
 from jobs import lifecycle, tasks
 from jobs.annotate import ChangeRefused, annotate_run, delete_run
 from jobs.attempt_spec import latest_spec_json
@@ -121,9 +122,7 @@ def list_runs_csv(
     """Return all runs that pass the filter with every knob and last metric."""
     home = project_for(request, project)
     lines = runs_csv(home, _filter(q, state, algorithm, tag, archived), _sort(sort))
-    answer = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="{home.slug}-runs.csv"'
-    return answer
+    return csv_answer(lines, name=f"{home.slug}-runs.csv")
 
 
 @router.get("/{run_id}", response={200: RunHeader, **REFUSALS}, summary="Read a run")

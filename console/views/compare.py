@@ -1,6 +1,5 @@
 """The page Compare: two or more runs side by side. Its address holds the whole view; every tab is a part of it."""
 
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.catalog_words import metric_label, metric_words
+from console.csv_answer import csv_answer
 from console.views.compare_address import TABS, Asked, read_address
 from console.views.compare_groups import grouped_panel
 from console.views.compare_rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
@@ -61,7 +61,7 @@ def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
     asked, sides = _named(request)
     assert sides.base is not None
     lines = table_csv(runs=sides.runs, base_id=sides.base.run.pk, at=_at_step(asked, sides))
-    return _csv(lines, "compare-table.csv")
+    return csv_answer(lines, name="compare-table.csv")
 
 
 @require_GET
@@ -71,7 +71,7 @@ def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
     names = [name for name in asked.chart.get("m", "").split(",") if name]
     if not names:
         names = sorted({name for own in metric_names([run.pk for run in sides.runs]).values() for name in own})
-    return _csv(series_csv(runs=sides.runs, names=names), "compare-series.csv")
+    return csv_answer(series_csv(runs=sides.runs, names=names), name="compare-series.csv")
 
 
 def _named(request: HttpRequest) -> tuple[Asked, Sides]:
@@ -80,12 +80,6 @@ def _named(request: HttpRequest) -> tuple[Asked, Sides]:
     if not sides.shown:
         raise Http404(_("There is nothing here, or it is not yours to see."))
     return asked, sides
-
-
-def _csv(lines: Iterable[str], name: str) -> StreamingHttpResponse:
-    answer = StreamingHttpResponse((line.encode() for line in lines), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
 
 
 def page_data(asked: Asked, sides: Sides) -> dict[str, Any]:

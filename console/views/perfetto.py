@@ -83,8 +83,11 @@ def _find(name: str) -> Path | None:
     folder = ui_folder()
     if folder is None or name == "service_worker.js" or "\\" in name:
         return None
-    found = (folder / name).resolve()
-    return found if found.is_relative_to(folder.resolve()) and found.is_file() else None
+    try:
+        found = (folder / name).resolve()
+        return found if found.is_relative_to(folder.resolve()) and found.is_file() else None
+    except OSError:  # longer than a name may be
+        return None
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:
@@ -125,9 +128,7 @@ def perfetto(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse
             "mostBytes": MOST_BYTES,
         },
     }
-    answer = render(request, "run/perfetto.html", context)
-    answer["Cross-Origin-Opener-Policy"] = "unsafe-none"
-    return answer
+    return render(request, "run/perfetto.html", context)
 
 
 def _asked(given: str, traces: list[Artifact]) -> Artifact:

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console.csv_answer import csv_answer
 from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project, person
 from console.views.run_words import hint
@@ -126,12 +127,9 @@ def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     ids = [run_id for run_id in request.GET.get("ids", "").split(",") if run_id][:MAX_IDS]
     try:
         filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, asked)
-        written: Iterable[str] = runs_csv(project, filters, asked.sort)
-        answer = StreamingHttpResponse((line.encode() for line in written), content_type="text/csv; charset=utf-8")
+        return csv_answer(runs_csv(project, filters, asked.sort), name=f"runs-{project.slug}.csv")
     except FilterInvalid as error:
         return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="runs-{project.slug}.csv"'
-    return answer
 
 
 @require_POST

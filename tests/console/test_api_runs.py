@@ -12,6 +12,7 @@ from console.api import runs as runs_api
 from console.api_token import make_token
 from jobs.checks import check_launchable
 from jobs.models import AuditEvent, Command, Project, Run
+from tests.console.door import content
 from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -187,7 +188,7 @@ def test_runs_come_as_csv_that_no_spreadsheet_executes(api: Client, project: Pro
     answer = api.get("/api/runs/export.csv")
 
     assert answer["Content-Type"].startswith("text/csv")
-    (row,) = csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode()))  # type: ignore[attr-defined]
+    (row,) = csv.DictReader(io.StringIO(content(answer).decode()))
     assert row["name"] == "'=cmd()"
     assert (row["state"], row["reward/mean"], row["train.num_steps"]) == ("finished", "0.5", "60")
 

@@ -152,6 +152,24 @@ def test_nsys_is_refused_with_the_reason_and_taken_where_some_worker_has_it(clie
     assert "ithout root" in listed["install_nsys"]
 
 
+def test_what_a_hostile_trainer_tells_of_its_workers_breaks_no_answer(client: Client, run: Run) -> None:
+    odd = {
+        "policy-" + "9" * 5000: {"torch": ""},
+        "-1": {},
+        "vllm-x": {"torch": ""},
+        "critic-0": [],
+        "a-٣": {"torch": 1},
+    }
+    data = {"profilers": {"policy-0": {"torch": "", "nsys": {"a": 1}}, **odd}}
+    RunEvent.objects.create(run=run, at=NOW, verb="note", text="ready", data=data)
+
+    listed = client.get(f"/api/runs/{run.pk}/captures")
+
+    assert listed.status_code == 200
+    assert [w["role"] for w in listed.json()["workers"]] == ["policy", "a"]
+    assert ask(client, run, tool="torch", roles=["policy"]).status_code == 201
+
+
 def test_steps_that_another_capture_records_are_refused(client: Client, run: Run) -> None:
     assert ask(client, run, first_step=10, num_steps=3).status_code == 201
 
@@ -290,6 +308,11 @@ def test_perfetto_is_served_from_the_package_with_its_own_policy(client: Client)
     for name in ("../__init__.py", "%2e%2e/__init__.py", "..%2f__init__.py", "service_worker.js", "nothing.js"):
         assert client.get(f"/perfetto/{name}").status_code == 404, name
     assert Client(headers={"Host": "localhost"}).get("/perfetto/index.html").status_code == 302
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000, "../../../pyvenv.cfg", "/etc/passwd", "service_worker.js"])
+def test_perfetto_has_no_file_of_an_odd_name(client: Client, name: str) -> None:
+    assert client.get(f"/perfetto/{name}").status_code == 404
 
 
 def test_without_the_package_people_are_told_what_to_install(

@@ -18,6 +18,7 @@ from console.views.compare_address import TABS
 from jobs.chunks import points
 from jobs.folding import append_points
 from jobs.models import Metric, Project, Run, Sample, Study
+from tests.console.door import content
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -69,7 +70,7 @@ def data(markup: str) -> dict[str, Any]:
 
 def body(answer: Any) -> list[str]:
     """Return the lines of a streamed answer."""
-    return b"".join(answer.streaming_content).decode().splitlines()
+    return content(answer).decode().splitlines()
 
 
 def text(markup: str) -> str:

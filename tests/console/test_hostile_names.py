@@ -9,7 +9,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from console.views.captures import safe_names
+from console.capture_zip import safe_names
 from jobs import files
 from jobs.models import Artifact, Run, Upload
 from jobs.runner.zip_image import zip_image

@@ -50,6 +50,16 @@ def test_an_uploaded_file_goes_to_runs_of_its_project_only(run: Run, files_dir: 
     assert content(answer) == DATA
 
 
+def test_a_run_that_has_ended_gets_no_uploads_any_more(run: Run, files_dir: Path) -> None:
+    """Its token is known to its author, who may not be a member any more."""
+    (files_dir / "uploads").mkdir(parents=True)
+    (files_dir / "uploads" / SHA256).write_bytes(DATA)
+    Upload.objects.create(project=run.project, sha256=SHA256, file_name="words.jsonl", size=len(DATA))
+    Run.objects.filter(pk=run.pk).update(state="finished")
+
+    assert Runner(run).get(f"inputs/{SHA256}").status_code == 409
+
+
 def test_a_file_arrives_in_pieces_and_is_ready_when_whole(run: Run) -> None:
     runner = Runner(run)
     assert runner.get("files/model-final.zip").json() == {"received": 0, "is_ready": False}

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from jobs.chunks import encode_points, points
 from jobs.models import Attempt, Chunk, Metric, Project, Run, RunEvent
+from tests.console.door import content
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -312,7 +313,7 @@ def test_csv_holds_knobs_and_last_values_and_runs_no_formula(editor: Client, pro
     run_of(project, "other", state="failed")
 
     answer = editor.get(reverse("runs-csv"), {"q": "state:queued"})
-    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    rows = list(csv.DictReader(io.StringIO(content(answer).decode())))
 
     assert len(rows) == 1
     assert rows[0]["name"] == "'=1+1"
@@ -327,7 +328,7 @@ def test_csv_of_chosen_runs_and_of_a_wrong_filter(editor: Client, project: Proje
     chosen = editor.get(reverse("runs-csv"), {"ids": one.pk})
     wrong = editor.get(reverse("runs-csv"), {"q": "state:odd"})
 
-    assert b"".join(chosen.streaming_content).decode().count("\n") == 2
+    assert content(chosen).decode().count("\n") == 2
     assert wrong.status_code == 422
     assert "There is no state" in wrong.content.decode()
 

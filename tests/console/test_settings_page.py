@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from console.caller_address import CallerAddressMiddleware
@@ -69,6 +71,15 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert members(project) == {"ada": "admin"}
+
+
+@pytest.mark.parametrize("path", ["members", "members/remove"])
+def test_a_name_that_no_database_takes_is_not_looked_up(project: Project, admin: Client, path: str) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        answer = admin.post(f"/settings/{project.slug}/{path}", {"username": "odd\0name", "role": "viewer"})
+
+    assert answer.status_code == 422
+    assert not [query for query in asked.captured_queries if "odd" in query["sql"]]  # PostgreSQL breaks at it
 
 
 def test_others_see_the_members_and_no_button(project: Project, admin: Client) -> None:

@@ -118,6 +118,19 @@ def test_ray_nodes_reach_neither_database_nor_valkey() -> None:
         assert not set(services[node]["environment"]) & {"DATABASE_URL", "REDIS_URL", "PITWALL_SECRET_KEY"}
 
 
+def test_the_proxy_reaches_web_only_by_the_network_whose_headers_are_believed() -> None:
+    """A name in two networks is answered with either of them; then all people would have the address of the proxy."""
+    services = read(example())["services"]
+    targets = set(re.findall(r"dynamic a (\S+) 8000", FILE.read_text()))
+
+    aliases = {network: set((more or {}).get("aliases", ())) for network, more in services["web"]["networks"].items()}
+
+    assert targets
+    assert targets <= aliases.pop("front")
+    assert not targets & ({"web"} | {name for names in aliases.values() for name in names})
+    assert "front" in services["proxy"]["networks"]
+
+
 def test_ray_understands_the_commands_of_its_nodes() -> None:
     help_text = subprocess.run(
         [sys.executable, "-m", "ray.scripts.scripts", "start", "--help"], capture_output=True, text=True, check=True
