@@ -165,7 +165,9 @@ def compared(whole: Ended, resumed: Ended, step: int, last: int) -> dict[str, An
     losses = resumed.series(name)
     assert sorted(losses) == sorted(wanted) == list(range(step + 1, last + 1))
     return {
-        "difference": max(abs(losses[s] - wanted[s]) for s in wanted),
+        "difference": max(
+            (abs(losses[s] - wanted[s]) for s in wanted), default=0.0
+        ),  # none left: it had died after the last
         "num_rewards": sum(len(rewards(resumed, s)) for s in wanted),
         "are_rewards_equal": all(rewards(resumed, s) == rewards(whole, s) for s in wanted),
         "is_model_equal": model_of(resumed) == model_of(whole),
