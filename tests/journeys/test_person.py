@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.journeys.conftest import Stack, wait_for_line
+from tests.journeys import recording
+from tests.journeys.conftest import Site, Stack, wait_for_line
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine]
 
@@ -53,7 +54,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
     tab.close()
 
 
-def fill_small_run(page: Page, stack: Stack, *, name: str, steps: int, **knobs: str) -> None:
+def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, **knobs: str) -> None:
     """Fill the New run form for a run of `steps` small steps on the bundled model."""
     page.goto(f"{stack.url}/runs/new")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
@@ -80,6 +81,17 @@ def launch(page: Page) -> str:
     page.get_by_role("button", name=re.compile("^Launch")).click()
     page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=60_000)
     return page.url.rsplit("/", 1)[1]
+
+
+def launch_sweep_of_two(page: Page) -> str:
+    """Make a sweep over two seeds of what stands in the form, one run at once; return the address of its page."""
+    page.locator("[data-sweep-toggle]").click()
+    page.locator('[name="sweep.knobs.0.id"]').fill("train.seed")
+    page.locator('[name="sweep.knobs.0.values"]').fill("0 1")
+    page.get_by_role("button", name="Launch 2 runs, 1 at once").click()
+    page.wait_for_url(re.compile(r"/tune/s-[0-9a-f]+$"), timeout=60_000)
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+    return page.url
 
 
 STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
@@ -146,16 +158,37 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
     return str(text).strip()
 
 
-def test_a_running_run_stops_with_a_checkpoint_and_leaves_nothing(page: Page, stack: Stack) -> None:
+def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_leaves_nothing(
+    page: Page, stack: Stack, tmp_path: Path
+) -> None:
     fill_small_run(page, stack, name="to be stopped", steps=5000, checkpoint__every_steps="0", eval__every_steps="0")
-    run_id = launch(page)
+    sweep = launch_sweep_of_two(page)
+    first, second = page.locator("tr[data-run]").all()
+    run_id = first.get_attribute("data-run")
+    expect(first.locator(".state")).to_contain_text("running", timeout=START_MS)
+    expect(second).to_contain_text("Waits for its sweep: 1 of 1 at once are running")
+    page.goto(f"{stack.url}/runs/{run_id}")
     until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
+    page.evaluate("window.isSamePage = true")
+
+    recording.record_next_steps(page)
+    recording.check_torch_zip(page, tmp_path / "torch")
+    if recording.record_with_nsys(page):
+        recording.check_nsys_report(page, tmp_path / "nsys")
+    assert page.evaluate("window.isSamePage"), "captures must come without a reload"
 
     page.locator('[data-action="stop"]').click()
     page.locator('[data-action="stop-now"]').click()
+    expect(state(page)).to_contain_text(re.compile("stop"))
+    page.goto(sweep)
+    page.get_by_role("button", name="Stop all").first.click()
+    page.locator("[data-stop-now]").click()
+    expect(page.locator("tr[data-run]").last.locator(".state")).to_contain_text("stopped", timeout=60_000)
+    page.goto(f"{stack.url}/runs/{run_id}")
 
     expect(state(page)).to_contain_text("stopped", timeout=60_000)
-    expect(page.get_by_text(re.compile(r"after step \d+, with a checkpoint")).first).to_be_visible()
+    saved = page.get_by_text(re.compile(r"after step \d+, with a checkpoint"))
+    expect(saved.filter(visible=True).first).to_be_visible()
     page.goto(f"{stack.url}/runs/{run_id}/files")
     expect(page.get_by_role("row", name=re.compile("model-final.zip"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile(r"checkpoint-\d+"))).to_be_visible()
