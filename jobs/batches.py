@@ -246,6 +246,8 @@ def _state(event: dict[str, Any]) -> str:
     for where, name in ((cause, "rank"), (cause, "step"), (meta, "processes_left"), (meta, "device_bytes_left")):
         if not _is_int(where.get(name, 0), -1, MAX_INT64):
             del where[name]
+    if not isinstance(meta.get("nodes_unchecked", []), list):
+        del meta["nodes_unchecked"]
     return "" if isinstance(event.get("text", ""), str) else "text: must be a text."
 
 

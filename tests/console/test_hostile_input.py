@@ -169,7 +169,7 @@ def test_a_file_s_meta_that_no_database_takes_is_refused(attacker: Attacker, met
 
 def test_a_last_word_of_odd_shapes_is_stored_and_breaks_no_page(attacker: Attacker) -> None:
     cause = {"side": ["x"], "text": {"a": 1}, "step": "1", "rank": [], "role": 3}
-    meta = {"processes_left": "many", "device_bytes_left": -5}
+    meta = {"processes_left": "many", "device_bytes_left": -5, "nodes_unchecked": 7}
     said = {"kind": "state", "state": "failed", "attempt": 1, "step": -1, "role": "runner", "rank": 0, "t": 1}
     event = {**said, "cause": cause, "meta": meta}
     batch = parse_batch(json.dumps({"batch": 1, "events": [event]}).encode(), attempt=1)
