@@ -10,13 +10,12 @@ from ninja import Field, Header, Query, Router, Schema, Status
 from console.api.problem import REFUSALS, Refused
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, project_for
-from jobs import tasks
+from console.sweep_launch import launch_sweep, run_ids
 from jobs.access import Role, require
 from jobs.catalog.runspec import SpecInvalid
 from jobs.launch import MAX_KEY_LENGTH
-from jobs.models import Run, Study
-from jobs.study import change_max_concurrent, create_study, plan_study, stop_study, study_made_before
-from jobs.sweep_checks import check_sweep
+from jobs.models import Study
+from jobs.study import change_max_concurrent, stop_study
 from jobs.sweep_plan import MAX_KNOBS, MAX_RUNS
 from jobs.sweep_table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
 
@@ -84,30 +83,16 @@ def launch_study(
 ) -> Status[Any]:
     """Queue a run for each point, all or none. With an `Idempotency-Key` a repeated request gives the first one's."""
     home = project_for(request, project, "editor")
-    base, plan, points, specs = plan_study(spec=asked.spec, sweep=asked.sweep)
-    if not study_made_before(project=home, idempotency_key=idempotency_key):
-        problems = check_sweep(specs, points, project=home)
-        if problems:
-            raise SpecInvalid(problems)
-    study, is_new = create_study(
+    study, is_new = launch_sweep(
+        spec=asked.spec,
+        sweep=asked.sweep,
         project=home,
-        name="",
-        spec=base,
-        knobs=plan.knobs_json(),
-        method=plan.method,
-        num_runs=plan.num_runs,
-        max_concurrent=plan.max_concurrent,
-        seed=plan.seed,
         user=caller(request),
         idempotency_key=idempotency_key,
         now=timezone.now(),
     )
-    ids = list(Run.objects.filter(study=study).order_by("attempts__pk").values_list("pk", flat=True))
-    if is_new:
-        for run_id in ids[: study.max_concurrent]:
-            tasks.enqueue(tasks.submit, run_id=run_id)
     url = f"{settings.PUBLIC_URL}/tune/{study.pk}"
-    answer = {"study": study_table(study).header, "runs": list(dict.fromkeys(ids)), "url": url}
+    answer = {"study": study_table(study).header, "runs": run_ids(study), "url": url}
     return Status(201 if is_new else 200, answer)
 
 

@@ -17,18 +17,16 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
 from console.forms.new_run import base_of, form_to_raw, minimal
+from console.sweep_launch import launch_sweep
 from console.views.new_run import project_to_launch_in
 from jobs.admission import demand
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.spelling import spell
 from jobs.cluster import ClusterState, cluster_state
 from jobs.launch import KeyReused
-from jobs.models import Run
-from jobs.study import create_study, plan_study, study_made_before
-from jobs.sweep_checks import check_sweep
+from jobs.study import plan_study
 from jobs.sweep_plan import MAX_KNOBS, SweepPlan
 from jobs.sweep_points import Point, short_name
-from jobs.tasks import enqueue, submit
 
 _SHOWN = 6  # points of the preview
 
@@ -76,20 +74,10 @@ def launch(request: HttpRequest) -> JsonResponse:
     sweep, places = read_sweep(request.POST)
     key = request.POST.get("idempotency_key", "")
     try:
-        base, plan, points, specs = plan_study(spec=_spec(request), sweep=sweep)
-        if not study_made_before(project=project, idempotency_key=key):
-            problems = check_sweep(specs, points, project=project)
-            if problems:
-                raise SpecInvalid(problems)
-        study, is_new = create_study(
+        study, _is_new = launch_sweep(
+            spec=_spec(request),
+            sweep=sweep,
             project=project,
-            name="",
-            spec=base,
-            knobs=plan.knobs_json(),
-            method=plan.method,
-            num_runs=plan.num_runs,
-            max_concurrent=plan.max_concurrent,
-            seed=plan.seed,
             user=cast(AbstractBaseUser, request.user),  # only members come this far
             idempotency_key=key or None,
             now=timezone.now(),
@@ -99,10 +87,6 @@ def launch(request: HttpRequest) -> JsonResponse:
     except KeyReused:
         text = _("This page has already launched another sweep. Reload it to launch one more; your draft is kept.")
         return JsonResponse({"problems": [{"field": "", "message": text}]}, status=422)
-    if is_new:
-        first = Run.objects.filter(study=study).order_by("attempts__pk").values_list("pk", flat=True)
-        for run_id in first[: study.max_concurrent]:
-            enqueue(submit, run_id=run_id)
     return JsonResponse({"url": reverse("study", args=[study.pk])}, status=201)
 
 

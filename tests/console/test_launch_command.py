@@ -1,44 +1,29 @@
 """`manage.py launch`: through the API, problems beside their fields, an exit code that says what became of it."""
 
-import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from django.core.management import CommandError, call_command
-from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
 
-from console import api_client
+from console import api_client, api_command
 from console.api import runs as runs_api
 from console.api_token import make_token
-from console.management.commands import launch
 from console.run_table import run_table
 from jobs import lifecycle
 from jobs.frames import encode_frame
 from jobs.models import Frame, Metric, Run
 from profiling.events import metric
+from tests.console.commands import run_command
 from tests.rows import NOW, make_project, make_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Serve the console's WSGI application to the command in this process, over the test's own connection."""
-    transport = httpx.WSGITransport(app=get_wsgi_application())
-    real = api_client.ApiClient
-    monkeypatch.setattr(launch, "ApiClient", lambda url, token: real("http://localhost", token, transport=transport))
+def _in_process(served_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs_api, "check_launchable", lambda *_: [])
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
 
 
 @pytest.fixture(autouse=True)
@@ -47,20 +32,15 @@ def _token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=user, name="cli")[1])
 
 
-def run_command(spec: Any, tmp_path: Path, *options: str) -> tuple[int, str, str]:
+def launch(spec: Any, tmp_path: Path, *options: str) -> tuple[int, str, str]:
     """Return exit code, output and errors of the command on a spec."""
     path = tmp_path / "spec.json"
     path.write_text(spec if isinstance(spec, str) else json.dumps(spec))
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("launch", str(path), *options, stdout=out, stderr=err)
-    except SystemExit as left:
-        return int(left.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
+    return run_command("launch", str(path), *options)
 
 
 def test_it_queues_the_spec_and_prints_id_and_link(tmp_path: Path) -> None:
-    code, out, _err = run_command({"name": "from the shell"}, tmp_path)
+    code, out, _err = launch({"name": "from the shell"}, tmp_path)
 
     run = Run.objects.get()
     assert code == 0
@@ -69,17 +49,17 @@ def test_it_queues_the_spec_and_prints_id_and_link(tmp_path: Path) -> None:
 
 
 def test_the_same_key_launches_once(tmp_path: Path) -> None:
-    run_command({}, tmp_path, "--key", "k")
-    _code, out, _err = run_command({}, tmp_path, "--key", "k")
+    launch({}, tmp_path, "--key", "k")
+    _code, out, _err = launch({}, tmp_path, "--key", "k")
 
     assert "was launched before with this key" in out
     assert Run.objects.count() == 1
 
 
 def test_problems_stand_beside_their_fields(tmp_path: Path) -> None:
-    code, _out, err = run_command({"algorithm": "ppo", "knobs": {"optimizer.learning_rat": 1}}, tmp_path)
+    code, _out, err = launch({"algorithm": "ppo", "knobs": {"optimizer.learning_rat": 1}}, tmp_path)
 
-    assert code == launch.REFUSED
+    assert code == api_command.REFUSED
     assert "  algorithm: 'ppo' is not allowed. Use one of grpo, sft." in err
     assert "  knobs.optimizer.learning_rat: There is no knob" in err
     assert not Run.objects.exists()
@@ -87,7 +67,7 @@ def test_problems_stand_beside_their_fields(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"spec\.json is not JSON: Expecting property name .* line 1 column 2"):
-        run_command("{oops", tmp_path)
+        launch("{oops", tmp_path)
     with pytest.raises(CommandError, match=r"Cannot read the spec nowhere\.json: No such file"):
         call_command("launch", "nowhere.json")
 
@@ -96,32 +76,32 @@ def test_without_a_token_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("PITWALL_API_TOKEN")
 
     with pytest.raises(CommandError, match="Make one on the console's account page"):
-        run_command({}, tmp_path)
+        launch({}, tmp_path)
 
 
 def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PITWALL_API_TOKEN", "pw_wrong")
 
-    code, _out, err = run_command({}, tmp_path)
+    code, _out, err = launch({}, tmp_path)
 
-    assert code == launch.REFUSED
+    assert code == api_command.REFUSED
     assert "send a valid API token" in err
 
 
 def test_a_token_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "token"
-    path.write_text(f"{launch.read_token(None)}\n")
+    path.write_text(f"{api_command.read_token(None)}\n")
     monkeypatch.delenv("PITWALL_API_TOKEN")
 
-    assert run_command({}, tmp_path, "--token-file", str(path))[0] == 0
+    assert launch({}, tmp_path, "--token-file", str(path))[0] == 0
 
 
 def test_a_console_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "ApiClient", api_client.ApiClient)
+    monkeypatch.setattr(api_command, "ApiClient", api_client.ApiClient)
 
-    code, _out, err = run_command({}, tmp_path, "--url", "http://127.0.0.1:9")
+    code, _out, err = launch({}, tmp_path, "--url", "http://127.0.0.1:9")
 
-    assert code == launch.AWAY
+    assert code == api_command.AWAY
     assert "No console answers at http://127.0.0.1:9" in err
 
 
@@ -146,7 +126,7 @@ def test_waiting_follows_to_the_end_and_leaves_with_its_state(
 
     monkeypatch.setattr(api_client.time, "sleep", advance)
 
-    left, out, _err = run_command({}, tmp_path, "--wait")
+    left, out, _err = launch({}, tmp_path, "--wait")
 
     assert left == code
     assert seen == ["queued", "starting", "running"]
@@ -170,7 +150,7 @@ def test_the_table_is_made_of_what_the_api_gives(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(api_client.time, "sleep", train)
 
-    _code, out, _err = run_command({"knobs": {"train.num_steps": 3}}, tmp_path, "--wait")
+    _code, out, _err = launch({"knobs": {"train.num_steps": 3}}, tmp_path, "--wait")
 
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "steps 3 of 3" in lines

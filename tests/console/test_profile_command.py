@@ -1,22 +1,16 @@
 """`manage.py profile`: through the API, refusals beside their fields, what was recorded saved as a zip."""
 
-import io
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-from django.core.management import CommandError, call_command
-from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
+from django.core.management import CommandError
 
 from console import api_client
 from console.api_token import make_token
-from console.management.commands import profile
 from jobs.files import artifact_path
 from jobs.models import Capture, Run
+from tests.console.commands import run_command
 from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,28 +19,11 @@ SHA256_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015a
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """A running run of the command's person; the console's WSGI application serves the command in this process."""
-    transport = httpx.WSGITransport(app=get_wsgi_application())
-    real = api_client.ApiClient
-    monkeypatch.setattr(profile, "ApiClient", lambda url, token: real("http://localhost", token, transport=transport))
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
+def run(served_here: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A running run of the command's person."""
     project = make_project("pit")
     monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=make_user("ada", project=project), name="cli")[1])
-    yield make_run(project, state="running", spec={"knobs": {"train.num_steps": 40}})
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
-
-
-def run_command(run: Run, *options: str) -> tuple[int, str, str]:
-    """Return exit code, output and errors of the command."""
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("profile", run.pk, *options, stdout=out, stderr=err)
-    except SystemExit as left:
-        return int(left.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
+    return make_run(project, state="running", spec={"knobs": {"train.num_steps": 40}})
 
 
 def settle(run: Run, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
@@ -65,7 +42,9 @@ def settle(run: Run, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
 
 
 def test_it_asks_for_what_was_named(run: Run) -> None:
-    code, out, _err = run_command(run, "--steps", "3", "--from-step", "7", "--roles", "policy", "--ranks", "0-1")
+    code, out, _err = run_command(
+        "profile", run.pk, "--steps", "3", "--from-step", "7", "--roles", "policy", "--ranks", "0-1"
+    )
 
     capture = Capture.objects.get()
     assert code == 0
@@ -77,7 +56,7 @@ def test_it_asks_for_what_was_named(run: Run) -> None:
 def test_it_saves_the_zip_once_it_is_ready(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(run, monkeypatch, "ready")
 
-    code, out, err = run_command(run, "--out", str(tmp_path))
+    code, out, err = run_command("profile", run.pk, "--out", str(tmp_path))
 
     assert (code, err) == (0, "")
     (saved,) = tmp_path.iterdir()
@@ -91,13 +70,13 @@ def test_a_failed_capture_is_exit_code_1_with_its_reason(
 ) -> None:
     settle(run, monkeypatch, "failed")
 
-    code, _out, err = run_command(run, "--out", str(tmp_path))
+    code, _out, err = run_command("profile", run.pk, "--out", str(tmp_path))
 
     assert (code, err.strip(), list(tmp_path.iterdir())) == (1, "No room.", [])
 
 
 def test_refusals_stand_beside_their_fields(run: Run) -> None:
-    code, _out, err = run_command(run, "--steps", "500")
+    code, _out, err = run_command("profile", run.pk, "--steps", "500")
 
     assert code == 3
     assert "num_steps: 500 steps cannot be recorded in one capture. Use 1 to 100." in err
@@ -108,6 +87,6 @@ def test_refusals_stand_beside_their_fields(run: Run) -> None:
 )
 def test_bad_options_are_refused_before_anything_is_asked(run: Run, option: tuple[str, str], sentence: str) -> None:
     with pytest.raises(CommandError, match=sentence):
-        run_command(run, *option)
+        run_command("profile", run.pk, *option)
 
     assert not Capture.objects.exists()

@@ -1,26 +1,20 @@
 """Resuming through the API and the command line: checkpoints listed, refusals beside their fields, one attempt each."""
 
-import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
-from django.core.management import CommandError, call_command
-from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
+from django.core.management import CommandError
 from django.test import Client
 from django.utils import timezone
 
 from console import api_client
 from console.api_token import make_token
-from console.management.commands import resume
 from jobs.launch import ingest_token
 from jobs.models import Attempt, Project, Run
 from jobs.retry import queue_retries
 from tests.attempts import begin_training, end, train
+from tests.console.commands import run_command
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -176,34 +170,15 @@ def test_a_clone_of_a_resumed_run_begins_with_what_the_run_has_become(api: Clien
 
 
 @pytest.fixture
-def _in_process(monkeypatch: pytest.MonkeyPatch, project: Project) -> Iterator[None]:
-    """Serve the console's WSGI application to the command in this process, over the test's own connection."""
-    transport = httpx.WSGITransport(app=get_wsgi_application())
-    real = api_client.ApiClient
-    monkeypatch.setattr(resume, "ApiClient", lambda url, token: real("http://localhost", token, transport=transport))
+def _shell(served_here: None, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
     monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=make_user("eve", project=project), name="cli")[1])
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
 
 
-def run_command(run: Run, *options: str) -> tuple[int, str, str]:
-    """Return exit code, output and errors."""
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("resume", run.pk, *options, stdout=out, stderr=err)
-    except SystemExit as left:
-        return int(left.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
-
-
-@pytest.mark.usefixtures("_in_process")
+@pytest.mark.usefixtures("_shell")
 def test_the_command_goes_on_from_the_newest_checkpoint(project: Project) -> None:
     run = failed_run(project)
 
-    code, out, _err = run_command(run, "--ranks", "1", "--steps", "80")
+    code, out, _err = run_command("resume", run.pk, "--ranks", "1", "--steps", "80")
 
     attempt = Attempt.objects.get(run=run, number=2)
     assert (code, out) == (0, f"{run.pk} queued again from checkpoint 40, attempt 2\n")
@@ -211,26 +186,26 @@ def test_the_command_goes_on_from_the_newest_checkpoint(project: Project) -> Non
     assert Run.objects.get(pk=run.pk).num_steps == 80
 
 
-@pytest.mark.usefixtures("_in_process")
+@pytest.mark.usefixtures("_shell")
 def test_the_command_starts_again_from_the_start(project: Project) -> None:
     run = failed_run(project)
 
-    assert run_command(run, "--from-start")[1].endswith("from the start, attempt 2\n")
+    assert run_command("resume", run.pk, "--from-start")[1].endswith("from the start, attempt 2\n")
     with pytest.raises(CommandError, match="takes no checkpoint"):
-        run_command(run, "--from-start", "--step", "20")
+        run_command("resume", run.pk, "--from-start", "--step", "20")
 
 
-@pytest.mark.usefixtures("_in_process")
+@pytest.mark.usefixtures("_shell")
 def test_the_command_says_what_was_refused(project: Project) -> None:
     run = failed_run(project)
 
-    code, _out, err = run_command(run, "--step", "21")
+    code, _out, err = run_command("resume", run.pk, "--step", "21")
 
     assert code == 3
     assert "step: There is no checkpoint of step 21. Use one of 40, 20" in err
 
 
-@pytest.mark.usefixtures("_in_process")
+@pytest.mark.usefixtures("_shell")
 def test_the_command_follows_to_the_end_over_a_retry(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     run = failed_run(project)
     Run.objects.filter(pk=run.pk).update(spec={**run.spec, "policy": {"retries": 1, "retry_on": "cluster"}})
@@ -246,7 +221,7 @@ def test_the_command_follows_to_the_end_over_a_retry(project: Project, monkeypat
 
     monkeypatch.setattr(api_client.time, "sleep", next_end)
 
-    code, out, _err = run_command(run, "--step", "40", "--wait")
+    code, out, _err = run_command("resume", run.pk, "--step", "40", "--wait")
 
     assert code == 0
     assert "Retries at" in out

@@ -1,28 +1,22 @@
 """Sweeps through HTTP: pages, the New run form, the API and the command line."""
 
-import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from django.core.management import CommandError, call_command
-from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
+from django.core.management import CommandError
 from django.test import Client
 from django.urls import reverse
 
 from console import api_client
 from console.api_token import make_token
 from console.forms.new_run import default_spec, spec_to_form
-from console.management.commands import sweep as sweep_command
 from jobs.catalog.runspec import Problem
 from jobs.frames import encode_frame
 from jobs.models import Attempt, Frame, Metric, Project, Run, Study
 from profiling.events import metric
+from tests.console.commands import run_command
 from tests.jobs.test_study import RATE, make_study, runs_of
 from tests.rows import NOW, make_project, make_user
 
@@ -59,8 +53,7 @@ def editor(project: Project) -> Client:
 @pytest.fixture(autouse=True)
 def _no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying model and data has tests of its own."""
-    for place in ("console.views.new_run_sweep", "console.api.studies"):
-        monkeypatch.setattr(f"{place}.check_sweep", lambda *_args, **_options: [])
+    monkeypatch.setattr("console.sweep_launch.check_sweep", lambda *_args, **_options: [])
 
 
 def form(**changes: str) -> dict[str, str]:
@@ -114,7 +107,7 @@ def test_the_form_launches_once_and_leads_to_the_sweep(editor: Client, project: 
 
 def test_what_the_world_has_against_a_point_stops_them_all(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(field="sweep.knobs.1.values", message="With seed=1: no.")
-    monkeypatch.setattr("console.views.new_run_sweep.check_sweep", lambda *_args, **_options: [problem])
+    monkeypatch.setattr("console.sweep_launch.check_sweep", lambda *_args, **_options: [problem])
 
     answer = editor.post(reverse("new-run-sweep-launch"), form())
 
@@ -220,29 +213,14 @@ def test_viewers_read_and_strangers_see_nothing(project: Project) -> None:
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, project: Project) -> Iterator[None]:
-    """Serve the console to the command in this process, over the test's own connection."""
-    transport = httpx.WSGITransport(app=get_wsgi_application())
-    real = api_client.ApiClient
-    monkeypatch.setattr(sweep_command, "ApiClient", lambda _url, t: real("http://localhost", t, transport=transport))
-    token = make_token(user=make_user("ada", project=project), name="cli")[1]
-    monkeypatch.setenv("PITWALL_API_TOKEN", token)
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
+def shell(served_here: None, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=make_user("ada", project=project), name="cli")[1])
 
 
-def run_command(tmp_path: Path, *options: str, spec: Any = None) -> tuple[int, str, str]:
+def sweep(tmp_path: Path, *options: str, spec: Any = None) -> tuple[int, str, str]:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(spec or {}))
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("sweep", str(path), *options, stdout=out, stderr=err)
-    except SystemExit as left:
-        return int(left.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
+    return run_command("sweep", str(path), *options)
 
 
 def test_the_command_launches_follows_and_prints_a_table(
@@ -256,7 +234,7 @@ def test_the_command_launches_follows_and_prints_a_table(
 
     monkeypatch.setattr(api_client.time, "sleep", end_all)
 
-    code, out, _err = run_command(tmp_path, "--knob", f"{RATE}=1e-4,3e-4", "--at-once", "2", "--wait")
+    code, out, _err = sweep(tmp_path, "--knob", f"{RATE}=1e-4,3e-4", "--at-once", "2", "--wait")
 
     study = Study.objects.get()
     lines = out.splitlines()
@@ -269,7 +247,7 @@ def test_the_command_launches_follows_and_prints_a_table(
 
 
 def test_the_command_draws_from_ranges(shell: None, tmp_path: Path) -> None:
-    code, _out, _err = run_command(tmp_path, "--knob", f"{RATE}=1e-5..1e-3:log", "--random", "3", "--seed", "5")
+    code, _out, _err = sweep(tmp_path, "--knob", f"{RATE}=1e-5..1e-3:log", "--random", "3", "--seed", "5")
 
     study = Study.objects.get()
     assert code == 0
@@ -278,9 +256,9 @@ def test_the_command_draws_from_ranges(shell: None, tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_is_wrong(shell: None, tmp_path: Path) -> None:
-    code, _out, err = run_command(tmp_path, "--knob", f"{RATE}=2")
+    code, _out, err = sweep(tmp_path, "--knob", f"{RATE}=2")
 
     assert code == 3
     assert "sweep.knobs.0.values: '2' is not allowed for Learning rate. Use a number from 0 to 1." in err
     with pytest.raises(CommandError, match="no knob with values"):
-        run_command(tmp_path, "--knob", RATE)
+        sweep(tmp_path, "--knob", RATE)

@@ -1,27 +1,23 @@
 """`manage.py profile r-12ab34cd`: record steps of a running run through the API, and save what was recorded."""
 
-import os
-import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from console.api_client import ApiClient, ConsoleAway, RequestRefused
-from console.management.commands.launch import AWAY, REFUSED, TOKEN_VARIABLE, read_token
+from console.api_client import ApiClient
+from console.api_command import REFUSED, ApiCommand
 from profiling.config import names_of, ranks_of
 
 FAILED = 1
 
 
-class Command(BaseCommand):
+class Command(ApiCommand):
     """Record steps; exit code 0 ready (or asked for), 1 the capture failed, 3 refused, 4 the console is away."""
 
     help = "Record steps of a running run with torch or nsys through the API"
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
@@ -32,10 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--roles", default="", help="like policy,vllm; else all")
         parser.add_argument("--ranks", default="", help="like 0,2 or 0-3; else all")
         parser.add_argument("--out", metavar="FOLDER", help="wait until it is ready and save it there as a zip")
-        parser.add_argument(
-            "--url", default=os.environ.get("PITWALL_URL", settings.PUBLIC_URL), help="address of the console"
-        )
-        parser.add_argument("--token-file", help=f"file with the API token; else {TOKEN_VARIABLE} is read")
+        self.add_console_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, follow if there is a folder to save to, and leave with the exit code of what became of it."""
@@ -53,21 +46,7 @@ class Command(BaseCommand):
             "roles": names_of(options["roles"]),
             "ranks": ranks,
         }
-        client = ApiClient(options["url"], read_token(options["token_file"]))
-        try:
-            code = self._profile(client, options["run"], asked, folder)
-        except RequestRefused as refused:
-            self.stderr.write(f"The console refused this ({refused.status}):")
-            for field, text in refused.problems:
-                self.stderr.write(f"  {field or 'request'}: {text}")
-            code = REFUSED
-        except ConsoleAway as away:
-            self.stderr.write(f"{away} Start it with `make up`, or name its address with --url.")
-            code = AWAY
-        finally:
-            client.close()
-        if code:
-            sys.exit(code)
+        self.ask(options, lambda client: self._profile(client, options["run"], asked, folder))
 
     def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, Any], folder: Path | None) -> int:
         capture = client.profile(run_id, asked)

@@ -1,18 +1,15 @@
 """`manage.py sweep spec.json --knob optimizer.learning_rate=1e-4,3e-4`: launch a sweep through the API, follow it."""
 
-import os
 import re
 import secrets
-import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from console.api_client import ApiClient, ConsoleAway, RequestRefused
-from console.management.commands.launch import AWAY, EXIT_CODES, REFUSED, TOKEN_VARIABLE, read_spec, read_token
+from console.api_client import ApiClient
+from console.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
 from jobs.catalog.metric import metric
 from jobs.catalog.spelling import spell
 from jobs.sweep_points import short_name
@@ -20,11 +17,10 @@ from jobs.sweep_points import short_name
 _RANGE = re.compile(r"^(?P<low>[^,]+?)\.\.(?P<high>[^,:]+)(?::(?P<scale>\w+))?$")
 
 
-class Command(BaseCommand):
+class Command(ApiCommand):
     """Launch a sweep; exit code 0 finished (or queued), 1 all failed, 2 stopped, 3 refused, 4 the console is away."""
 
     help = "Launch runs of one spec that differ in up to three knobs"
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
@@ -41,10 +37,7 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, default=0, help="of the points that are drawn")
         parser.add_argument("--at-once", type=int, default=1, metavar="K", help="so many runs may be live at once")
         parser.add_argument("--wait", action="store_true", help="follow the sweep to its end and print its table")
-        parser.add_argument(
-            "--url", default=os.environ.get("PITWALL_URL", settings.PUBLIC_URL), help="address of the console"
-        )
-        parser.add_argument("--token-file", help=f"file with the API token; else {TOKEN_VARIABLE} is read")
+        self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")
         parser.add_argument("--key", help="idempotency key: the same key launches the same sweep only once")
 
@@ -58,21 +51,7 @@ class Command(BaseCommand):
             "max_concurrent": options["at_once"],
             "seed": options["seed"],
         }
-        client = ApiClient(options["url"], read_token(options["token_file"]))
-        try:
-            code = self._launch(client, spec, sweep, options)
-        except RequestRefused as refused:
-            self.stderr.write(f"The console refused this ({refused.status}):")
-            for field, text in refused.problems:
-                self.stderr.write(f"  {field or 'request'}: {text}")
-            code = REFUSED
-        except ConsoleAway as away:
-            self.stderr.write(f"{away} Start it with `make up`, or name its address with --url.")
-            code = AWAY
-        finally:
-            client.close()
-        if code:
-            sys.exit(code)
+        self.ask(options, lambda client: self._launch(client, spec, sweep, options))
 
     def _launch(self, client: ApiClient, spec: Any, sweep: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
