@@ -114,7 +114,7 @@ class ApiClient:
 
         Raises: RequestRefused, ConsoleAway; OSError.
         """
-        path = folder / f"{run_id}-{capture_id}.zip"
+        path = folder / Path(f"{run_id}-{capture_id}.zip").name  # the id is what a console told
         part = path.with_suffix(".part")
         address = f"/api/runs/{run_id}/captures/{capture_id}/zip"
         try:

@@ -5,10 +5,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from console.api_client import ApiClient
 from console.capture_zip import safe_names
 from jobs import files
 from jobs.models import Artifact, Run, Upload
@@ -119,6 +121,19 @@ def test_a_zip_of_a_capture_unpacks_into_its_own_folder() -> None:
         assert name, names
         assert not set(name) & set("/\\:\0"), name
         assert name not in (".", ".."), name
+
+
+@pytest.mark.parametrize("capture", ["../../evil", "/tmp/evil", "..", "a/b/c-12"])
+def test_a_console_cannot_choose_where_a_capture_is_saved(tmp_path: Path, capture: str) -> None:
+    folder = tmp_path / "a" / "b"
+    (folder / "r-1").mkdir(parents=True)
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, content=b"PK"))
+    client = ApiClient("http://console", "pw_x", transport=transport)
+
+    saved = client.save_capture("r-1", capture, folder)
+
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [saved]
+    assert saved.parent == folder
 
 
 @pytest.mark.parametrize("sha256", ["..", "%2e%2e", "..%2f..%2fsecret_key", "0" * 63, "0" * 64, "A" * 64])
