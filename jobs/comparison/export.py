@@ -45,7 +45,8 @@ def _cells(row: MetricRow, place: int, base: int) -> list[str | float]:
 def series_csv(*, runs: Sequence[Run], names: Collection[str]) -> Iterator[str]:
     """Yield a head and one line a point of the runs' clean histories: every point, none left out.
 
-    A run is read in windows of 5,000 steps, so that no more of it is in memory at once.
+    A run is read in windows of 5,000 steps, so that no more of it is in memory at once; "" stands for an empty one, so
+    that whoever sends the lines can end there: a run may say that it is at step two billion.
     """
     yield csv_line(["run", "name", "metric", "step", "value"])
     own = metric_names([run.pk for run in runs])
@@ -54,6 +55,8 @@ def series_csv(*, runs: Sequence[Run], names: Collection[str]) -> Iterator[str]:
         for low in range(0, max(run.step, run.num_steps) + 1, _STEPS_AT_ONCE) if wanted else ():
             window = StepWindow(low=low, high=low + _STEPS_AT_ONCE - 1, total=run.step)
             columns = read_columns(run_id=run.pk, names=wanted, window=window)
+            if not columns:
+                yield ""
             for name in sorted(columns):
                 head = [csv_cell(text) for text in (run.pk, run.name, name)]
                 column = columns[name]

@@ -1,5 +1,7 @@
 """A CSV is written while it is sent, so that its size is no matter of memory; no cell is a formula."""
 
+import asyncio
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +29,20 @@ def test_the_first_lines_leave_before_the_last_are_made() -> None:
 
     assert piece.startswith(b"0,xxx")
     assert len(made) < 1000
+
+
+def test_what_nobody_waits_for_ends_though_no_line_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.csv_answer.PIECE_SECONDS", 0.01)
+
+    async def read() -> None:
+        async for _piece in csv_answer(itertools.repeat(""), name="x.csv"):
+            pass
+
+    async def given_up() -> None:
+        await asyncio.wait_for(read(), 0.2)
+
+    with pytest.raises(TimeoutError):
+        async_to_sync(given_up)()
 
 
 def test_all_lines_come_in_order_under_the_name() -> None:
