@@ -69,7 +69,8 @@ export class Captures extends EventTarget {
 
 /** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */
 export function stepsTitle(capture) {
-  if (!capture.steps) return fill(ngettext("Next step", "Next %(count)s steps", capture.num_steps), { count: capture.num_steps });
+  const count = capture.num_steps;
+  if (!capture.steps) return count === 1 ? gettext("Next step") : fill(gettext("Next %(count)s steps"), { count });
   const [first, last] = capture.steps;
   return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
 }

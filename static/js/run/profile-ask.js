@@ -1,6 +1,6 @@
 /** Asking for a capture: the button in the head (key p), and the dialog that says which profiler, steps, roles and ranks. */
 
-import { el, fill, gettext, icon, ngettext } from "../format.js";
+import { el, fill, gettext, icon } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
 import { send } from "./api.js";
@@ -167,5 +167,5 @@ export class ProfileAsk extends EventTarget {
 }
 
 function nextText(count) {
-  return fill(ngettext("Profile next step", "Profile next %(count)s steps", count), { count });
+  return count === 1 ? gettext("Profile next step") : fill(gettext("Profile next %(count)s steps"), { count });
 }
