@@ -1,6 +1,6 @@
 """Captures that people ask for, at launch or on the running run; jobs.custody follows what becomes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.audit import record
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called
 from jobs.files import delete_file
 from jobs.models import Attempt, Capture, Run, RunEvent
@@ -65,9 +65,7 @@ def request_capture(
         for row in waiting:
             if row.state == "armed" and asked == {name: getattr(row, name) for name in asked}:
                 return row
-        # The stored spec, not the merged one: an attempt may only change how many ranks there are, and those have told.
-        spec = _spec_of(attempt.run)
-        found = _chosen(workers(run_id=run_id, attempt=attempt.number, spec=spec), asked["roles"], asked["ranks"])
+        found = _chosen(workers(run=attempt.run, attempt=attempt.number), asked["roles"], asked["ranks"])
         _check_tool(tool, found, asked["roles"])
         _check_steps(attempt.run, first_step, num_steps)
         _check_overlap(waiting, attempt.run, first_step, num_steps)
@@ -170,13 +168,6 @@ def _not_running(run_id: str) -> str:
     return text % {"name": run.name, "state": run.state}
 
 
-def _spec_of(run: Run) -> RunSpec:
-    try:
-        return parse_spec(run.spec)
-    except SpecInvalid:  # launched by an older console; its workers have told who they are
-        return parse_spec({})
-
-
 def _chosen(known: list[Worker], roles: Sequence[str], ranks: Sequence[int]) -> list[Worker]:
     """Return the workers that are asked for. Raises: CaptureRefused naming what there is."""
     there = sorted({worker.role for worker in known})
@@ -233,7 +224,7 @@ def _check_steps(run: Run, first_step: int, num_steps: int) -> None:
         raise CaptureRefused("num_steps", text % {"total": run.num_steps, "first": first, "left": left})
 
 
-def _check_overlap(waiting: Any, run: Run, first_step: int, num_steps: int) -> None:
+def _check_overlap(waiting: Iterable[Capture], run: Run, first_step: int, num_steps: int) -> None:
     """Refuse steps that another capture records: a process takes one profiler at a time. The next step can wait."""
     for row in waiting:
         if not first_step or row.state not in ("armed", "recording", "stopping"):

@@ -40,8 +40,3 @@ def limits(began: Mapping[int, Origin]) -> dict[int, int | None]:
 def is_visible(step: int, through: int | None) -> bool:
     """Return True if a step of an attempt with this limit belongs to the history."""
     return through is None or step <= through
-
-
-def dead_attempts(through: Mapping[int, int | None]) -> Iterable[int]:
-    """Return the attempts of which nothing is left in the history."""
-    return (number for number, limit in through.items() if limit is not None and limit < 0)

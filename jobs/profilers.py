@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.catalog.runspec import RunSpec
-from jobs.models import RunEvent
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.models import Run, RunEvent
 
 TOOLS = ("torch", "nsys")
 _MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything
@@ -27,11 +27,16 @@ class Worker:
         return f"{self.role} {self.rank}"
 
 
-def workers(*, run_id: str, attempt: int, spec: RunSpec) -> list[Worker]:
-    """Return the workers of an attempt: those that have told, or, before, those that the spec asks for."""
-    told = _told(run_id, attempt)
+def workers(*, run: Run, attempt: int) -> list[Worker]:
+    """Return the workers of an attempt: those that have told, or, before, those that the run's spec asks for."""
+    told = _told(run.pk, attempt)
     if told:
         return told
+    # The stored spec, not the merged one: an attempt may only change how many ranks there are, and those will tell.
+    try:
+        spec = parse_spec(run.spec)
+    except SpecInvalid:  # launched by an older console
+        return []
     return [Worker(role=role, rank=rank, problems={}) for role, size in spec.workers.items() for rank in range(size)]
 
 

@@ -57,15 +57,10 @@ class Event(TypedDict, total=False):
 
 
 def encode_number(value: float) -> float | str:
-    """Return `value`, or its name where JSON has no number for it."""
+    """Return `value`, or its name where JSON has no number for it; float() reads both."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-
-
-def decode_number(value: float | str) -> float:
-    """Return the float that `encode_number` wrote."""
-    return float(value)
 
 
 def metric(

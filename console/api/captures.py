@@ -13,7 +13,6 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
 from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, request_capture
-from jobs.catalog.runspec import parse_spec
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.profilers import TOOLS, workers
@@ -102,7 +101,7 @@ def list_captures(
     """Return what was recorded, is being recorded, and which worker has which profiler."""
     run = run_for(request, run_id)
     rows = run.captures.select_related("created_by").prefetch_related("files").order_by("-created_at", "-pk")
-    there = workers(run_id=run.pk, attempt=run.latest_attempt, spec=parse_spec(run.spec))
+    there = workers(run=run, attempt=run.latest_attempt)
     return CapturesOut(
         captures=[capture_out(run, row) for row in rows[:limit]],
         total=run.captures.count(),

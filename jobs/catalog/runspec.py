@@ -7,8 +7,9 @@ launched twice is the same run. Standard library only.
 import dataclasses
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, cast, get_args
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
@@ -31,6 +32,7 @@ from profiling.config import ProfileConfig, names_of, ranks_of
 SPEC_VERSION = 1
 
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
+MAX_STRANGERS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +166,18 @@ def _parse_name(raw: object, problems: list[Problem]) -> str:
 
 def _refuse_unknown(raw: Mapping[Any, Any], cls: type[Any], prefix: str, problems: list[Problem]) -> None:
     known = [f.name for f in dataclasses.fields(cls)]
-    for key in raw:
-        if key not in known:
-            problems.append(Problem(field=f"{prefix}{key}", message=_unknown("field", str(key), known)))
+    for key in strangers(raw, known):
+        problems.append(Problem(field=f"{prefix}{key}", message=_unknown("field", str(key), known)))
+
+
+def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
+    """Return the first keys that are not known: who sends a million gets no sentence, and no search, for each."""
+    return list(islice((key for key in raw if key not in known), MAX_STRANGERS))
 
 
 def _unknown(what: str, given: str, known: list[str]) -> str:
     near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
-    near = near or difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}."
     return f"There is no {what} {given!r}. {hint}"
 
@@ -225,10 +231,10 @@ def _parse_knobs(
         raw = {}
     catalogue = knobs()
     here = applicable(algorithm, trainer)
+    for knob_id in strangers(raw, catalogue):
+        problems.append(Problem(field=f"knobs.{knob_id}", message=_unknown("knob", str(knob_id), list(catalogue))))
     for knob_id in raw:
-        if knob_id not in catalogue:
-            problems.append(Problem(field=f"knobs.{knob_id}", message=_unknown("knob", str(knob_id), list(catalogue))))
-        elif knob_id not in here:
+        if knob_id in catalogue and knob_id not in here:
             given = _bare(raw[knob_id], origin)[0]
             if given != catalogue[knob_id].default_for(algorithm):
                 where = f"{algorithm.upper()} with the {trainer} trainer"
@@ -265,6 +271,9 @@ def _parse_knob(knob: Knob, raw: object, algorithm: str, origin: Origin, problem
         return KnobValue(value=knob.default_for(algorithm))
 
 
+Refuse = Callable[[str, str], None]  # field, sentence
+
+
 def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
     """Check what no field can check alone. Rules of taste are not here: these specs cannot run at all."""
 
@@ -296,7 +305,7 @@ def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
     _check_profile(spec, refuse)
 
 
-def _check_profile(spec: RunSpec, refuse: Any) -> None:
+def _check_profile(spec: RunSpec, refuse: Refuse) -> None:
     wanted, workers = spec.profile, spec.workers
     if wanted.tool == "none":
         return
@@ -322,7 +331,7 @@ def _is_upload_id(text: str) -> bool:
     return text.startswith("upload:") and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest)
 
 
-def _check_reward(spec: RunSpec, refuse: Any) -> None:
+def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
     if spec.reward.kind == "custom" and not spec.reward.source.strip():
         refuse(
             "reward.source",
@@ -340,7 +349,7 @@ def _check_reward(spec: RunSpec, refuse: Any) -> None:
         )
 
 
-def _check_grpo_batches(spec: RunSpec, refuse: Any) -> None:
+def _check_grpo_batches(spec: RunSpec, refuse: Refuse) -> None:
     samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     updates = spec.int_knob("train.updates_per_rollout")
     if samples % updates:
@@ -352,7 +361,7 @@ def _check_grpo_batches(spec: RunSpec, refuse: Any) -> None:
         _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
 
 
-def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Any) -> None:
+def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Refuse) -> None:
     """Every rank gets the same number of samples per update, else collectives would wait for ever."""
     ranks = spec.hardware.policy_ranks
     if samples % ranks:

@@ -13,7 +13,6 @@ import numpy as np
 
 from jobs.chunks import Floats
 
-CONFIDENCE = 0.95
 MIN_STEPS = 10  # five batches of two: below that an interval would say nothing
 MEAN_STEPS = 20  # the last common steps over which an outcome is averaged
 MEAN_BATCHES = 5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.history import dead_attempts, is_visible, limits, visible_through
+from jobs.history import is_visible, limits, visible_through
 from jobs.models import Attempt
 from tests.rows import make_run
 
@@ -38,7 +38,6 @@ def test_a_limit_is_the_last_step_that_counts() -> None:
     assert [is_visible(step, 40) for step in (39, 40, 41)] == [True, True, False]
     assert is_visible(10**9, None)
     assert not is_visible(0, -1)
-    assert list(dead_attempts({1: -1, 2: 40, 3: None})) == [1]
 
 
 @pytest.mark.django_db

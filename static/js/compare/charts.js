@@ -6,7 +6,6 @@ import { Chart } from "../run/chart.js";
 import * as numbers from "../run/numbers.js";
 import { Tip } from "./tip.js";
 
-const FORMATTED = ["share", "%", "bytes", "s", "tok/s"]; // every number of these carries its unit
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
 const BASE_WIDTH = 2.2;
 const MAX_GHOSTS = 4; // of more runs the unsmoothed lines would hide each other
@@ -85,7 +84,7 @@ export class Charts {
   }
 
   #info(name) {
-    return this.page.words[name] ?? { label: name, unit: unitOf(name), unit_text: "", definition: "" };
+    return this.page.words[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
   }
 
   #groups() {
@@ -103,7 +102,7 @@ export class Charts {
     const info = this.#info(name);
     card.dataset.metric = name;
     card.querySelector("h2").textContent = info.label;
-    of("hint").textContent = [info.label === name ? "" : name, FORMATTED.includes(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
+    of("hint").textContent = [info.label === name ? "" : name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
     of("hint").title = info.definition ? `${name}: ${info.definition}` : name;
     of("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }));
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(name));
@@ -213,11 +212,4 @@ function valueAt({ x, y }, at) {
     else high = middle - 1;
   }
   return y[low];
-}
-
-function unitOf(name) {
-  if (name.endsWith("_bytes")) return "bytes";
-  if (name.endsWith("_percent")) return "%";
-  if (name.endsWith("_seconds")) return "s";
-  return name.endsWith("_share") ? "share" : "";
 }

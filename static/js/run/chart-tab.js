@@ -4,8 +4,8 @@ import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
 import { Chart } from "./chart.js";
 import { write } from "./header.js";
+import * as numbers from "./numbers.js";
 
-const FORMATTED = ["share", "%", "bytes", "s", "tok/s"]; // every number of these carries its unit
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 
 export class ChartTab {
@@ -51,7 +51,7 @@ export class ChartTab {
   }
 
   #info(name) {
-    return this.page.metrics[name] ?? { label: name, unit: unitOf(name), unit_text: "", definition: "" };
+    return this.page.metrics[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
   }
 
   #build() {
@@ -101,7 +101,7 @@ export class ChartTab {
     card.querySelector("h2").textContent = info.label;
     card.dataset.metric = metric.name;
     const name = info.label === metric.name ? "" : metric.name;
-    part("hint").textContent = [name, FORMATTED.includes(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
+    part("hint").textContent = [name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
     part("hint").title = info.definition ? `${metric.name}: ${info.definition}` : metric.name;
     part("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }));
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(metric.name));
@@ -171,11 +171,4 @@ function titleOf(group) {
 
 function groupOf({ kind, name }) {
   return kind === "system" ? "~system" : name.includes("/") ? name.slice(0, name.indexOf("/")) : gettext("other");
-}
-
-function unitOf(name) {
-  if (name.endsWith("_bytes")) return "bytes";
-  if (name.endsWith("_percent")) return "%";
-  if (name.endsWith("_seconds")) return "s";
-  return name.endsWith("_share") ? "share" : "";
 }

@@ -75,6 +75,17 @@ function percent(value) {
   return Math.abs(value) < 0.01 && value !== 0 ? number(value) : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
 }
 
+/** Return the unit of a series that no dictionary names: readings end in theirs. */
+export function unitOf(name) {
+  if (name.endsWith("_bytes")) return "bytes";
+  if (name.endsWith("_percent")) return "%";
+  if (name.endsWith("_seconds")) return "s";
+  return name.endsWith("_share") ? "share" : "";
+}
+
+/** Return true if `metric` writes the unit into every number, so that a title need not. */
+export const isInNumbers = (unit) => ["share", "%", "bytes", "s", "tok/s"].includes(unit);
+
 /** Return the label of a tick on a y axis, short. */
 export function tick(value, unit) {
   if (value === null) return "";

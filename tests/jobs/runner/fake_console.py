@@ -35,7 +35,6 @@ class FakeConsole:
     has_ended: bool = False
     fail_with: int = 0  # answer everything with this status
     lose_answers: int = 0  # process this many batches, then hang up instead of answering
-    repeat_answer: dict[str, Any] | None = None
     refuse: Callable[[dict[str, Any]], bool] = lambda event: False
     files: dict[str, bytearray] = field(default_factory=dict)
     about: dict[str, dict[str, str]] = field(default_factory=dict)
