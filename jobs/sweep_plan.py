@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, Scalar, applicable, knobs
-from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid
+from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, strangers
 from jobs.catalog.spelling import spell
 
 Method = Literal["grid", "random"]
@@ -85,9 +85,8 @@ def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
     if not isinstance(raw, Mapping):
         text = _("A sweep is a JSON object of knobs, method and num_runs, not %(given)s.")
         raise SpecInvalid([Problem(field="sweep", message=text % {"given": type(raw).__name__})])
-    for name in raw:
-        if name not in _FIELDS:
-            problems.append(_unknown(f"sweep.{name}", str(name), _FIELDS))
+    for name in strangers(raw, _FIELDS):
+        problems.append(_unknown(f"sweep.{name}", str(name), _FIELDS))
     method = raw.get("method", "grid")
     if method not in get_args(Method):
         text = _("%(given)r is no way to choose points. Use grid or random.")
@@ -135,9 +134,8 @@ def _parse_knob(field: str, raw: object, method: object, spec: RunSpec, problems
         problems.append(Problem(field=field, message=text % {"given": raw}))
         return None
     before = len(problems)
-    for name in raw:
-        if name not in _KNOB_FIELDS:
-            problems.append(_unknown(f"{field}.{name}", str(name), _KNOB_FIELDS))
+    for name in strangers(raw, _KNOB_FIELDS):
+        problems.append(_unknown(f"{field}.{name}", str(name), _KNOB_FIELDS))
     knob = _known_knob(f"{field}.id", raw.get("id"), spec, problems)
     if knob is None or len(problems) > before:
         return None
@@ -267,7 +265,7 @@ def _whole(name: str, raw: object, low: int, high: int, problems: list[Problem])
 
 def _unknown(field: str, given: str, known: Sequence[str]) -> Problem:
     lasts = {name.rpartition(".")[2]: name for name in known}
-    near = [lasts[given]] if given in lasts else difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    near = [lasts[given]] if given in lasts else difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
     hint = (
         _("Did you mean %(near)s?") % {"near": near[0]}
         if near

@@ -210,3 +210,10 @@ def test_each_point_that_cannot_run_is_told_with_its_values() -> None:
         )
         for n in (15, 17)
     ]
+
+
+def test_a_million_unknown_fields_are_refused_by_the_first_few() -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        parse_plan({f"x{number}": 1 for number in range(30_000)}, spec=parse_spec({}))
+
+    assert len(refused.value.problems) < 30

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.catalog.knob import applicable, knobs
-from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, differing, parse_spec, to_json, to_text
+from jobs.catalog.runspec import (
+    MAX_STRANGERS,
+    Problem,
+    RunSpec,
+    SpecInvalid,
+    differing,
+    parse_spec,
+    to_json,
+    to_text,
+)
 from jobs.catalog.sections import KnobValue
 
 
@@ -98,6 +107,12 @@ def test_every_problem_is_told_at_once() -> None:
 @pytest.mark.parametrize("raw", [None, 3, "grpo", []])
 def test_what_is_not_an_object_is_refused(raw: object) -> None:
     assert "JSON object" in problems_of(raw)["spec"]
+
+
+def test_a_million_unknown_names_are_refused_by_the_first_few() -> None:
+    many = {f"x{number}": 1 for number in range(30_000)}
+    for raw in (many, {"knobs": many}, {"model": many}):
+        assert 1 <= len(problems_of(raw)) <= MAX_STRANGERS
 
 
 def spec_or_problems(raw: object) -> RunSpec | tuple[Problem, ...]:
