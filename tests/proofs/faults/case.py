@@ -15,7 +15,7 @@ import psutil
 from django.utils.html import escape
 
 from tests.proofs.faults import points, trainer
-from tests.proofs.faults.stack import Stack, mount, until
+from tests.proofs.faults.stack import SERVICES, Stack, mount, until
 from tests.proofs.faults.target import Scene, Target
 from tests.proofs.faults.viewer import Viewer
 
@@ -168,13 +168,18 @@ def strike(scene: Scene, target: Target, outcome: Outcome) -> None:
         outcome.settled = round(time.monotonic() - began, 1)
         return
     began = time.monotonic() if target.outage else began
+    seq = scene.stack.header(scene.run).get("seq", 0)
+    is_reporting = bool(trainer.events(scene.run_dir))
 
     def is_settled() -> bool:
+        """Whether all services are there, nothing troubles them, and what came after the fault is stored."""
         problem = scene.stack.problem()
         outcome.said = outcome.said or problem
         header = scene.stack.header(scene.run)
-        is_here = bool(header) and not header["is_lost_contact"] and header["step"] >= done
-        return is_here and not problem and scene.stack.is_up()
+        if problem or not header or header["is_lost_contact"] or header["step"] < done:
+            return False
+        is_new = header["seq"] > seq or not is_reporting or header["state"] in ENDED
+        return is_new and scene.stack.is_up() and all(scene.stack.service(name) for name in SERVICES)
 
     until(is_settled, seconds=SETTLE_SECONDS, what="the console was at work again", every=0.1)
     outcome.settled = round(time.monotonic() - began, 1)

@@ -20,9 +20,9 @@ import psutil
 from console.embedded.ports import free_block
 from console.embedded.ray_head import answers, ray_service
 from tests.proofs.faults.cut import Line
+from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[3]
-OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "DJANGO_SETTINGS_MODULE", "PITWALL_SECRET_KEY")
 START_SECONDS = 90.0
 DATABASE_MIB = 64
 CAN_MOUNT = os.geteuid() == 0  # who cannot has no disks to fill
@@ -54,7 +54,7 @@ class Stack:
     def start_head(self) -> None:
         """Start the head where it was before, and wait until it takes jobs."""
         (self.folder / "ray").mkdir(exist_ok=True)
-        environ = {k: v for k, v in os.environ.items() if k not in OUTSIDE}
+        environ = own_environment()
         service, self.ray_address = ray_service(self.folder / "ray", environ, token=self._token, web_port=self.port)
         with (self.folder / "head.log").open("ab") as log:
             self.head = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
@@ -72,7 +72,7 @@ class Stack:
     # -- the console --
 
     def _start_console(self) -> subprocess.Popen[bytes]:
-        env = {k: v for k, v in os.environ.items() if k not in OUTSIDE}
+        env = own_environment()
         env |= {
             "PITWALL_DATA_DIR": str(self.folder / "data"),
             "PITWALL_PORT": str(self.port),
