@@ -239,9 +239,10 @@ def _check_what_is_stored(scene: Scene, outcome: Outcome, viewer: Viewer) -> Non
 
 def _check_processes(scene: Scene, outcome: Outcome) -> None:
     with contextlib.suppress(AssertionError):
-        until(lambda: not trainer.processes(scene.run), seconds=60, what="processes went", every=0.5)
         proved = lambda: scene.stack.header(scene.run)["cleanup"].get("processes_left") is not None  # noqa: E731
         until(proved, seconds=60, what="the proof came", every=0.5)
+        # Only then: whoever proves it for a killed runner is a job of the run itself.
+        until(lambda: not trainer.processes(scene.run), seconds=30, what="processes went", every=0.5)
     left = trainer.processes(scene.run)
     outcome.left = len(left)
     outcome.expect(not left, f"{len(left)} processes left: {'; '.join(map(trainer.about, left[:3]))}")
