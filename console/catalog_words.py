@@ -1,12 +1,12 @@
-"""The catalogue's texts in the reader's language: knobs, metrics, phases. The catalogue itself knows no gettext.
+"""The catalogue's texts in the reader's language: knobs, fields of a spec, metrics, phases. It knows no gettext itself.
 
-makemessages cannot see TOML files, so `python -m console.catalog_words` writes their texts into
+makemessages cannot see TOML files nor the names of fields, so `python -m console.catalog_words` writes their texts into
 console/catalog_texts.py, where it can; `make messages` does that first.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.runspec import parse_spec
 from profiling.phases import BY_KEY, PHASES
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
@@ -31,6 +32,11 @@ TEXTS = (
 def knob_label(knob_id: str) -> str:
     """Return what people call a knob."""
     return _(knobs()[knob_id].label)
+
+
+def field_label(name: str) -> str:
+    """Return what people call a field of the spec that is no knob: data.eval_share is "Data eval share"."""
+    return _(_field_text(name))
 
 
 def knob_allowed(knob: Knob) -> str:
@@ -86,12 +92,20 @@ def _line(text: str) -> str:
     return f"{hint}    gettext_noop({_quoted(text)}),\n"
 
 
+def _field_text(name: str) -> str:
+    return name.replace(".", " ").replace("_", " ").capitalize()
+
+
 def _texts() -> Iterator[str]:
     for knob in knobs().values():
         yield from (knob.label, knob.unit, knob.help, *knob.effects.values())
     for info in metrics().values():
         yield from (info.label, info.unit, info.definition)
     yield from (phase.label for phase in PHASES)
+    spec = parse_spec({})
+    for section in fields(spec):
+        if is_dataclass(part := getattr(spec, section.name)):
+            yield from (_field_text(f"{section.name}.{field.name}") for field in fields(part))
 
 
 def _quoted(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console.catalog_words import field_label
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec, differing, parse_spec
 
@@ -53,7 +54,7 @@ def _row(group: str, name: str, value: Any, default: Any) -> ConfigRow:
     return ConfigRow(
         group=group,
         id=name,
-        label=name.replace(".", " ").replace("_", " ").capitalize(),
+        label=field_label(name),
         value=show(value),
         unit="",
         origin="you" if is_changed else "default",

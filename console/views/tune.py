@@ -93,7 +93,7 @@ def _knob_words(knob: Mapping[str, Any]) -> dict[str, str]:
         text = shown if more <= 0 else _("%(values)s and %(n)s more") % {"values": shown, "n": more}
     else:
         text = _("%(low)s to %(high)s") % {"low": spell(knob["low"]), "high": spell(knob["high"])}
-        text = f"{text}, {knob['scale']}"
+        text = f"{text}, {_(knob['scale'])}"
     return {"id": knob["id"], "short": short_name(knob["id"]), "text": text}
 
 
