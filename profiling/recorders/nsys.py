@@ -92,10 +92,11 @@ class NsysRecorder:
                 return  # the session ends with the process
 
     def _is_importing(self) -> bool:
-        """Return True if a raw recording that began with ours or later is still there for an importer."""
+        """Return True if a raw recording of this user, begun with ours or later, is still there for an importer."""
         raw = Path(tempfile.gettempdir()).glob("nsys-report-*.qdstrm")
         with contextlib.suppress(OSError):  # it goes while we look
-            return any(found.stat().st_mtime >= self._began for found in raw)
+            seen = [path.stat() for path in raw]
+            return any(about.st_uid == os.getuid() and about.st_mtime >= self._began for about in seen)
         return True
 
     def _ask(self, verb: str, *arguments: str, seconds: float) -> None:

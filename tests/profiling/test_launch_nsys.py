@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from profiling import launch_nsys
+from profiling.recorders.nsys import NsysRecorder
 from profiling.recorders.recorder import load_tool
 from tests.jobs.runner.waiting import wait_until
 from tests.profiling.nsys_report import ranges
@@ -231,3 +232,16 @@ def test_the_installation_needs_no_root_in_one_of_its_ways() -> None:
     without_root = launch_nsys.INSTALL.partition("Without root on Debian")[2]
     assert "dpkg -x" in without_root
     assert "sudo" not in without_root
+
+
+@pytest.mark.parametrize(("is_ours", "is_waited_for"), [(True, True), (False, False)])
+def test_nobody_else_s_file_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool, is_waited_for: bool
+) -> None:
+    """The folder is everybody's: another user could hold up all captures of a node."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "nsys-report-1a2b.qdstrm").touch()
+    owner = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: owner if is_ours else owner + 1)
+
+    assert NsysRecorder()._is_importing() is is_waited_for
