@@ -17,11 +17,8 @@ from jobs.custody import OPEN, called
 from jobs.files import delete_file
 from jobs.models import Attempt, Capture, Run, RunEvent
 from jobs.notify import run_changed
-from jobs.profilers import TOOLS, Worker, workers
-from profiling.config import names_of, ranks_of
-
-MAX_STEPS = 100
-MAX_FIRST_STEP = 1_000_000
+from jobs.profilers import Worker, workers
+from profiling.config import MAX_FIRST_STEP, MAX_STEPS, TOOLS, names_of, ranks_of
 
 
 class CaptureRefused(ValueError):

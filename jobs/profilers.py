@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.models import Run, RunEvent
 
-TOOLS = ("torch", "nsys")
 _MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything
 
 

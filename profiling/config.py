@@ -1,11 +1,19 @@
 """What a run records of itself: `RunSpec.profile`. Standard library only; jobs.catalog.runspec checks it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Tool = Literal["none", "torch", "nsys"]
 Marks = Literal["auto", "none", "timers", "nvtx", "torch", "mstx"]
 NsysReady = Literal["auto", "on", "off"]
+
+TOOLS: tuple[str, ...] = tuple(tool for tool in get_args(Tool) if tool != "none")
+"""What a capture can be recorded with: the files of profiling.recorders, the one that needs nothing first."""
+
+MAX_STEPS = 100
+"""The most steps of one capture: its files grow with each."""
+
+MAX_FIRST_STEP = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

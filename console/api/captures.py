@@ -15,8 +15,9 @@ from console.capture_zip import zip_entries, zip_response
 from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, request_capture
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
-from jobs.profilers import TOOLS, workers
+from jobs.profilers import workers
 from profiling.capture import STATES
+from profiling.config import TOOLS
 from profiling.launch_nsys import INSTALL
 
 router = Router(tags=["captures"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from profiling.config import ProfileConfig
+from profiling.config import MAX_FIRST_STEP, MAX_STEPS, ProfileConfig
 
 Algorithm = Literal["grpo", "sft"]
 Origin = Literal["default", "recipe", "you", "tuner"]
@@ -103,8 +103,8 @@ RANGES: Mapping[str, tuple[float, float]] = {  # least and most of each number o
     "hardware.rollout_engines": (1, 1024),
     "hardware.tensor_parallel_size": (1, 64),
     "hardware.cpus_per_worker": (1, 256),
-    "profile.first_step": (1, 1_000_000),
-    "profile.num_steps": (1, 100),
+    "profile.first_step": (1, MAX_FIRST_STEP),
+    "profile.num_steps": (1, MAX_STEPS),
     "policy.retries": (0, 10),
 }
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-TOOLS = ("torch", "nsys")
-MAX_STEPS = 100
+from profiling.config import MAX_STEPS, TOOLS
 
 
 class CaptureRefused(ValueError):

@@ -45,6 +45,11 @@ class Worker:
     def __init__(self, actor: Any, *, role: str, rank: int, place: Place) -> None:
         self.actor, self.role, self.rank, self.place = actor, role, rank, place
 
+    @property
+    def name(self) -> str:
+        """What logs, notes and files call it: "policy-0"."""
+        return f"{self.role}-{self.rank}"
+
     def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
         """Start a call; `phase` marks it on the actor's lane of the timeline."""
         return Pending(

@@ -18,6 +18,7 @@ from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew, Worker
 from jobs.engine.report import Report
 from jobs.engine.traces import Collector, Recorded
+from profiling.config import TOOLS
 
 ASK_SECONDS = 30.0
 TOOL_SECONDS = 150.0  # nsys writes its report before it lets go
@@ -46,14 +47,14 @@ class Recording:
 
     def tell_profilers(self) -> None:
         """Tell once which tools can record on which worker: "" for ready, else why not."""
-        references = {_name(w): w.actor.profilers.remote() for w in self._crew.all()}
+        references = {w.name: w.actor.profilers.remote() for w in self._crew.all()}
         found: dict[str, Mapping[str, str]] = {}
         for name, reference in references.items():
             try:
                 found[name] = ray.get(reference, timeout=ASK_SECONDS)
             except Exception as error:  # training finds out by itself if the worker is gone
-                found[name] = dict.fromkeys(("torch", "nsys"), f"{name} did not answer: {type(error).__name__}.")
-        ready = {tool: sum(not problems[tool] for problems in found.values()) for tool in ("torch", "nsys")}
+                found[name] = dict.fromkeys(TOOLS, f"{name} did not answer: {type(error).__name__}.")
+        ready = {tool: sum(not problems[tool] for problems in found.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
         self._report.note(text, step=0, profilers=found)
 
@@ -118,7 +119,7 @@ class Recording:
         except CaptureRefused as refused:
             self._report.capture(request.capture, "failed", step=step, text=str(refused))
             return
-        workers = [w for w in self._crew.all() if _name(w) in names]
+        workers = [w for w in self._crew.all() if w.name in names]
         self._armed.append(_Capture(request=request, workers=workers))
         self._report.capture(request.capture, "armed", step=step, workers=names)
 
@@ -132,8 +133,8 @@ class Recording:
             except Exception as error:
                 problem = _told(worker, error)
             if problem:
-                capture.problems[_name(worker)] = problem
-        capture.workers = [w for w in capture.workers if _name(w) not in capture.problems]
+                capture.problems[worker.name] = problem
+        capture.workers = [w for w in capture.workers if w.name not in capture.problems]
         capture.start_seconds = time.perf_counter() - begin
         if not capture.workers:
             self._fail(capture, _sentence(capture.problems), step)
@@ -158,7 +159,7 @@ class Recording:
             except Exception as error:
                 paths, problem = [], _told(worker, error)
             if problem:
-                capture.problems[_name(worker)] = problem
+                capture.problems[worker.name] = problem
             recorded += [Recorded(worker=worker, path=path) for path in paths]
         stop_seconds = time.perf_counter() - begin
         if not recorded:
@@ -203,12 +204,8 @@ class Recording:
         self._report.capture(capture.request.capture, "failed", step=step, text=why)
 
 
-def _name(worker: Worker) -> str:
-    return f"{worker.role}-{worker.rank}"
-
-
 def _names(capture: _Capture) -> list[str]:
-    return [_name(w) for w in capture.workers]
+    return [w.name for w in capture.workers]
 
 
 def _told(worker: Worker, error: Exception) -> str:

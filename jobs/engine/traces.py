@@ -59,7 +59,7 @@ class Collector(threading.Thread):
         """Fetch all of them; what cannot be fetched is said, the others stay."""
         num_files = 0
         for recorded in self._recorded:
-            name = f"{recorded.worker.role}-{recorded.worker.rank}"
+            name = recorded.worker.name
             try:
                 self._fetch(recorded)
                 num_files += 1

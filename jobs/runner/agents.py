@@ -25,6 +25,7 @@ from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.runner.node_agent import NodeAgent
+from jobs.runner.progress import node_name
 from jobs.runner.trainer import end_with_parent
 
 PERIOD_SECONDS = 2.0
@@ -41,7 +42,7 @@ class Agents:
         self._log_dir = Path(order["run_dir"]) / "log"
         self._say = say
         self._said: set[str] = set()
-        self._names = {int(node["index"]): _name(node) for node in order["nodes"]}
+        self._names = {int(node["index"]): node_name(node) for node in order["nodes"]}
         self._actors = {}
         for node in order["nodes"]:
             strategy = NodeAffinitySchedulingStrategy(node["node"], soft=False)
@@ -173,10 +174,6 @@ def _join(environ: Mapping[str, str]) -> None:
         logging_level="ERROR",
         configure_logging=False,
     )
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    return f"{node['name']} ({node['address']})" if node["name"] != node["address"] else str(node["name"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.runner.job import Job
-from jobs.runner.progress import Progress
+from jobs.runner.progress import Progress, node_name
 from jobs.runner.report import Report
 from jobs.runner.trainer import HIDDEN
 
@@ -64,8 +64,8 @@ class Elsewhere:
             return dict(proof)
         self._is_done.wait(HURRIED_SECONDS if is_hurried else END_SECONDS)
         self.close()
-        answer = self._answer or {"proofs": {}, "unchecked": [_name(node) for node in nodes]}
-        names = {str(node["index"]): _name(node) for node in nodes}
+        answer = self._answer or {"proofs": {}, "unchecked": [node_name(node) for node in nodes]}
+        names = {str(node["index"]): node_name(node) for node in nodes}
         return merge(proof, {names.get(i, i): found for i, found in answer["proofs"].items()}, answer["unchecked"])
 
     def close(self) -> None:
@@ -146,7 +146,3 @@ def merge(
         "nodes": [*proof["nodes"], *others],
     }
     return merged | ({"nodes_unchecked": list(unchecked)} if unchecked else {})
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    return str(node["name"]) if node["name"] == node["address"] else f"{node['name']} ({node['address']})"

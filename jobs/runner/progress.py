@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,8 @@ class Progress:
                 self.actor_lines += [(event["role"], int(event["rank"]), text) for text in event["lines"]]
         except (ValueError, KeyError, TypeError, AttributeError):
             return
+
+
+def node_name(node: Mapping[str, Any]) -> str:
+    """Return what people call a node of `Progress.other_nodes`: its name, and its address where that is another."""
+    return str(node["name"]) if node["name"] == node["address"] else f"{node['name']} ({node['address']})"

@@ -87,7 +87,7 @@ class Composition:
         return made
 
     def here(self, text: str, *, service: str, own: str) -> str:
-        """Return a text of the file with names of services, volumes and a container's own addresses as they are here."""
+        """Return a text of the file with services, volumes and a container's own addresses as they are here."""
         text = text.replace("0.0.0.0", own).replace("127.0.0.1", own).replace(f"http://{_RAY}:8265", self.ray_address)
         for name, address in self.addresses.items():
             text = re.sub(rf"(?<=[/@,]){name}(?=[:,/]|$)", address, text)

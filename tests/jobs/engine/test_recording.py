@@ -13,6 +13,7 @@ import pytest
 
 from jobs.engine import recording as recording_module
 from jobs.engine import traces as traces_module
+from jobs.engine.crew import Worker
 from jobs.engine.recording import Recording
 
 TRACE = b"events" * 2_000_000  # more than one piece
@@ -95,7 +96,8 @@ class Stage:
 
     def __init__(self, run_dir: Path, **actors: FakeActor) -> None:
         self.actors = {"policy_0": FakeActor("policy-0"), "policy_1": FakeActor("policy-1")} | actors
-        workers = [SimpleNamespace(role="policy", rank=i, actor=self.actors[f"policy_{i}"]) for i in range(2)]
+        here: Any = None
+        workers = [Worker(self.actors[f"policy_{i}"], role="policy", rank=i, place=here) for i in range(2)]
         self.asked: list[dict[str, Any]] = []
         self.report = FakeReport()
         self.run_dir = run_dir

@@ -16,7 +16,7 @@ from jobs.runner.job import Job
 from jobs.runner.leftovers import end_all, find
 from jobs.runner.progress import Progress
 
-RUN, ATTEMPT = "r-elsewhere", 3
+RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
 PROOF = {"processes_left": 0, "device_bytes_left": 0, "ended": [], "nodes": ["head"], "checked_at": "2026-01-01"}
 NODES = [
     {"node": "aa", "index": 0, "address": "10.0.0.1", "name": "head", "workers": ["policy-0"]},
