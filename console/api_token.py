@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from jobs.access import Limits, Role, projects_of, require_whole_account
 from jobs.audit import record
+from jobs.catalog.storable import is_storable
 from jobs.models import ApiToken, Membership
 
 PREFIX = "pw_"
@@ -41,7 +42,7 @@ def make_token(
     if role not in Membership.Role.values:
         text = _("There is no role %(role)r. Use viewer, editor or admin.")
         raise TokenRefused("role", text % {"role": role})
-    home = projects_of(user).filter(slug=project).first() if project else None
+    home = projects_of(user).filter(slug=project).first() if project and is_storable(project) else None
     if project and home is None:
         text = _("There is no project %(slug)r, or it is not yours to see. Leave it out for all of your projects.")
         raise TokenRefused("project", text % {"slug": project})

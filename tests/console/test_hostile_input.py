@@ -107,6 +107,7 @@ def test_a_header_cannot_be_broken_by_a_log_s_role(attacker: Attacker) -> None:
         ("patch", "/api/runs/{run}", {"name": "?"}),
         ("patch", "/api/runs/{run}", {"tags": ["?"]}),
         ("post", "/api/tokens", {"name": "?"}),
+        ("post", "/api/tokens", {"name": "t", "project": "?"}),
         ("post", "/api/runs/{run}/answers", {"artifact_id": 0, "prompt": "?"}),
         ("post", "/api/runs", {"data": {"system_prompt": "?"}}),
         ("post", "/api/runs", {"name": "?"}),
