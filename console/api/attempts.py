@@ -1,8 +1,6 @@
 """Start an ended run again: which checkpoints there are, and from which one it goes on."""
 
 import json
-from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -14,7 +12,7 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from jobs import tasks
 from jobs.attempt_spec import latest_spec_json
-from jobs.checkpoints import list_checkpoints
+from jobs.checkpoints import Checkpoint, list_checkpoints
 from jobs.checks import check_cluster
 from jobs.cluster import cluster_state
 from jobs.models import Run
@@ -26,22 +24,10 @@ router = Router(tags=["runs"])
 _MAX_INT32 = 2**31 - 1
 
 
-class CheckpointOut(Schema):
-    """What the trainer saved after `step`; `score` is `score_name` there. Not visible: it is in a dead branch."""
-
-    attempt: int
-    step: int
-    size: int
-    is_visible: bool
-    score_name: str
-    score: float | None
-    created_at: datetime
-
-
 class CheckpointsOut(Schema):
     """The checkpoints that a run can go on from, newest first, and what it would run with as it is."""
 
-    checkpoints: list[CheckpointOut]
+    checkpoints: list[Checkpoint]
     hardware: dict[str, Any] = Field(description="The hardware section of the latest attempt's spec")
     num_steps: int
 
@@ -73,7 +59,7 @@ def get_checkpoints(request: HttpRequest, run_id: str) -> CheckpointsOut:
     run = run_for(request, run_id)
     spec = latest_spec_json(run)
     return CheckpointsOut(
-        checkpoints=[CheckpointOut(**asdict(c)) for c in list_checkpoints(run)],
+        checkpoints=list(list_checkpoints(run)),
         hardware=spec.get("hardware", {}),
         num_steps=run.num_steps,
     )
