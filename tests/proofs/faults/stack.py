@@ -165,7 +165,7 @@ class Stack:
         """End everything and leave nothing."""
         with contextlib.suppress(Exception):
             self.console.send_signal(signal.SIGINT)
-            self.console.wait(60)
+            self.console.wait(15)
         with contextlib.suppress(Exception):
             self.console.kill()
         if self.head is not None and self.head.poll() is None:
