@@ -13,7 +13,7 @@ import pytest
 from django.utils import translation
 
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
-from tests.services import _valkey_server, postgres, valkey  # noqa: F401 (fixtures)
+from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.

@@ -4,9 +4,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,21 @@ import pytest
 import redis
 
 START_SECONDS = 20
+OUTSIDE = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "RAY_ADDRESS",
+    "RAY_AUTH_TOKEN",
+    "DJANGO_SETTINGS_MODULE",
+    "PITWALL_SECRET_KEY",
+    "PITWALL_PUBLIC_URL",
+)
+"""What would lead a console that a test starts to somebody's database, queue or cluster."""
+
+
+def own_environment() -> dict[str, str]:
+    """Return this process's environment without what leads outside."""
+    return {name: value for name, value in os.environ.items() if name not in OUTSIDE}
 
 
 class Valkey:
@@ -82,15 +99,28 @@ def _valkey_server() -> Iterator[Valkey]:
 @pytest.fixture
 def valkey(_valkey_server: Valkey, settings: Any) -> Iterator[Valkey]:
     """An empty, running Valkey that the code under test uses."""
-    from jobs import notify
-
     if not _valkey_server.is_running:
         _valkey_server.start()
     with _valkey_server.client() as client:
         client.flushall()
-    settings.REDIS_URL = _valkey_server.url
+    with _told_of(_valkey_server, settings):
+        yield _valkey_server
+
+
+@pytest.fixture
+def announcing(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
+    """Let what the test itself changes be announced to the pages of a live console, which has this Valkey too."""
+    with _told_of(_valkey_server, settings):
+        yield
+
+
+@contextmanager
+def _told_of(server: Valkey, settings: Any) -> Iterator[None]:
+    from jobs import notify
+
+    settings.REDIS_URL = server.url
     notify._client.cache_clear()
-    yield _valkey_server
+    yield
     notify._client.cache_clear()
 
 
@@ -150,14 +180,32 @@ def postgres() -> Iterator[Postgres]:
     programs = find_postgres()
     if programs is None:
         pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
+    with _running(programs, is_durable=False) as server:
+        yield server
+
+
+@contextmanager
+def durable_postgres() -> Iterator[Postgres]:
+    """A private PostgreSQL with fsync, to measure; leaves the program where its server programs are missing."""
+    programs = find_postgres()
+    if programs is None:
+        sys.exit("There are no PostgreSQL server programs (initdb). Install the package postgresql.")
+    with _running(programs, is_durable=True) as server:
+        yield server
+
+
+@contextmanager
+def _running(programs: Path, *, is_durable: bool) -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix="pw-pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        server = Postgres(programs, folder)
+        server = Postgres(programs, folder, is_durable=is_durable)
         server.start()
-        yield server
-        server.stop()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def _wait_until(is_true: object, problem: str) -> None:

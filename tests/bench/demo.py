@@ -6,7 +6,6 @@ per phase, memory per role, weight sync, and the cost of emitting events. Each c
 
 import argparse
 import json
-import os
 import re
 import signal
 import statistics
@@ -24,12 +23,12 @@ import httpx
 
 from console.embedded.ports import free_block
 from tests.bench.stage import ROOT, Result, print_table
+from tests.services import own_environment
 
 COMMAND = "python -m tests.bench.demo"
 CLICK_STEPS = 2
 START_SECONDS = 120.0
 END_SECONDS = 420.0
-OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "PITWALL_PUBLIC_URL")
 
 
 def main() -> None:
@@ -60,7 +59,7 @@ def _console() -> Iterator[tuple[dict[str, str], str, float]]:
     """Start a console in a fresh directory; yield its environment, its address and how long the first page took."""
     with tempfile.TemporaryDirectory(prefix="pw-demo-", ignore_cleanup_errors=True) as folder:
         (port,) = free_block(1, seed=f"web of {folder}")
-        env = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+        env = own_environment()
         env |= {"PITWALL_DATA_DIR": folder, "PITWALL_PORT": str(port), "DJANGO_SETTINGS_MODULE": "console.settings"}
         url = f"http://127.0.0.1:{port}"
         output = Path(folder) / "terminal.log"

@@ -22,6 +22,7 @@ import orjson
 from websockets.asyncio.client import connect
 
 from tests.bench.stage import ROOT, Result, environment, print_table
+from tests.bench.watched_run import make_watched_run
 
 COMMAND = "python -m tests.bench.live_path"
 VIEWERS = 20
@@ -38,7 +39,7 @@ def main() -> None:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
-        print(json.dumps(_prepare()))
+        print(json.dumps(make_watched_run()))
         return
     from tests.services import Valkey
 
@@ -63,36 +64,6 @@ def main() -> None:
         finally:
             valkey.kill()
     _report(delays, given.viewers)
-
-
-def _prepare() -> dict[str, str]:
-    """Make a run, its token and a session in the database of this process's settings."""
-    import django
-
-    django.setup()
-    from importlib import import_module
-
-    from django.conf import settings
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
-
-    from jobs.launch import create_run, ingest_token
-    from jobs.models import Attempt, Membership, Project, Run
-
-    project = Project.objects.create(slug="bench", name="Bench")
-    user: Any = get_user_model().objects.create_user("viewer")
-    Membership.objects.create(project=project, user=user, role="viewer")
-    from django.utils import timezone
-
-    run, _ = create_run(project=project, spec={}, user=user, idempotency_key=None, now=timezone.now())
-    Run.objects.filter(pk=run.pk).update(state="running")
-    Attempt.objects.filter(run=run).update(state="running")
-    session = import_module(settings.SESSION_ENGINE).SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[-1]
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    session.save()
-    cookie = f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
-    return {"run": run.pk, "token": ingest_token(run.pk, 1), "cookie": cookie}
 
 
 async def _measure(host: str, made: dict[str, str], seconds: float, viewers: int) -> list[float]:

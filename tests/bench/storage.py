@@ -6,7 +6,6 @@ real Valkey; reading is `read_series` and its JSON for ten runs, from chunks of 
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ def main() -> None:
     if given.inside:
         _inside(given.inside)
         return
-    from tests.services import Postgres, Valkey, find_postgres
+    from tests.services import Valkey, durable_postgres
 
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="pw-bench-vk-") as folder:
@@ -39,21 +38,11 @@ def main() -> None:
             with environment(redis_url=valkey.url) as env:
                 results += _child("SQLite", env)
             if given.postgres:
-                programs = find_postgres()
-                if programs is None:
-                    sys.exit("There are no PostgreSQL server programs (initdb). Install the package postgresql.")
-                with tempfile.TemporaryDirectory(prefix="pw-bench-pg-", ignore_cleanup_errors=True) as place:
-                    if os.geteuid() == 0:
-                        import shutil
-
-                        shutil.chown(place, "postgres", "postgres")
-                    server = Postgres(programs, Path(place), is_durable=True)
-                    server.start()
-                    try:
-                        with environment(redis_url=valkey.url, database_url=server.url) as env:
-                            results += _child("PostgreSQL", env)
-                    finally:
-                        server.stop()
+                with (
+                    durable_postgres() as server,
+                    environment(redis_url=valkey.url, database_url=server.url) as env,
+                ):
+                    results += _child("PostgreSQL", env)
         finally:
             valkey.kill()
     print_table(results)

@@ -1,7 +1,6 @@
 """The page Compare in a browser, on a real console: it grows, keeps its view in the address, and is led to by keys."""
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from jobs.models import Run
 from tests.console.live_console import LiveConsole, Reporter
-from tests.console.window import NAMELESS
+from tests.console.window import NAMELESS, until
 from tests.rows import make_run
 
 pytestmark = pytest.mark.browser
@@ -24,14 +23,6 @@ def start(console: LiveConsole, name: str, *, steps: int, color: int, state: str
     reporter = Reporter(console=console, run=run)
     reporter.steps(steps, at_once=steps)
     return reporter
-
-
-def until(page: Page, expression: str) -> None:
-    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
-    end = time.monotonic() + 30
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"never true: {expression}"
-        page.wait_for_timeout(30)
 
 
 def points(run: Run, metric: str = "reward/mean") -> str:

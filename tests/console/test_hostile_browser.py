@@ -1,30 +1,17 @@
 """Markup in everything that people and trainers may write: the pages show it as text, in a browser."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs import notify
 from jobs.models import Attempt, Run
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.rows import make_artifact, make_run
-from tests.services import Valkey
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 MARKUP = "<img src=x class=evil onerror='window.hacked=1'>\"'`${1}</script>{{7*7}}"
 TABS = ("", "/charts", "/timeline", "/samples", "/logs", "/config", "/files")
-
-
-@pytest.fixture(autouse=True)
-def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
-    settings.REDIS_URL = _valkey_server.url
-    notify._client.cache_clear()
-    yield
-    notify._client.cache_clear()
 
 
 def hostile_run(console: LiveConsole) -> Run:

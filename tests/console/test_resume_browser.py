@@ -1,33 +1,22 @@
 """A run that died and went on, in a browser: one clean line, the dead branch grey behind it, and how it is resumed."""
 
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs import lifecycle, notify
+from jobs import lifecycle
 from jobs.models import Attempt, Run
 from jobs.resume import resume_run
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
-from tests.console.test_run_page_browser import open_run, until
+from tests.console.window import open_run, until
 from tests.rows import NOW, make_run
-from tests.services import Valkey
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 CHART = "document.querySelector('[data-plan=\"reward\"]').chart"
 CLEAN = f"Array.from({CHART}?.shown?.lines?.[0]?.column.x ?? [])"
-
-
-@pytest.fixture(autouse=True)
-def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
-    settings.REDIS_URL = _valkey_server.url  # so that what the test itself changes is announced to the page
-    notify._client.cache_clear()
-    yield
-    notify._client.cache_clear()
 
 
 def died(live_console: LiveConsole, *, steps: int = 8, checkpoint: int = 4) -> Run:

@@ -1,33 +1,22 @@
 """The run page in a browser, on a real console: it grows, survives a cut, searches, zooms, and says what is wrong."""
 
 import re
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs import notify
 from jobs.lifecycle import finish
-from jobs.models import Attempt, Run
+from jobs.models import Attempt
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
+from tests.console.window import open_run, until
 from tests.rows import NOW, make_artifact, make_run
-from tests.services import Valkey
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 NOW_NS = int(NOW.timestamp() * 1e9)
 STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
-
-
-@pytest.fixture(autouse=True)
-def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
-    settings.REDIS_URL = _valkey_server.url  # so that what the test itself changes is announced to the page
-    notify._client.cache_clear()
-    yield
-    notify._client.cache_clear()
 
 
 def start(live_console: LiveConsole, *, state: str = "running", steps: int = 0, **fields: Any) -> Reporter:
@@ -36,19 +25,6 @@ def start(live_console: LiveConsole, *, state: str = "running", steps: int = 0, 
     reporter = Reporter(console=live_console, run=run)
     reporter.steps(steps)
     return reporter
-
-
-def until(page: Page, expression: str, value: Any = None) -> None:
-    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
-    end = time.monotonic() + 15
-    while not page.evaluate(expression, value):
-        assert time.monotonic() < end, f"never true: {expression}"
-        page.wait_for_timeout(30)
-
-
-def open_run(page: Page, console: LiveConsole, run: Run, tab: str = "") -> None:
-    page.goto(f"{console.url}/runs/{run.pk}{f'/{tab}' if tab else ''}")
-    until(page, "window.pitwallRun?.feed.socket")
 
 
 def wait_for_steps(page: Page, count: int) -> None:

@@ -5,8 +5,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +12,14 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs import notify
 from jobs.launch import ingest_token
 from jobs.models import Capture, Command
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
-from tests.console.window import NAMELESS
+from tests.console.window import NAMELESS, until
 from tests.rows import make_run
-from tests.services import Valkey
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 RECORD = """
 import sys, torch
@@ -35,14 +31,6 @@ with profile(activities=[ProfilerActivity.CPU]) as recorded:
             model(torch.randn(32, 64)).sum().backward()
 recorded.export_chrome_trace(sys.argv[1])
 """
-
-
-@pytest.fixture(autouse=True)
-def _redis(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
-    settings.REDIS_URL = _valkey_server.url  # so that what the test itself changes is announced to the page
-    notify._client.cache_clear()
-    yield
-    notify._client.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +48,6 @@ def start(console: LiveConsole, *, steps: int, state: str = "running") -> Report
     reporter = Reporter(console=console, run=make_run(console.project, state=state, spec=spec, user=console.user))
     reporter.steps(steps)
     return reporter
-
-
-def until(page: Page, expression: str) -> None:
-    end = time.monotonic() + 15
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"never true: {expression}"
-        page.wait_for_timeout(30)
 
 
 def open_profile(page: Page, reporter: Reporter, query: str = "") -> None:

@@ -1,10 +1,13 @@
 """The browser window of the console's tests: signed in, watched for broken scripts and broken security policy."""
 
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from jobs.models import Run
 from tests.console.live_console import LiveConsole
 
 # Counts violations of the page's security policy, and lets a test cut its websockets and keep them away (`isCut`), as a
@@ -42,3 +45,17 @@ def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
     assert problems == []
     assert window.evaluate("window.violations") == []
     context.close()
+
+
+def until(page: Page, expression: str, value: Any = None, *, seconds: float = 30) -> None:
+    """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression, value):
+        assert time.monotonic() < end, f"never true: {expression}"
+        page.wait_for_timeout(30)
+
+
+def open_run(page: Page, console: LiveConsole, run: Run, tab: str = "") -> None:
+    """Show a run's page, and wait until it follows the run."""
+    page.goto(f"{console.url}/runs/{run.pk}{f'/{tab}' if tab else ''}")
+    until(page, "window.pitwallRun?.feed.socket")

@@ -16,11 +16,11 @@ from typing import Protocol
 import pytest
 
 from console.embedded.ports import free_block
+from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
-OUTSIDE = ("REDIS_URL", "DATABASE_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "DJANGO_SETTINGS_MODULE", "PITWALL_SECRET_KEY")
 
 
 class Site(Protocol):
@@ -61,7 +61,7 @@ def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Sta
     """Start a console in a fresh data directory on a free port; wait until it has printed its sign-in link."""
     data_dir = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short, for the unix sockets in it
     (port,) = free_block(1, seed=f"web of {data_dir}")
-    env = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    env = own_environment()
     env |= {"PITWALL_DATA_DIR": str(data_dir), "PITWALL_PORT": str(port), **(extra_env or {})}
     output = data_dir / "terminal.log"
     with output.open("wb") as file:

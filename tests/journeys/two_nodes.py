@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.conftest import OUTSIDE
 from tests.machines import HOUSE, Machine, machines
+from tests.services import own_environment
 
 START_SECONDS = 120.0
 CPUS_PER_NODE = 2  # so that the four workers of a demo do not fit on one
@@ -51,7 +51,7 @@ class Cluster:
 @contextmanager
 def two_nodes(logs: Path) -> Iterator[Cluster]:
     """Start machines, Ray and console; end everything in them."""
-    outside = {name: value for name, value in os.environ.items() if name not in OUTSIDE and "RAY_" not in name}
+    outside = {name: value for name, value in own_environment().items() if "RAY_" not in name}
     token = secrets.token_hex(16)
     ray_env = outside | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token, "RAY_USAGE_STATS_ENABLED": "0"}
     with machines(("head", "other", "console"), with_code=("console",)) as made:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +17,9 @@ import httpx
 import orjson
 
 from tests.bench.stage import ROOT, environment
-from tests.proofs.live_points import SERIES, event
-from tests.services import Postgres, Valkey, find_postgres
+from tests.bench.watched_run import make_watched_run
+from tests.proofs.live_points import NAMES, SERIES, event
+from tests.services import Valkey, durable_postgres
 
 WINDOW_SECONDS = 0.1  # a runner ships so often
 TICK_SECONDS = 0.02  # points are emitted evenly, so often
@@ -85,18 +84,8 @@ def _database(name: str) -> Iterator[str]:
     if name == "sqlite":
         yield ""
         return
-    programs = find_postgres()
-    if programs is None:
-        sys.exit("There are no PostgreSQL server programs (initdb). Install the package postgresql.")
-    with tempfile.TemporaryDirectory(prefix="pw-live-pg-", ignore_cleanup_errors=True) as place:
-        if os.geteuid() == 0:
-            shutil.chown(place, "postgres", "postgres")
-        server = Postgres(programs, Path(place), is_durable=True)
-        server.start()
-        try:
-            yield server.url
-        finally:
-            server.stop()
+    with durable_postgres() as server:
+        yield server.url
 
 
 @dataclass(slots=True)
@@ -208,36 +197,5 @@ async def _client(made: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def _make_run() -> dict[str, Any]:
-    """Make a run, its token and a session in the database of this process's settings."""
-    import django
-
-    django.setup()
-    from importlib import import_module
-
-    from django.conf import settings
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
-    from django.utils import timezone
-
-    from jobs.launch import create_run, ingest_token
-    from jobs.models import Attempt, Membership, Project, Run
-    from tests.proofs.live_points import NAMES
-
-    project, is_new = Project.objects.get_or_create(slug="proof", defaults={"name": "Proof"})
-    user: Any = get_user_model().objects.get_or_create(username="viewer")[0]
-    if is_new:
-        Membership.objects.create(project=project, user=user, role="viewer")
-    run, _ = create_run(project=project, spec={}, user=user, idempotency_key=None, now=timezone.now())
-    Run.objects.filter(pk=run.pk).update(state="running")
-    Attempt.objects.filter(run=run).update(state="running")
-    session = import_module(settings.SESSION_ENGINE).SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[-1]
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    session.save()
-    cookie = f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
-    return {"run": run.pk, "token": ingest_token(run.pk, 1), "cookie": cookie, "names": NAMES}
-
-
 if __name__ == "__main__":
-    print(json.dumps(_make_run()))
+    print(json.dumps({**make_watched_run(), "names": NAMES}))
