@@ -13,6 +13,7 @@ from console.forms.new_run import baseline, show, spec_to_form
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import RANGES, Algorithm
+from profiling.config import Marks
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
@@ -298,7 +299,7 @@ def _profile(values: Mapping[str, str]) -> Group:
         return field(name, label, text, kind="number", allowed=allowed)
 
     tools = (("none", _("Nothing")), ("torch", _("torch profiler trace")), ("nsys", _("nsys report")))
-    marks = (("auto", _("Automatic")), *((name, name) for name in ("none", "timers", "nvtx", "torch", "mstx")))
+    marks = (("auto", _("Automatic")), *((name, name) for name in get_args(Marks) if name != "auto"))
     ready = (("auto", _("Where nsys is installed")), ("on", _("On")), ("off", _("Off")))
     fields = (
         field(

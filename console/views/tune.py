@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import NoReverseMatch, path, reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
@@ -62,7 +62,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "facts": _facts(header),
         "metric_choices": [(name, metric_label(name)) for name in table.metrics],
         "points": _points(table, names),
-        "compare_url": _compare_url(header, names[0]),
+        "compare_url": f"{reverse('compare')}?{urlencode({'study': header.id, 'group': names[0]})}",
         "num_open": header.counts.get("queued", 0) + header.counts.get("starting", 0) + header.counts.get("running", 0),
         "max_runs": MAX_RUNS,
         "can_edit": role(request.user, row.project) in ("editor", "admin"),
@@ -147,13 +147,6 @@ def _points(table: StudyTable, names: list[str]) -> dict[str, Any]:
     ]
     name = table.header.metric
     return {"axes": axes, "runs": runs, "metric": metric_label(name), "unit": metric(name).unit}
-
-
-def _compare_url(header: StudyHeader, knob_id: str) -> str:
-    try:
-        return f"{reverse('compare')}?{urlencode({'study': header.id, 'group': knob_id})}"
-    except NoReverseMatch:
-        return ""
 
 
 urlpatterns = [

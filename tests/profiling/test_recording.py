@@ -7,14 +7,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
-from profiling import profile, recording
+from profiling import plugins, profile, recording
+from profiling.config import TOOLS, Marks
 from profiling.profile import mark
-from profiling.recorders.recorder import RecorderFailed
+from profiling.recorders.recorder import RecorderFailed, tool_names
 from tests.jobs.runner.waiting import wait_until
 
 
@@ -165,3 +166,8 @@ def test_nsys_says_why_it_cannot_record_here(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RecorderFailed, match=r"nsys (is not installed on|on) node|was not started under nsys"):
         recording.start("nsys", folder=tmp_path, name="policy-0")
     assert recording.problems()["torch"] == ""
+
+
+def test_a_spec_may_name_each_tool_and_backend_that_there_is() -> None:
+    assert sorted(TOOLS) == list(tool_names())
+    assert sorted({*get_args(Marks)} - {"auto"}) == list(plugins.names("profiling.profilers"))
