@@ -181,7 +181,7 @@ def strike(scene: Scene, target: Target, outcome: Outcome) -> None:
         is_new = header["seq"] > seq or not is_reporting or header["state"] in ENDED
         return is_new and scene.stack.is_up() and all(scene.stack.service(name) for name in SERVICES)
 
-    until(is_settled, seconds=SETTLE_SECONDS, what="the console was at work again", every=0.1)
+    until(is_settled, seconds=SETTLE_SECONDS, what=f"the console was at work again after {target.name}", every=0.1)
     outcome.settled = round(time.monotonic() - began, 1)
 
 

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 START_SECONDS = 90.0
 DATABASE_MIB = 64
 CAN_MOUNT = os.geteuid() == 0  # who cannot has no disks to fill
+_OTHER_TITLES = {"redis": "valkey-server", "worker": "celery"}  # of a worker where setproctitle is installed
 SERVICES = ("web", "worker", "ingest", "reconcile", "redis")
 
 
@@ -117,7 +118,7 @@ class Stack:
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(self.console.pid).children():
                 line = " ".join(process.cmdline())
-                if line.endswith(f"manage.py {name}") or (name == "redis" and "valkey-server" in line):
+                if line.endswith(f"manage.py {name}") or _OTHER_TITLES.get(name, "\0") in line:
                     return process
         return None
 
