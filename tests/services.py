@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 import redis
+
+from tests.waiting import wait_until
 
 START_SECONDS = 20
 OUTSIDE = (
@@ -57,7 +58,7 @@ class Valkey:
         }
         argv = [str(get_binary_path()), *(part for pair in flags.items() for part in pair)]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_until(self._answers, "Valkey does not answer")
+        wait_until(self._answers, START_SECONDS, "Valkey did not answer")
 
     def _answers(self) -> bool:
         with redis.Redis.from_url(self.url, socket_timeout=1) as client:
@@ -206,11 +207,3 @@ def _running(programs: Path, *, is_durable: bool) -> Iterator[Postgres]:
             yield server
         finally:
             server.stop()
-
-
-def _wait_until(is_true: object, problem: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while not is_true():  # type: ignore[operator]
-        if time.monotonic() > end:
-            raise RuntimeError(f"{problem} after {START_SECONDS} s.")
-        time.sleep(0.01)

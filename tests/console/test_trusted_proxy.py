@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.compose import until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -37,7 +37,7 @@ def web(tmp_path: Path, **settings: str) -> Iterator[str]:
     env = {"PATH": "/usr/bin:/bin", "DJANGO_SETTINGS_MODULE": "console.settings", "PITWALL_DATA_DIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(port)], cwd=ROOT, env=env | settings)
     try:
-        until(lambda: _answers(port), seconds=30, what="web did not start")
+        wait_until(lambda: _answers(port), seconds=30, what="web did not start")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

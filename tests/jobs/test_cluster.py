@@ -3,7 +3,6 @@
 import io
 import secrets
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from jobs import cluster, package
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
 from tests.ray_head import NUM_CPUS, RayHead
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -165,15 +165,6 @@ def test_the_package_holds_the_cluster_side_and_no_django() -> None:
     assert package.package().uri.startswith("gcs://_ray_pkg_")
 
 
-def wait_for(condition: Any, *, seconds: float) -> Any:
-    """Return the first true value of `condition`, asked ten times a second."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
-    return value
-
-
 PROBE = """
 import os, sys, time
 print(os.environ["PITWALL_RUN"], flush=True)
@@ -192,17 +183,17 @@ def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
     monkeypatch.setattr(
         cluster, "package", lambda: package.Package(uri=f"gcs://_ray_pkg_{secrets.token_hex(8)}.zip", content=content)
     )
-    wait_for(lambda: cluster.read_state().is_reachable, seconds=90)
+    wait_until(lambda: cluster.read_state().is_reachable, seconds=90)
     state = cluster.read_state()
     assert (state.cpus_total, state.gpus_total, len(state.nodes)) == (NUM_CPUS, 0.0, 1)
 
     for _ in range(2):  # the second is a duplicate, and no error
         submit("failing", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "0"})
     submit("sleeping", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "600"})
-    failed = wait_for(lambda: _ended("failing"), seconds=60)
-    wait_for(lambda: cluster.list_jobs()["sleeping"].status == "RUNNING", seconds=60)
+    failed = wait_until(lambda: _ended("failing"), seconds=60)
+    wait_until(lambda: cluster.list_jobs()["sleeping"].status == "RUNNING", seconds=60)
     assert cluster.stop_job("sleeping")
-    stopped = wait_for(lambda: _ended("sleeping"), seconds=60)
+    stopped = wait_until(lambda: _ended("sleeping"), seconds=60)
 
     assert (failed.status, failed.exit_code) == ("FAILED", 3)
     assert "r-real" in failed.message

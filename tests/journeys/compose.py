@@ -10,8 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -163,12 +162,3 @@ class Composition:
     def log(self, name: str) -> str:
         """Return what a container has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
-
-
-def until(is_true: Callable[[], Any], *, seconds: float, what: str) -> Any:
-    """Ask until the answer is true, and return it; fails with `what` if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not (found := is_true()):
-        assert time.monotonic() < deadline, f"{what} within {seconds:.0f} s"
-        time.sleep(0.05)
-    return found

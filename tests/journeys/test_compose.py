@@ -23,10 +23,11 @@ import pytest
 import yaml
 from websockets.sync.client import connect
 
-from tests.journeys.compose import FILE, ROOT, Composition, Unset, read, until
+from tests.journeys.compose import FILE, ROOT, Composition, Unset, read
 from tests.journeys.proxy import Proxy
 from tests.ray_head import RayHead
 from tests.services import Postgres, find_postgres
+from tests.waiting import wait_until
 
 EXAMPLE = ROOT / ".env.example"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -186,7 +187,7 @@ def composition(ray_head: RayHead) -> Iterator[Composition]:
         for name in ("ingest", "worker", "reconcile"):
             made.start(name)
         webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
-        until(lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=40, what="web was not healthy")
+        wait_until(lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=40, what="web was not healthy")
         yield made
         codes = made.stop()
         assert set(codes.values()) <= {0, -signal.SIGTERM}, codes  # in time: none had to be killed
@@ -252,18 +253,18 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
         browser.follow(1, f"/ws/runs/{run}?after=0", seen)
 
         assert run in browser.get(0, f"/runs/{run}").text
-        until(lambda: _steps(seen), seconds=90, what=f"no step came; {made.log('worker-1')[-2000:]}")
+        wait_until(lambda: _steps(seen), seconds=90, what=f"no step came; {made.log('worker-1')[-2000:]}")
         both = set(proxy.taken)
         made.running["web-1"].send_signal(signal.SIGKILL)
         made.running.pop("web-1").wait(10)
-        until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=60, what="the run did not end")
+        wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=60, what="the run did not end")
         made.start("web", number=1)  # what its restart policy does
-        until(lambda: made.is_healthy("web", own=webs[0]), seconds=30, what="web did not come back")
+        wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=30, what="web did not come back")
 
         assert _state(seen) == "finished", seen[-1]
         assert both == set(webs), "reports went to both web processes"
         header = browser.get(0, f"/api/runs/{run}").json()
-        artifacts = until(
+        artifacts = wait_until(
             lambda: [a for a in browser.get(0, f"/api/runs/{run}/artifacts").json()["artifacts"] if a["is_ready"]],
             seconds=20,
             what="no file arrived",

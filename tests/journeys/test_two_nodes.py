@@ -4,9 +4,8 @@ import io
 import json
 import os
 import subprocess
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.journeys.test_person import START_MS, STEPS, fill_small_run, launch, state, until
 from tests.journeys.two_nodes import RUN_ROOT, Cluster, two_nodes
 from tests.machines import Machine
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
@@ -145,7 +145,7 @@ def captures_arrive_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> N
         asked = {"tool": tool, "num_steps": 1, "roles": ["policy", "vllm"], "ranks": [0]}
         status, capture = api.post("/captures", asked)
         assert status == 201, capture
-        done = wait_for(partial(ended_capture, api, capture["id"]), seconds=90)
+        done = wait_until(partial(ended_capture, api, capture["id"]), seconds=90)
         assert done["state"] == "ready", done
         page.goto(f"{api.url.replace('/api/runs', '/runs')}/profile")
         expect(page.locator("[data-custody]")).to_contain_text("ready")
@@ -197,11 +197,3 @@ def download(page: Page, name: str) -> bytes:
     with page.expect_download() as waiting:
         row.get_by_role("link", name="Download").click()
     return Path(waiting.value.path()).read_bytes()
-
-
-def wait_for(ask: Callable[[], Any], *, seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := ask()):
-        assert time.monotonic() < deadline, f"nothing came within {seconds:.0f} s"
-        time.sleep(0.2)
-    return found

@@ -6,25 +6,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from console.embedded.process_tree import descendants, parent_of
 from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.stack
-
-
-def wait_for(condition: Callable[[], bool], *, seconds: float, what: str | Callable[[], str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        told = what if isinstance(what, str) else what()
-        assert time.monotonic() < deadline, f"{told} did not happen within {seconds:.0f} s"
-        time.sleep(0.1)
 
 
 def processes_of(data_dir: Path) -> list[int]:
@@ -81,7 +73,7 @@ def test_a_killed_service_comes_back(stack: Stack, service: str) -> None:
     os.kill(pid, signal.SIGKILL)
 
     wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=10)
-    wait_for(lambda: answers(stack, "/readyz"), seconds=30, what=f"a new {service}")
+    wait_until(lambda: answers(stack, "/readyz"), seconds=30, what=f"no new {service} answered")
 
 
 def answers(stack: Stack, path: str) -> bool:
@@ -108,7 +100,7 @@ def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(own_stack: Stack
     own_stack.process.kill()
     own_stack.process.wait()
 
-    wait_for(lambda: not living(running), seconds=60, what=lambda: f"the end of {living(running)}")
+    wait_until(lambda: not living(running), seconds=60, what=lambda: f"{living(running)} did not end")
     assert processes_of(own_stack.data_dir) == []
 
 

@@ -18,8 +18,8 @@ import pytest
 from profiling import launch_nsys
 from profiling.recorders.nsys import NsysRecorder
 from profiling.recorders.recorder import load_tool
-from tests.jobs.runner.waiting import wait_until
 from tests.profiling.nsys_report import ranges
+from tests.waiting import wait_until
 
 HOUSE = Path(__file__).parents[2]
 BASH = shutil.which("bash") or "/bin/bash"

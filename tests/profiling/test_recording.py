@@ -16,7 +16,7 @@ from profiling import plugins, profile, recording
 from profiling.config import TOOLS, Marks
 from profiling.profile import mark
 from profiling.recorders.recorder import RecorderFailed, tool_names
-from tests.jobs.runner.waiting import wait_until
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ import pytest
 
 from profiling.launch_nsys import problem_of_install
 from profiling.phases import BY_KEY
-from tests.jobs.runner.waiting import wait_until
 from tests.profiling.nsys_report import ranges
+from tests.waiting import wait_until
 
 from .conftest import Ended, Running
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
-from tests.jobs.runner.waiting import wait_until
 from tests.ray_head import RayHead
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.ray
 

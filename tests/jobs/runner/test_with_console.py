@@ -18,8 +18,8 @@ import pytest
 from console.embedded.ports import free_block
 from tests.jobs.runner.conftest import REPOSITORY, House
 from tests.jobs.runner.fake_console import FakeConsole
-from tests.jobs.runner.waiting import wait_until
 from tests.services import Valkey
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
