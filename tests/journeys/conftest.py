@@ -52,10 +52,6 @@ class Stack:
         """Return a fresh one-time link for the first admin."""
         return self.manage("signin-link").strip()
 
-    def is_ray_ready(self) -> bool:
-        """Return whether the embedded Ray takes jobs."""
-        return "Ray is ready" in self.output.read_text()
-
 
 def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Stack:
     """Start a console in a fresh data directory on a free port; wait until it has printed its sign-in link."""

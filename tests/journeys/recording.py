@@ -92,17 +92,6 @@ def check_nsys_report(page: Page, folder: Path) -> None:
     assert any(name.startswith(UPDATE) for name in names), sorted(names)
 
 
-def open_in_perfetto(page: Page) -> None:
-    """Open the chosen capture's first trace in Perfetto, and see that it names a phase."""
-    page.locator('[data-action="capture-perfetto"]').click()
-    frame = page.frame_locator("[data-perfetto]")
-    expect(frame.get_by_text(re.compile("^(python|ray::)")).first).to_be_visible(timeout=60_000)
-    inner = next(one for one in page.frames if "/perfetto/" in one.url)
-    query = f"select count(*) as n from slice where name glob '{UPDATE}*'"
-    found = inner.evaluate("async (query) => Number((await app.trace.engine.query(query)).firstRow({n: 1n}).n)", query)
-    assert found > 0
-
-
 def _download(page: Page, link: Locator, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with page.expect_download() as waiting:
