@@ -35,6 +35,9 @@ def make_project(*, name: str, slug: str, actor: AbstractBaseUser) -> Project:
         text = _("%(given)r is not a name of a project. Use 1 to %(most)s characters on one line.")
         raise ProjectRefused("name", text % {"given": name[:200], "most": MAX_NAME_CHARS})
     slug = slug or slugify(name)[:MAX_SLUG_CHARS].strip("-_").replace("_", "-")
+    if not slug:
+        text = _("Nothing for addresses can be made of %(name)r. Type 1 to %(most)s of a-z, 0-9 and -.")
+        raise ProjectRefused("slug", text % {"name": name, "most": MAX_SLUG_CHARS})
     if not _SLUG.fullmatch(slug):
         text = _("%(given)r cannot name a project in addresses. Use 1 to %(most)s of a-z, 0-9 and -.")
         raise ProjectRefused("slug", text % {"given": slug[:200], "most": MAX_SLUG_CHARS})
@@ -44,6 +47,6 @@ def make_project(*, name: str, slug: str, actor: AbstractBaseUser) -> Project:
             Membership.objects.create(project=project, user_id=actor.pk, role=Membership.Role.ADMIN)
             record(actor=actor, verb="project.create", object_type="project", object_id=slug, after={"name": name})
     except IntegrityError as error:
-        text = _("There is a project %(slug)r already. Choose another slug.")
+        text = _("There is a project %(slug)r already. Choose another name in addresses.")
         raise ProjectRefused("slug", text % {"slug": slug}, is_taken=True) from error
     return project

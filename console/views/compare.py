@@ -89,6 +89,7 @@ def page_data(asked: Asked, sides: Sides) -> dict[str, Any]:
     words = metric_words()
     window = window_of(sides.runs)
     algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
+    charts = CHARTS.get(algorithm, CHARTS["grpo"])
     return {
         "runs": [
             {
@@ -107,8 +108,8 @@ def page_data(asked: Asked, sides: Sides) -> dict[str, Any]:
         "isGrouped": bool(sides.groups),
         "base": sides.base.run.pk if sides.base else "",
         "metrics": sorted(names, key=_place),
-        "words": {name: words[name] for name in names if name in words},
-        "charts": list(CHARTS.get(algorithm, CHARTS["grpo"])),
+        "words": {name: words[name] for name in names.union(charts) if name in words},
+        "charts": list(charts),
         "common": window.high if window else None,
         "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
         "tab": asked.tab,

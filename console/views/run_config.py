@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from console.catalog_words import field_label
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec, differing, parse_spec
+from jobs.catalog.spelling import spell
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 
@@ -81,13 +82,13 @@ def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
 
 
 def show(value: Any) -> str:
-    """Return a value as people write it: on, off, 3e-04, 12,480; an empty text is a dash."""
+    """Return a value as people write it: on, off, 3e-4, 12,480; an empty text is a dash."""
     if isinstance(value, bool):
         return _("on") if value else _("off")
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:g}"
+        return spell(value)
     text = str(value)
     lines = text.count("\n")
     return _("%(n)s lines of Python") % {"n": lines + 1} if lines else text or "—"

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Mapping
 
-_WORD = re.compile(r"\d+(?:\.\d+)?e[-+]?\d+|[-_ /]+|[^-_ /]+")  # 1e-05 is one word
+_BETWEEN = "-_ /,:·"
+_WORD = re.compile(rf"[{_BETWEEN}]+|(?:\d+(?:\.\d+)?e[-+]\d+|[^{_BETWEEN}])+")  # lr=1e-4 is one word
 
 
 def short_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return run id -> short name. Words that every name begins or ends with go; equal names get their ids.
 
-    `qwen-grpo-t05` and `qwen-grpo-t06` become `t05` and `t06`.
+    `qwen-grpo-t05` and `qwen-grpo-t06` become `t05` and `t06`. Where nothing would be left of a name, all keep theirs:
+    a run and its clone are `math` and `math 2`, not `math` and `2`.
     """
     words = {run_id: _WORD.findall(name) for run_id, name in names.items()}
     shortest = min((len(found) for found in words.values()), default=0)
@@ -20,8 +22,10 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
             first += 1
         while last < shortest - first and len({found[-1 - last] for found in lists}) == 1:
             last += 1
+        if any(not "".join(found[first : len(found) - last]).strip(_BETWEEN) for found in lists):
+            first = last = 0
     short = {
-        run_id: "".join(found[first : len(found) - last]).strip("-_ /") or names[run_id]
+        run_id: "".join(found[first : len(found) - last]).strip(_BETWEEN) or names[run_id]
         for run_id, found in words.items()
     }
     counts = list(short.values())

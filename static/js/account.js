@@ -1,4 +1,4 @@
-// What cannot be undone asks first.
+// Account and settings: what cannot be undone asks first; a reload sends no form again.
 
 const dialog = document.getElementById("confirm");
 
@@ -17,4 +17,8 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
     dialog.showModal();
   });
 }
+// A page that answers a form stands at the form's address: a reload would send it again, and make a second token or account.
+const home = document.querySelector("[data-home]");
+if (home && location.pathname !== new URL(home.dataset.home, location.href).pathname) history.replaceState(null, "", home.dataset.home);
+document.querySelector('main [aria-invalid="true"]')?.focus();
 document.getElementById("new-token")?.scrollIntoView({ block: "center" });

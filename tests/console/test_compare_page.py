@@ -123,7 +123,7 @@ def test_only_differences_are_in_the_config_diff(member: Client, project: Projec
         "optimizer.learning_rate"
     ]
     assert re.search(r"1 of \d+ settings differs, \d+ equal hidden", text(shown))
-    assert "≠ 1e-05" in text(shown)
+    assert "≠ 1e-5" in text(shown)
     assert 'data-origin="you"' in shown
     assert shown.count('<th scope="row">') == 1
     assert everything.count('<th scope="row">') > 40
@@ -257,16 +257,16 @@ def test_a_sweep_opens_grouped_by_its_knob(member: Client, project: Project) -> 
 
     assert "sweep of 4 runs" in text(shown)
     said = text(page(member, f"study={study.pk}&group=optimizer.learning_rate&base={dearest.pk}"))
-    assert re.search(r"Worse 1e-06 against 1e-05 ?: reward is lower by 0\.\d+; step times show no difference\.", said)
+    assert re.search(r"Worse 1e-6 against 1e-5 ?: reward is lower by 0\.\d+; step times show no difference\.", said)
     assert "(2 runs) against" in said
     assert "One seed each" not in said  # the spread between runs is what it goes by
     one_each = f"runs={cheapest.pk},{dearest.pk}&group=optimizer.learning_rate"
     assert "The spread between runs needs two runs of each group" in text(page(member, one_each))
     groups = [text(cell) for cell in re.findall(r"<td class=\"cmp-run-cell\">(.*?)</td>", shown)]
-    assert groups == ["1e-06 baseline", "1e-05"] or groups == ["1e-06", "1e-05 baseline"]
+    assert groups == ["1e-6 baseline", "1e-5"] or groups == ["1e-6", "1e-5 baseline"]
     assert "mean of 2 runs" in shown
     colors = {run["group"]: run["color"] for run in data(shown)["runs"]}
-    assert colors == {"1e-06": 0, "1e-05": 1}
+    assert colors == {"1e-6": 0, "1e-5": 1}
 
 
 def test_csv_carries_the_view(member: Client, project: Project) -> None:

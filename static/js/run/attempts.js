@@ -37,16 +37,17 @@ export class Attempts {
     const took = one.started_at ? ((one.ended_at ? new Date(one.ended_at) : new Date()) - new Date(one.started_at)) / 1000 : null;
     return el("tr", { class: one.visible_through === -1 ? "is-dead" : "" },
       el("td", { class: "num" }, grouped(one.number)),
-      el("td", {}, stateBadge(one.state, false), why),
-      el("td", {}, began, el("span", { class: "faint small run-attempt-cause", title: numbers.moment(at) }, [numbers.clock(at), by].filter(Boolean).join(" · "))),
+      el("td", { class: "run-attempt-state" }, stateBadge(one.state, false), why),
+      el("td", { class: "nowrap" }, began, el("span", { class: "faint small run-attempt-cause", title: numbers.moment(at) }, [numbers.clock(at), by].filter(Boolean).join(" · "))),
       el("td", { class: "num" }, steps),
       el("td", { class: "num" }, inHistory(one, from)),
       el("td", { class: "num" }, took === null ? "—" : numbers.duration(Math.max(took, 0))));
   }
 }
 
-/** Which steps of an attempt the charts show: "41–57", "all", "none". */
+/** Which steps of an attempt the charts show: "41–57", "all", "none"; "—" where it did none. */
 function inHistory({ visible_through: through, step }, from) {
+  if (step <= from) return "—";
   if (through === null) return gettext("all");
   if (through <= from) return gettext("none");
   return through >= step ? gettext("all") : `${grouped(from + 1)}–${grouped(through)}`;

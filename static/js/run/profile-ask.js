@@ -22,7 +22,10 @@ export class ProfileAsk extends EventTarget {
     find('[data-action="profile-more"]').addEventListener("click", () => this.open());
     onKeys({ p: () => this.#press() });
     this.form.addEventListener("submit", (event) => this.#submit(event));
-    this.form.addEventListener("input", () => this.#show());
+    this.form.addEventListener("input", () => {
+      write(field("ask-problem"), "");
+      this.#show();
+    });
     captures.addEventListener("change", () => this.#show());
   }
 
@@ -136,6 +139,7 @@ export class ProfileAsk extends EventTarget {
     submit.disabled = isNobody;
     const steps = { first, last: first + count - 1, count };
     if (isNobody) write(submit, gettext("Choose a role and a rank"));
+    else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
     else if (!first) write(submit, nextText(count));
     else write(submit, count > 1 ? fill(gettext("Profile steps %(first)s–%(last)s"), steps) : fill(gettext("Profile step %(first)s"), steps));
   }

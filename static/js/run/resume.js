@@ -50,7 +50,11 @@ export class Resume {
     const { elements } = this.form;
     write(field("resume-title"), fill(gettext("Resume %(name)s"), { name: this.header.name }));
     write(field("resume-problem"), "");
-    write(field("resume-score"), checkpoints.find((one) => one.score_name)?.score_name ?? gettext("Score"));
+    const name = checkpoints.find((one) => one.score_name)?.score_name;
+    this.score = this.page.metrics[name] ?? { label: name ?? gettext("Score"), unit: numbers.unitOf(name ?? "") };
+    write(field("resume-score"), this.score.label);
+    for (const part of ["resume-head", "resume-how"]) field(part).hidden = checkpoints.length === 0;
+    field("resume-none").hidden = checkpoints.length > 0;
     this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
     elements.policy_ranks.value = hardware.policy_ranks ?? 1;
     elements.num_steps.value = numSteps;
@@ -65,7 +69,7 @@ export class Resume {
     return el("tr", { class: one.is_visible ? "" : "is-dead" },
       el("td", {}, choice(`${one.attempt}|${one.step}`, isChosen, fill(gettext("step %(step)s"), { step: grouped(one.step) })),
         one.is_visible ? null : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch"))),
-      el("td", { class: "num" }, numbers.number(one.score)),
+      el("td", { class: "num" }, numbers.metric(one.score, this.score.unit)),
       el("td", { class: "num" }, bytes(one.size)),
       el("td", { class: "num" }, grouped(one.attempt)),
       el("td", { class: "num", title: numbers.moment(at) }, numbers.clock(at)));

@@ -160,7 +160,12 @@ def test_short_names_leave_out_what_all_share() -> None:
     assert short_names(names) == {"r-1": "t05", "r-2": "t06", "r-3": "t02-long"}
     assert short_names({"r-1": "lr-1e-05-0.5", "r-2": "lr-1e-06-0.7"}) == {"r-1": "1e-05-0.5", "r-2": "1e-06-0.7"}
     assert short_names({"r-1": "demo", "r-2": "demo"}) == {"r-1": "r-1", "r-2": "r-2"}
-    assert short_names({"r-1": "demo", "r-2": "demo-2"}) == {"r-1": "demo", "r-2": "2"}
+    assert short_names({"r-1": "demo", "r-2": "demo-2"}) == {"r-1": "demo", "r-2": "demo-2"}
+    assert short_names({"r-1": "grid · lr=1e-4", "r-2": "grid · lr=3e-4"}) == {"r-1": "lr=1e-4", "r-2": "lr=3e-4"}
+    assert short_names({"r-1": "GRPO on words", "r-2": "GRPO on words, lr 1e-4"}) == {
+        "r-1": "GRPO on words",
+        "r-2": "GRPO on words, lr 1e-4",
+    }
     assert short_names({"r-1": "alone here"}) == {"r-1": "alone here"}
     assert short_names({"r-1": "", "r-2": "--"}) == {"r-1": "r-1", "r-2": "--"}
 
