@@ -7,7 +7,7 @@ from datetime import datetime
 
 from jobs.history import is_visible, visible_through
 from jobs.models import Artifact, Run
-from jobs.run_filter import BY_ALGORITHM
+from jobs.run_filter import main_metric
 from jobs.series import MAX_POINTS, Window, read_series
 
 EVAL_SCORES = ("eval/accuracy", "eval/reward", "eval/loss")
@@ -59,7 +59,7 @@ def newest_visible(run: Run) -> Checkpoint | None:
 
 def _scores(run: Run, steps: Sequence[int]) -> tuple[str, Mapping[tuple[int, int], float]]:
     """Return the name of the score, and (attempt, step) -> its value."""
-    names = [*EVAL_SCORES, BY_ALGORITHM["value"].get(run.spec.get("algorithm", ""), "")]
+    names = [*EVAL_SCORES, main_metric(run.spec.get("algorithm", ""))]
     wanted = frozenset(steps)
     window = Window(low=min(wanted), high=max(wanted))
     answer = read_series(run_id=run.pk, names=[n for n in names if n], num_points=MAX_POINTS, window=window)

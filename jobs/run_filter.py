@@ -36,6 +36,11 @@ BY_ALGORITHM: Mapping[str, Mapping[str, str]] = {
 """Columns that show another metric for each algorithm: the main metric and the tokens a second."""
 
 
+def main_metric(algorithm: str) -> str:
+    """Return the one metric that runs of this algorithm are judged by; "" for an algorithm without one."""
+    return BY_ALGORITHM["value"].get(algorithm, "")
+
+
 class FilterInvalid(ValueError):
     """The filter asks for something that does not exist; `field` is its parameter."""
 

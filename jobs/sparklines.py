@@ -1,25 +1,16 @@
 """Small lines of a run's main metric for lists, as SVG points; x runs to the planned end, so they show progress."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
+from functools import lru_cache
 
 from jobs.clean_series import read_clean
 from jobs.header import RunHeader
-from jobs.run_filter import BY_ALGORITHM
+from jobs.run_filter import main_metric
 
 _POINTS = 42
 _MARGIN = 1.5  # half a line's width and a little, so that nothing is cut
 _KEPT = 2000
-
-_cache: OrderedDict[tuple[str, int, int, int, int], str] = OrderedDict()
-_lock = Lock()
-
-
-def main_metric(header: RunHeader) -> str:
-    """Return the one metric that lists show of a run; "" for an algorithm without one."""
-    return BY_ALGORITHM["value"].get(header.algorithm, "")
 
 
 def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict[str, str]:
@@ -29,33 +20,22 @@ def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict
     """
     found = {}
     for header in headers:
-        line = _kept(header, width, height)
+        name = main_metric(header.algorithm)
+        if not header.seq or not name:
+            continue
+        line = _line(header.id, name, header.num_steps, width, height, header.attempt, header.seq)
         if line:
             found[header.id] = line
     return found
 
 
-def _kept(header: RunHeader, width: int, height: int) -> str:
-    if not header.seq or not main_metric(header):
-        return ""
-    key = (header.id, header.attempt, header.seq, width, height)
-    with _lock:
-        if key in _cache:
-            return _cache[key]
-    line = _draw(header, width, height)
-    with _lock:
-        _cache[key] = line
-        while len(_cache) > _KEPT:
-            _cache.popitem(last=False)
-    return line
-
-
-def _draw(header: RunHeader, width: int, height: int) -> str:
-    answer = read_clean(run_id=header.id, names=[main_metric(header)], num_points=_POINTS)
+@lru_cache(maxsize=_KEPT)
+def _line(run_id: str, name: str, num_steps: int, width: int, height: int, _attempt: int, _seq: int) -> str:
+    answer = read_clean(run_id=run_id, names=[name], num_points=_POINTS)
     mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
     pairs = [(int(x), float(y)) for s in mine for x, y in zip(s.x, s.y, strict=True)]
     pairs = [(x, y) for x, y in pairs if math.isfinite(y)]
-    return spark_line(pairs, num_steps=header.num_steps, width=width, height=height)
+    return spark_line(pairs, num_steps=num_steps, width=width, height=height)
 
 
 def spark_line(pairs: Sequence[tuple[int, float]], *, num_steps: int, width: int, height: int) -> str:

@@ -1,10 +1,10 @@
 """What pages and API read of sweeps: each run's knob values beside the last and best value of one metric."""
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from functools import lru_cache
 from typing import Any, Literal
 
 from django.db.models import Min
@@ -14,7 +14,7 @@ from jobs.catalog.metric import metric, metrics
 from jobs.clean_series import read_clean
 from jobs.header import RunHeader, run_headers
 from jobs.models import ENDED, LIVE, Project, Run, Study
-from jobs.run_filter import BY_ALGORITHM
+from jobs.run_filter import main_metric
 from jobs.sparklines import spark_line
 
 StudyState = Literal["queued", "running", "stopping", "finished", "failed", "stopped"]
@@ -31,10 +31,6 @@ class Curve:
     points: tuple[tuple[int, float], ...] = ()
     best: float | None = None
     best_step: int | None = None
-
-
-_curves: OrderedDict[tuple[str, str, int, int], Curve] = OrderedDict()
-_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +121,7 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     """Return the sweep with its runs; `metric_name` "" is the main metric of its algorithm."""
     mine = Run.objects.filter(study=study).select_related("project", "created_by")
     runs = list(mine.annotate(place=Min("attempts__pk")).order_by("place"))
-    name = metric_name or main_metric(study)
+    name = metric_name or main_metric(study.spec.get("algorithm", ""))
     headers = run_headers(runs)
     rows = tuple(_row(run, header, name) for run, header in zip(runs, headers, strict=True))
     known = {found for run in runs for found in run.latest_values}
@@ -133,11 +129,6 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     chosen = (*ordered, *(() if name in ordered else (name,)))
     header = _header(study, runs, name, [(row.best, row.header.id) for row in rows])
     return StudyTable(header=header, rows=rows, metrics=chosen)
-
-
-def main_metric(study: Study) -> str:
-    """Return the metric that a sweep is judged by unless one chooses another."""
-    return BY_ALGORITHM["value"].get(study.spec.get("algorithm", ""), "")
 
 
 def is_better(name: str, value: float, than: float) -> bool:
@@ -164,7 +155,7 @@ def study_state(counts: Mapping[str, int], *, is_stop_requested: bool) -> StudyS
 
 
 def _summary(study: Study, runs: Sequence[Run]) -> StudyHeader:
-    name = main_metric(study)
+    name = main_metric(study.spec.get("algorithm", ""))
     return _header(study, runs, name, [(_curve(run, name).best, run.pk) for run in runs])
 
 
@@ -219,21 +210,11 @@ def _row(run: Run, header: RunHeader, name: str) -> StudyRow:
 
 def _curve(run: Run, name: str) -> Curve:
     """Return the driver's metric over the run's clean history, thinned; read once per newest frame and attempt."""
-    if not run.seq or not name:
-        return Curve()
-    key = (run.pk, name, run.seq, run.latest_attempt)
-    with _lock:
-        if key in _curves:
-            return _curves[key]
-    curve = _read_curve(run.pk, name)
-    with _lock:
-        _curves[key] = curve
-        while len(_curves) > _KEPT:
-            _curves.popitem(last=False)
-    return curve
+    return _read_curve(run.pk, name, run.latest_attempt, run.seq) if run.seq and name else Curve()
 
 
-def _read_curve(run_id: str, name: str) -> Curve:
+@lru_cache(maxsize=_KEPT)
+def _read_curve(run_id: str, name: str, _attempt: int, _seq: int) -> Curve:
     answer = read_clean(run_id=run_id, names=[name], num_points=_POINTS)
     mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
     if not mine:

@@ -21,7 +21,8 @@ from jobs.header import RunHeader
 from jobs.launch import create_run
 from jobs.queries import Home
 from jobs.queries import home as read_home
-from jobs.sparklines import main_metric, sparklines
+from jobs.run_filter import main_metric
+from jobs.sparklines import sparklines
 from jobs.tasks import enqueue, submit
 from profiling.phases import BY_KEY
 
@@ -47,7 +48,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "queued": [
             {"header": h, "reason": hint(h, now=now)} for h in sorted(found.queued, key=lambda h: h.queue_position or 0)
         ],
-        "recent": [{"header": h, "metric": main_metric(h), "value": _value(h)} for h in found.recent[:_RECENT]],
+        "recent": [
+            {"header": h, "metric": main_metric(h.algorithm), "value": _value(h)} for h in found.recent[:_RECENT]
+        ],
         "cluster": cluster_in_use(),
         "can_edit": role(request.user, project) in ("editor", "admin"),
     }
@@ -96,11 +99,17 @@ def _doing(header: RunHeader, now: datetime) -> str:
 
 
 def _value(header: RunHeader) -> Any:
-    return header.latest_values.get(main_metric(header))
+    return header.latest_values.get(main_metric(header.algorithm))
 
 
 def _card(header: RunHeader, spark: str, words: str) -> dict[str, Any]:
-    return {"header": header, "metric": main_metric(header), "value": _value(header), "spark": spark, "hint": words}
+    return {
+        "header": header,
+        "metric": main_metric(header.algorithm),
+        "value": _value(header),
+        "spark": spark,
+        "hint": words,
+    }
 
 
 urlpatterns = [path("", home, name="home"), path("demo", start_demo, name="start-demo")]

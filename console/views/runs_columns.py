@@ -12,8 +12,7 @@ from console.templatetags.pitwall import figure
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metrics
 from jobs.queries import RunRow
-from jobs.run_filter import BY_ALGORITHM, is_metric
-from jobs.sparklines import main_metric
+from jobs.run_filter import BY_ALGORITHM, is_metric, main_metric
 
 DEFAULT = (
     *("metric", "value", "speed", "step", "elapsed"),
@@ -119,7 +118,7 @@ def _cell(row: RunRow, column: Column) -> Cell:
     if column.kind == "metric-value":
         return Cell(column=column, text=figure(header.latest_values.get(column.key)))
     if column.kind == "value":
-        name = main_metric(header)
+        name = main_metric(header.algorithm)
         value = header.latest_values.get(name)
         unit = metric_label(name).lower() if value is not None else ""
         return Cell(column=column, text=figure(value), unit=unit)

@@ -3,13 +3,11 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.catalog.sections import SECTIONS
-
-ORIGINS = ("default", "recipe", "you", "tuner")
+from jobs.catalog.sections import SECTIONS, Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ def _plain(raw: Mapping[str, Any], prefix: str) -> list[tuple[str, Setting]]:
     for key, value in raw.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and set(value) == {"value", "origin"}:
-            origin = value["origin"] if value["origin"] in ORIGINS else "you"
+            origin = value["origin"] if value["origin"] in get_args(Origin) else "you"
             found.append((name.removeprefix("knobs."), Setting(value=value["value"], origin=origin)))
         elif isinstance(value, Mapping):
             found += _plain(value, f"{name}.")
