@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from jobs import admission, answer, cluster, launch, lifecycle, retry
 from jobs.cluster import ClusterUnreachable, JobInfo
 from jobs.death import cause_of_death
+from jobs.eta import STEP_TIME
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.notify import run_changed
 
@@ -144,7 +145,7 @@ def _enforce_stop(attempt: Attempt, now: datetime, memory: Memory) -> None:
 
 def _grace(latest_values: Mapping[str, Any]) -> timedelta:
     """Return how long a run may take to stop by itself: 90 s, or two of its steps if those are longer."""
-    step_seconds = latest_values.get("time/step_seconds")
+    step_seconds = latest_values.get(STEP_TIME)
     two_steps = 2 * step_seconds if isinstance(step_seconds, (int, float)) else 0.0
     return timedelta(seconds=max(settings.STOP_GRACE_SECONDS, min(two_steps, 3600.0)))
 
