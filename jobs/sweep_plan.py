@@ -269,7 +269,7 @@ def _unknown(field: str, given: str, known: Sequence[str]) -> Problem:
     hint = (
         _("Did you mean %(near)s?") % {"near": near[0]}
         if near
-        else _("Known: %(names)s.") % {"names": ", ".join(sorted(known)[:12])}
+        else _("Known: %(names)s.") % {"names": ", ".join(sorted(known)[:12]) + ", …" * (len(known) > 12)}
     )
     text = _("There is no %(given)r here.") % {"given": given}
     return Problem(field=field, message=f"{text} {hint}")

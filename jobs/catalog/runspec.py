@@ -178,7 +178,7 @@ def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
 def _unknown(what: str, given: str, known: list[str]) -> str:
     near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
     near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}."
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}."
     return f"There is no {what} {given!r}. {hint}"
 
 

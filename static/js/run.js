@@ -4,7 +4,7 @@ import { el, fill, gettext } from "./format.js";
 import { Actions } from "./run/actions.js";
 import { get } from "./run/api.js";
 import { Attempts } from "./run/attempts.js";
-import { Captures } from "./run/captures.js";
+import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
 import { ChartView } from "./run/chart.js";
 import { ConfigTab } from "./run/config.js";
@@ -169,7 +169,7 @@ function listen() {
   };
   const mark = () => {
     const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0 && !store.branches.isDead(one.attempt, one.step)).map((one) => ({ x: one.step, type: one.type }));
-    const recorded = captures.list.filter((one) => one.steps).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
+    const recorded = captures.list.filter((one) => one.steps && hasBegun(one)).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
     const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
     view.marks = [...saved, ...recorded, ...resumed];
     for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;

@@ -158,6 +158,20 @@ def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveCon
     expect(page.locator(f"#{one.pk}")).to_contain_text("better")
 
 
+def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -> None:
+    page.goto(f"{live_console.url}/account")
+    page.get_by_label("Name of a new token").fill("laptop")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.locator("#new-token")).to_be_visible()
+    made = page.locator("[data-token]").count()
+
+    page.reload()
+
+    assert page.url == f"{live_console.url}/account"
+    expect(page.locator("#new-token")).to_have_count(0)  # said once
+    expect(page.locator("[data-token]")).to_have_count(made)
+
+
 def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_console: LiveConsole) -> None:
     add(live_console, "alpha", state="finished")
     add(live_console, "beta", state="failed")

@@ -76,6 +76,7 @@ def test_a_dead_run_is_resumed_and_its_charts_are_one_clean_history(page: Page, 
     assert (attempt.resume_attempt, attempt.resume_step, attempt.overrides) == (1, 4, {"hardware": {"policy_ranks": 1}})
     until(page, f"{CLEAN}.length === 4")  # the page cut its charts without a reload
     expect(page.locator('[data-field="step"]')).to_have_text("4")
+    expect(page.locator('[data-field="latest-title"]')).to_have_text("Samples of step 4")
 
     go_on(live_console, run, after=4, steps=3)
 

@@ -120,6 +120,7 @@ def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: Li
     expect(current).to_contain_text("ready")
     expect(page.locator("[data-captures] .state")).to_have_text("ready")
     expect(page.locator('[data-action="capture-zip"]')).to_be_visible()
+    assert page.locator("[data-capture-key]:not([hidden])").count() > 0
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate("window.isSamePage") is True
     page.reload()
@@ -178,6 +179,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
 
     expect(dialog).to_be_hidden()
     expect(page.locator('[data-field="custody-text"]')).to_have_text("It begins with step 7.")
+    expect(page.locator("[data-capture-key]:not([hidden])")).to_have_count(0)  # the charts mark what was recorded
     asked = Capture.objects.get(run=reporter.run)
     assert (asked.tool, asked.first_step, asked.num_steps, asked.roles, asked.ranks) == ("nsys", 7, 2, ["vllm"], [])
 

@@ -67,6 +67,11 @@ export class Captures extends EventTarget {
   }
 }
 
+/** Return true if steps were recorded: not of one that still waits for its steps, or never came to them. */
+export function hasBegun({ state, state_times: times }) {
+  return Boolean(times.recording) || CUSTODY.indexOf(state) > 0;
+}
+
 /** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */
 export function stepsTitle(capture) {
   const count = capture.num_steps;

@@ -26,7 +26,7 @@ export class Overview {
     });
     store.on("spans", () => this.#steps());
     store.on("notes", () => this.#events());
-    store.on("samples", () => this.#samplesSoon());
+    for (const topic of ["samples", "branches"]) store.on(topic, () => this.#samplesSoon());
     store.on("artifacts", () => this.#events());
   }
 
