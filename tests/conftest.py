@@ -19,6 +19,9 @@ REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2", re.IGNORECASE)
 
+# These look for processes of a run and end them: another test's, beside them, would look the same.
+ALONE = tuple(Path(__file__).parent / folder for folder in ("jobs/runner", "console/embedded", "profiling", "journeys"))
+
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",  # tests may run as root in a container
@@ -45,7 +48,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none."""
+    """Mark what must run alone; skip what needs a GPU where there is none."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in ALONE):
+            item.add_marker("alone")
     if Path("/proc/driver/nvidia/version").exists():
         return
     for item in items:

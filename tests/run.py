@@ -1,6 +1,8 @@
-"""What `make test` runs: every check, the tests without a browser, then those with one; one line sums it all up.
+"""What `make test` runs: every check, then the tests; one line sums it all up.
 
-Browser tests run apart because Playwright's loop and asyncio tests do not share a process.
+The tests run in three parts: what needs little of the machine, in two processes; what starts Ray, an engine, a console
+or ends processes, one after the other; and those with a browser, apart because Playwright's loop and asyncio tests do
+not share a process.
 """
 
 import os
@@ -21,6 +23,12 @@ CHECKS = {
     "imports": [BIN / "lint-imports", "--no-logo"],
     "django": [sys.executable, "manage.py", "check"],
     "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
+}
+HEAVY = "engine or stack or ray or alone"
+PARTS = {
+    "light": ["-m", f"not browser and not ({HEAVY})", "-n", "2"],
+    "heavy": ["-m", f"not browser and ({HEAVY})"],
+    "browser": ["-m", "browser"],
 }
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 
@@ -63,15 +71,14 @@ def main() -> int:
     for title, command in CHECKS.items():
         if run(title, command):
             broken.append(title)
-    for title, marker in (("tests", "not browser"), ("browser", "browser")):
+    for title, chosen in PARTS.items():
         report = REPORTS / f"{title}.xml"
         report.unlink(missing_ok=True)
         pytest = [
             sys.executable,
             "-m",
             "pytest",
-            "-m",
-            marker,
+            *chosen,
             f"--junitxml={report}",
             "--durations=15",
         ]
