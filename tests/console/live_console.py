@@ -169,7 +169,7 @@ def live_console(made_database: None, django_db_blocker: object, _valkey_server:
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
         if not _valkey_server.is_running:
             _valkey_server.start()
-        (port,) = free_block(1, seed="run page")
+        (port,) = free_block(1, seed=f"live console of {os.getpid()}")
         url = f"http://127.0.0.1:{port}"
         settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
         environment = {**service_environment(_valkey_server.url), **settings, "RAY_ADDRESS": "http://127.0.0.1:9"}
