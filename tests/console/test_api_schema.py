@@ -24,7 +24,11 @@ from console.api_token import make_token
 from tests.jobs.test_study import make_study
 from tests.rows import make_artifact, make_project, make_run, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [
+    pytest.mark.django_db,
+    # Exports stream as they do under ASGI; here a WSGI server has to read them.
+    pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume"),
+]
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "6"))
@@ -66,8 +70,8 @@ def _one_connection() -> Iterator[None]:
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the token of an admin of a project with a run; trials of data and models have tests of their own."""
-    checks = ("runs.check_launchable", "specs.run_checks", "studies.check_sweep")
-    for name in (f"console.api.{check}" for check in checks):
+    checks = ("api.runs.check_launchable", "api.specs.run_checks", "sweep_launch.check_sweep")
+    for name in (f"console.{check}" for check in checks):
         monkeypatch.setattr(name, lambda *_args, **_kwargs: [])
     for name in ("console.api.specs.preview_data", "console.api.specs.try_reward"):
         monkeypatch.setattr(name, _refuse_trial)
