@@ -179,7 +179,7 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)} <= names
 
     page.goto(f"{cluster.url}/runs/{run_id}/logs")
-    for role in ("driver", "policy", "vllm"):
+    for role in ("driver", "policy 1", "vLLM 0"):
         expect(page.locator("[data-log-stream]")).to_contain_text(role)
 
     page.goto(f"{cluster.url}/runs/{run_id}/files")
