@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,7 +61,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "facts": facts(found, spec),
         "tab": tab,
         "tabs": _tabs(found, spec),
-        "cause": {**found.cause, "where": cause_place(found.cause)},
+        "cause": {**found.cause, "where": cause_place(found.cause), "log_line": unsaid_line(found.cause)},
         "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
         "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(found)}",
         "is_ray_local": is_local(),
@@ -96,6 +97,13 @@ def cause_place(cause: Mapping[str, Any]) -> str:
     if isinstance(step := cause.get("step"), int) and step >= 0:
         parts.append(_("step %(n)s") % {"n": step})
     return ", ".join(parts) + ":"
+
+
+def unsaid_line(cause: Mapping[str, Any]) -> str:
+    """Return the log line of a cause; "" where it only repeats the sentence: "pkg.Error: it was killed"."""
+    line = str(cause.get("log_line") or "")
+    message = re.sub(r"^[\w.]+: ", "", line)
+    return "" if message in str(cause.get("text") or "") else line
 
 
 def facts(run: Run, spec: RunSpec) -> list[str]:

@@ -15,6 +15,8 @@ def cause_text(header: RunHeader) -> str:
     """Return a failure's cause with its place: "Out of memory: policy 1, step 143"."""
     cause = header.cause
     text = str(cause.get("text") or "").rstrip(".")
+    if text and cause.get("side") == "user":
+        return text  # whoever stopped it needs no process named
     place = []
     if cause.get("role") and str(cause["role"]) not in text:
         rank = cause.get("rank")

@@ -21,6 +21,8 @@ def outcome(
     side = "cluster" if escalation.is_fast else "user"
     base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
     if ended.code == STOPPED_EXIT_CODE or has_hung:
+        if not progress.step:
+            return "stopped", {**base, "text": "before the first step was done, nothing to save"}
         return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}
     if escalation.is_asked and not progress.is_over and (escalation.level > 1 or escalation.is_fast):
         how = "its processes were ended" if escalation.level > 1 else f"it ended with {ended.signal_name or ended.code}"

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from jobs.models import Run
@@ -43,6 +44,9 @@ def test_every_page_keeps_the_csp_has_one_heading_and_a_name_for_everything(
     theme: str,
 ) -> None:
     add(live_console, "a run", steps=2)
+    failed = add(live_console, "one with much to say", state="failed").run
+    cause = {"side": "cluster", "text": "there is no folder " + "/a-long-name" * 40}
+    Run.objects.filter(pk=failed.pk).update(cause=cause, ended_at=timezone.now())
     page.context.add_cookies([{"name": "pitwall_theme", "value": theme, "url": live_console.url}])
 
     page.goto(live_console.url + path)

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
-from console.views.run import TABS
+from console.views.run import TABS, unsaid_line
 from console.views.run_charts import GAP_LIMIT, overview_charts, overview_chips
 from console.views.run_config import config_rows
 from console.views.run_files import Part, parse_range
@@ -288,3 +288,11 @@ async def make_project_async() -> Project:
 
 async def make_run_async(project: Project) -> Run:
     return await sync_to_async(make_run)(project, state="running")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [("engine.crew.Failed: it was killed", ""), ("", ""), ("RuntimeError: out of ink", "RuntimeError: out of ink")],
+)
+def test_a_log_line_that_only_repeats_the_cause_is_left_out(line: str, shown: str) -> None:
+    assert unsaid_line({"text": "Policy rank 1 died: it was killed", "log_line": line}) == shown

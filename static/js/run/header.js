@@ -87,7 +87,7 @@ export class Header {
     if (header.state === "failed") {
       write(field("cause-where"), causePlace(cause));
       write(field("cause-text"), cause.text || gettext("No cause was reported. The log may know more."));
-      write(field("cause-log"), cause.log_line || "");
+      write(field("cause-log"), isSaid(cause) ? "" : cause.log_line || "");
     }
     field("wait").hidden = header.state !== "queued";
     if (header.state === "queued") {
@@ -151,3 +151,8 @@ export function causePlace(cause) {
   return `${parts.join(", ")}:`;
 }
 
+/** Return true if the log line of a cause says nothing but what its sentence says: "pkg.Error: it was killed". */
+function isSaid({ text, log_line: line }) {
+  const message = line?.replace(/^[\w.]+: /, "");
+  return Boolean(message && text?.includes(message));
+}

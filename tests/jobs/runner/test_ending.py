@@ -103,3 +103,20 @@ def test_a_trainer_that_hangs_after_its_last_word_is_ended_and_judged_by_it(
 
     assert sent == ["SIGTERM", "SIGKILL"]
     assert ended == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "text"), [(3, "after step 3, with a checkpoint"), (0, "before the first step was done, nothing to save")]
+)
+def test_a_stop_tells_of_a_checkpoint_only_where_there_is_one(tmp_path: Path, step: int, text: str) -> None:
+    escalation = Escalation(grace_seconds=1, term_seconds=1)
+    escalation.ask(0)
+
+    _, cause = outcome(
+        Exit(code=10),
+        escalation=escalation,
+        progress=Progress(path=tmp_path, step=step, state="training"),
+        find_cause=dict,
+    )
+
+    assert cause["text"] == text
