@@ -217,7 +217,8 @@ def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: lis
         if is_number and low <= cast(float, raw) <= high and (kind is float or float(cast(float, raw)).is_integer()):
             return kind(raw)
         what = "a whole number" if kind is int else "a number"
-        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {what} from {low:,g} to {high:,g}."))
+        allowed = f"{what} from {low:,.15g} to {high:,.15g}"
+        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {allowed}."))
     else:
         raise AssertionError(f"{name} has a type the validator does not know: {kind}")
     return default

@@ -157,8 +157,8 @@ def test_runs_of_unequal_length_are_not_called_better_by_their_last_value(member
 
 def test_samples_of_a_prompt_stand_side_by_side(member: Client, project: Project) -> None:
     runs = [make_run(project, spec={"name": name}) for name in ("a", "b")]
-    for run in runs:
-        values = {"attempt": 1, "step": 4, "group": 0, "index": 0, "reward": 1.0, "tokens": 2}
+    for run, reward in zip(runs, (1.0, 0.1), strict=True):
+        values = {"attempt": 1, "step": 4, "group": 0, "index": 0, "reward": reward, "tokens": 2}
         Sample.objects.create(run=run, prompt="1+1=", completion=f"said by {run.name} <b>", expected="2", **values)
 
     raw = member.get(f"/compare?runs={runs[0].pk},{runs[1].pk}&tab=samples").content.decode()
@@ -166,6 +166,8 @@ def test_samples_of_a_prompt_stand_side_by_side(member: Client, project: Project
     assert raw.count('class="card cmp-prompt"') == 1
     assert "said by a &lt;b&gt;" in raw
     assert "said by b &lt;b&gt;" in raw
+    marks = [re.findall(r"#([-\w]+)", part)[0] for part in raw.split('class="cmp-answer"')[1:]]
+    assert marks == ["check", "circle-half-2"]  # a part of the reward is not a right answer
     assert "No held-out sample yet." in page(member, f"runs={runs[0].pk},{runs[1].pk}&tab=samples&kind=eval")
 
 

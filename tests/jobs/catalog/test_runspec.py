@@ -148,3 +148,10 @@ def test_any_allowed_knob_value_survives_the_round_trip(data: st.DataObject) -> 
     low, high = knobs()[knob].low, knobs()[knob].high
     value = data.draw(st.floats(low, high))
     assert parse_spec({"knobs": {knob: value}}).float_knob(knob) == value
+
+
+def test_a_limit_is_written_as_people_read_it() -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        parse_spec({"profile": {"first_step": 0}})
+
+    assert refused.value.problems[0].message == "0 is not allowed. Use a whole number from 1 to 1,000,000."
