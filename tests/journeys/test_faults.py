@@ -60,7 +60,6 @@ class Act:
         self.target: Target = replace(target, outage=min(target.outage, OUTAGE_SECONDS))
         self.scene = Scene(stack, stack.launch(spec | {"name": name}))
         self.viewer = Viewer(url=stack.url, run=self.scene.run, cookie=stack.http.cookies["pitwall_session"])
-
         self.outcome = Outcome(target=name, moment="", seed="", text="")
         if self.target.has_disk:
             self.scene.disk.mkdir(parents=True, exist_ok=True)

@@ -170,9 +170,8 @@ class Stack:
         with contextlib.suppress(Exception):
             self.console.kill()
         if self.head is not None and self.head.poll() is None:
-            self.head.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.head.wait(60)
+            with contextlib.suppress(subprocess.TimeoutExpired, psutil.Error):
+                self.kill_head()  # a polite end takes half a minute, and nobody needs what it saves
         self.line.close()
         for place in mounts_below(self.folder):
             subprocess.run(["umount", "--lazy", place], check=False)
