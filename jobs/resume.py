@@ -56,7 +56,8 @@ def resume_run(
     # One that died after its last step, while it exported the model, has that left to do.
     if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
-    text = _("Resumed from checkpoint %(step)s") % {"step": step} if origin else _("Restarted from the start")
+    # English, like every word of the history: people of several languages read it.
+    text = f"Resumed from checkpoint {step}" if origin else "Restarted from the start"
     found = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
     if found is None:
         run.refresh_from_db()
