@@ -11,6 +11,7 @@ from jobs.cluster import JobInfo
 _KILLED = (137, -9)
 _NOT_FOUND = 127  # a shell's word for a program that is not there
 _NO_RUN_DIR = "The run directory "  # begins the last line of a runner that could not make one
+_FULL_DISK = "No space left on device"
 _EXIT_CODE = re.compile(r"exit code (-?\d+)")
 _LOG_START = "last available logs"
 _NOISE = ("job_manager.py", "Running entrypoint for job")
@@ -38,6 +39,8 @@ def _sentence(job: JobInfo, code: int | None, head: str, line: str) -> tuple[str
     if code == _NOT_FOUND:
         text = _("the cluster's node has no interpreter %(python)s; set PITWALL_RUNNER_PYTHON to the one of its engine")
         return "cluster", text % {"python": settings.RUNNER_PYTHON}
+    if line.startswith(_NO_RUN_DIR) and _FULL_DISK in line:
+        return "cluster", _("its runner could not begin: the disk of the run directories is full. Free space there")
     if line.startswith(_NO_RUN_DIR):
         text = _("its runner could not begin: %(why)s Set PITWALL_RUN_ROOT to a folder that every node can write")
         return "cluster", text % {"why": f"{line.rstrip('.')}."}

@@ -217,7 +217,7 @@ def _columns(values: Mapping[str, str]) -> Group:
 
 def _range(name: str) -> dict[str, str]:
     low, high = RANGES[name]
-    return {"low": f"{low:,g}", "high": f"{high:,g}"}
+    return {"low": f"{low:,.15g}", "high": f"{high:,.15g}"}
 
 
 def _resources(values: Mapping[str, str]) -> Group:

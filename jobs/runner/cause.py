@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.runner.appending import RESERVE_BYTES
 from jobs.runner.progress import Progress
 from jobs.runner.trainer import Exit
 from profiling.phases import ROLES
 
 TAIL_BYTES = 64 * 1024
 TAIL_LINES = 80  # of each log: what stands further up was survived
-FULL_BYTES = 1 << 20
+FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
 
 _RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")

@@ -26,8 +26,12 @@ def main() -> int:
     console = Console(job, is_cleanup=True)
     try:
         if job.run_dir.is_dir():
-            return _close(job, console)
-        # The runner sat on another node, or never came so far: there is nothing to ship but the last word.
+            try:
+                return _close(job, console)
+            except OSError as error:
+                print(f"{job.run_dir} takes no more files ({error.strerror}).", file=sys.stderr)
+        # The runner sat on another node, never came so far, or has no disk left: all that can be shipped is the last
+        # word.
         with tempfile.TemporaryDirectory(prefix="pitwall-cleanup-") as folder:
             elsewhere = dataclasses.replace(job, run_root=Path(folder))
             elsewhere.run_dir.mkdir(parents=True)

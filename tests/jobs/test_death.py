@@ -30,6 +30,13 @@ def test_a_node_that_takes_no_run_directory_is_told_with_what_to_do() -> None:
     assert "Permission denied: '/data/r-1'. Set PITWALL_RUN_ROOT" in cause["text"]
 
 
+def test_a_full_disk_is_told_as_one_and_not_as_a_wrong_folder() -> None:
+    cause = died(1, "The run directory /data/r-1/a1 cannot be used: [Errno 28] No space left on device")
+
+    assert cause["side"] == "cluster"
+    assert cause["text"].endswith("the disk of the run directories is full. Free space there")
+
+
 def test_other_ends_name_the_exit_code() -> None:
     cause = died(3, "something else")
 

@@ -117,3 +117,17 @@ def house(tmp_path: Path, console: FakeConsole) -> Iterator[House]:
     made = House(tmp_path, console)
     yield made
     made.close()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a disk of 12 MiB of its own."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mount.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)

@@ -1,5 +1,7 @@
 """The clean-up job of an attempt whose runner was killed: nothing left running, nothing shipped twice or lost."""
 
+from pathlib import Path
+
 import psutil
 
 from tests.jobs.runner.conftest import House
@@ -75,6 +77,25 @@ def test_cleanup_on_another_node_goes_on_with_the_number_that_the_console_expect
     assert console.database[-1][0] == known + 1
     assert console.last_word["state"] == "failed"
     assert not elsewhere.exists()
+
+
+def test_cleanup_on_a_full_disk_gives_the_proof_all_the_same(
+    house: House, console: FakeConsole, tiny_disk: Path
+) -> None:
+    house.run_root = tiny_disk
+    (tiny_disk / console.run / f"a{console.attempt}").mkdir(parents=True)
+    with (tiny_disk / "ballast").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 12))
+        except OSError:
+            pass
+
+    said = house.finish(house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"))
+
+    assert "No space left on device" in said
+    assert console.last_word["state"] == "failed"
+    assert console.last_word["meta"]["processes_left"] == 0
 
 
 def test_a_runner_that_had_given_its_last_word_is_not_contradicted(house: House, console: FakeConsole) -> None:

@@ -3,9 +3,7 @@
 import io
 import json
 import signal
-import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -373,19 +371,6 @@ def test_a_spec_that_this_runner_cannot_read_fails_with_its_problem(house: House
 
     assert console.last_word["state"] == "failed"
     assert "'dance' is not allowed" in console.last_word["cause"]["text"]
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mount.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_a_full_disk_is_named_and_the_last_word_still_arrives(
