@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-REPORTS = ROOT / "test-results"
+REPORTS = ROOT / "build" / "test-reports"  # pytest-playwright empties test-results
 CHECKS = {
     "ruff": [BIN / "ruff", "check", "."],
     "format": [BIN / "ruff", "format", "--check", "."],
@@ -65,7 +65,7 @@ def run(title: str, command: list[str | Path]) -> int:
 
 def main() -> int:
     """Run everything, even after a failure; return the exit code."""
-    REPORTS.mkdir(exist_ok=True)
+    REPORTS.mkdir(parents=True, exist_ok=True)
     tally = Tally()
     broken = []
     for title, command in CHECKS.items():
