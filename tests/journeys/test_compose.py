@@ -1,6 +1,7 @@
 """docker-compose.yml and Dockerfile: what they name exists, and what they start works, two web processes at once."""
 
 import ast
+import contextlib
 import hashlib
 import io
 import json
@@ -21,6 +22,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.journeys.compose import FILE, ROOT, Composition, Unset, read
@@ -228,6 +230,10 @@ class Browser:
         """Keep every message of a websocket in `seen`, until it closes."""
 
         def listen() -> None:
+            with contextlib.suppress(ConnectionClosed):  # a server that is stopped or killed says so, or nothing
+                follow()
+
+        def follow() -> None:
             line = socket.create_connection((self.webs[web], 8000))
             cookie = {"Cookie": f"pitwall_session={self.cookies['pitwall_session']}"}
             url, origin = f"ws://localhost:8000{path}", "http://localhost:8000"

@@ -13,7 +13,6 @@ import pytest
 
 from jobs.runner.elsewhere import Elsewhere, merge
 from jobs.runner.job import Job
-from jobs.runner.leftovers import end_all, find
 from jobs.runner.progress import Progress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
@@ -114,11 +113,21 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+# Apart from this process, whose children, a Ray head of other tests among them, would be leftovers as well.
+END_ALL = """
+import json, sys
+from jobs.runner.leftovers import end_all, find
+run, attempt, helper = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+found = [process.pid for process in find(run=run, attempt=attempt, session=None)]
+proof = end_all(run=run, attempt=attempt, helper=helper, leave_seconds=0.0)
+print(json.dumps([found, proof["ended"]]))
+"""
+
+
 def test_the_helper_is_no_leftover(child: subprocess.Popen[bytes]) -> None:
-    found = find(run=RUN, attempt=ATTEMPT, session=None)
-    assert [process.pid for process in found] == [child.pid]
+    argv = [sys.executable, "-c", END_ALL, RUN, str(ATTEMPT), str(child.pid)]
 
-    proof = end_all(run=RUN, attempt=ATTEMPT, helper=child.pid, leave_seconds=0.0)
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
-    assert proof["ended"] == []
+    assert json.loads(said) == [[child.pid], []]
     assert child.poll() is None
