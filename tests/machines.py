@@ -21,6 +21,7 @@ HOUSE = Path(__file__).resolve().parents[1]
 START_SECONDS = 20.0
 HOME = "/tmp"
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+KEPT = "/mnt"  # what lies there is out of the way while a machine is made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +96,9 @@ def machines(names: Sequence[str], *, with_code: Sequence[str] = ()) -> Iterator
 def _boot(name: str, *, is_bare: bool) -> subprocess.Popen[bytes]:
     """Start the first process of a machine: it waits for ever, and collects the orphans."""
     lines = ["set -e", "mount --make-rprivate /", f"hostname {shlex.quote(name)}"]
-    if is_bare:
-        lines += _hide_code()
+    lines += _keep_code()
     lines += [f"mount -t tmpfs -o mode=1777 tmpfs {folder}" for folder in PRIVATE if Path(folder).is_dir()]
+    lines += _show_code(is_bare=is_bare)
     lines += [
         "mount -o remount,bind,ro /",
         "echo nameserver 127.0.0.1 > /run/resolv.conf",  # nobody there: a name that is not known is not waited for
@@ -112,20 +113,27 @@ def _boot(name: str, *, is_bare: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*command, "bash", "-c", "\n".join(lines)], stdout=subprocess.PIPE)
 
 
-def _hide_code() -> list[str]:
-    """Return what puts an empty folder over the repository; a Python environment in it stays, read-only."""
+def _keep_code() -> list[str]:
+    """Return what lets the repository and the Python environment be found once other folders lie over them."""
+    kept = {"house": HOUSE, "env": Path(sys.prefix).resolve()}
+    lines = [f"mount -t tmpfs tmpfs {KEPT}"]
+    for name, folder in kept.items():
+        lines += [f"mkdir {KEPT}/{name}", f"mount --bind {shlex.quote(str(folder))} {KEPT}/{name}"]
+    return lines
+
+
+def _show_code(*, is_bare: bool) -> list[str]:
+    """Return what puts the repository in its place, read-only, or for a bare machine nothing but the environment."""
     prefix = Path(sys.prefix).resolve()
-    if not prefix.is_relative_to(HOUSE):
-        return [f"mount -t tmpfs tmpfs {shlex.quote(str(HOUSE))}"]
-    kept, house = shlex.quote(str(prefix)), shlex.quote(str(HOUSE))
-    return [
-        "mount -t tmpfs tmpfs /mnt",
-        "mkdir /mnt/kept",
-        f"mount --bind {kept} /mnt/kept",
-        f"mount -t tmpfs tmpfs {house}",
-        f"mkdir -p {kept}",
-        f"mount --bind -o ro /mnt/kept {kept}",
-    ]
+    env, house = shlex.quote(str(prefix)), shlex.quote(str(HOUSE))
+    lines = [f"mkdir -p {house}"]
+    if is_bare:
+        lines += [f"mount -t tmpfs tmpfs {house}"]
+    else:
+        lines += [f"mount --bind -o ro {KEPT}/house {house}"]
+    if is_bare or not prefix.is_relative_to(HOUSE):
+        lines += [f"mkdir -p {env}", f"mount --bind -o ro {KEPT}/env {env}"]
+    return [*lines, f"umount {KEPT}/house {KEPT}/env", f"umount {KEPT}"]
 
 
 def _first_process(booted: subprocess.Popen[bytes]) -> int:

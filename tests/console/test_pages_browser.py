@@ -167,6 +167,7 @@ def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -
     page.get_by_label("Name of a new token").fill("laptop")
     page.get_by_role("button", name="Make a token").click()
     expect(page.locator("#new-token")).to_be_visible()
+    expect(page).to_have_url(f"{live_console.url}/account")
     made = page.locator("[data-token]").count()
 
     page.reload()
