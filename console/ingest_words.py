@@ -1,6 +1,7 @@
 """What keeps the console from storing what runs report, as a sentence for people."""
 
 import time
+from dataclasses import dataclass
 from functools import cache
 
 import redis
@@ -8,13 +9,34 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.templatetags.pitwall import duration
-from jobs.streams import client, ingest_status
+from jobs.streams import IngestStatus, client, ingest_status
 
 
-def ingest_problem(*, now: float | None = None) -> str:
-    """Return the sentence; "" while all is well. `now`: Unix seconds, for tests."""
+@dataclass(slots=True, kw_only=True)
+class Silence:
+    """Since when this process has not seen the ingest process report, in Unix seconds: at first since its own start.
+
+    Redis forgets reports when it is emptied; the next one comes within a second, so the gap alone means nothing.
+    """
+
+    since: float
+    was_seen: bool = False
+
+    def hear(self, status: IngestStatus) -> IngestStatus:
+        """Return the status, as of the newest report known if Redis has none."""
+        if status.seen_at:
+            self.since, self.was_seen = status.seen_at, True
+            return status
+        return IngestStatus(seen_at=self.since, trouble=status.trouble, num_waiting=status.num_waiting)
+
+
+_SILENCE = Silence(since=time.time())
+
+
+def ingest_problem(*, now: float | None = None, silence: Silence = _SILENCE) -> str:
+    """Return the sentence; "" while all is well. `now`, in Unix seconds, and `silence` are given by tests."""
     try:
-        status = ingest_status(_client(settings.REDIS_URL))
+        status = silence.hear(ingest_status(_client(settings.REDIS_URL)))
     except redis.RedisError:
         return _(
             "Redis does not answer, so pages stand still. Training goes on: runners keep what they measure and hand it "
@@ -22,7 +44,7 @@ def ingest_problem(*, now: float | None = None) -> str:
         )
     now = time.time() if now is None else now
     if not status.is_alive(now=now):
-        since = _("for %(time)s") % {"time": duration(now - status.seen_at)} if status.seen_at else _("yet")
+        since = _("for %(time)s") % {"time": duration(now - status.seen_at)} if silence.was_seen else _("yet")
         return _(
             "The ingest process has not reported %(since)s, so pages stand still. Training goes on: runners keep what "
             "they measure. Start it again with “manage.py ingest”."

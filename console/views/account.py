@@ -19,6 +19,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console.api_token import make_token, revoke_token
 from console.forms.account import LookForm, TokenForm
 from console.look import DENSITY_COOKIE, THEME_COOKIE
+from console.once import keep_once, take_once
 from console.views.frame import person
 from jobs.access import projects_of
 from jobs.models import ApiToken
@@ -44,25 +45,26 @@ def _show(request: HttpRequest, **more: Any) -> HttpResponse:
 
 
 @require_GET
+@never_cache
 def account(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return _show(request)
+    """Show the page, and this once the text of a token just made."""
+    return _show(request, **take_once(request, "new_token"))
 
 
 @require_POST
-@never_cache
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Make a token and show its text, this once."""
+    """Make a token, whose text the page shows next."""
     user = person(request)
     form = TokenForm(request.POST, projects=list(projects_of(user)))
     if not form.is_valid():
         return _show(request, token_form=form, is_refused=True)
     asked = form.cleaned_data
     expires_at = timezone.now() + timedelta(days=int(asked["days"])) if asked["days"] else None
-    row, text = make_token(
+    _row, text = make_token(
         user=user, name=asked["name"], role=asked["role"], project=asked["project"], expires_at=expires_at
     )
-    return _show(request, new_token=text, new_token_row=row)
+    keep_once(request, new_token=text)
+    return redirect("account")
 
 
 @require_POST

@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts import AccountRefused, make_account
+from console.once import keep_once, take_once
 from console.views.frame import current_project, person
 from jobs.access import projects_of, require, require_superuser, role
 from jobs.members import MemberRefused, remove_member, set_member
@@ -42,12 +43,13 @@ def _own_project(request: HttpRequest, slug: str) -> Project:
 
 
 @require_GET
+@never_cache
 def settings(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
+    """Show the page, and this once the link of an account just made."""
     project = current_project(request)
     if project is not None:
         require(request.user, project, "viewer")
-    return _show(request, project)
+    return _show(request, project, **take_once(request, "link", "linked"))
 
 
 @require_POST
@@ -90,16 +92,16 @@ def new_project(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@never_cache
 def new_account(request: HttpRequest) -> HttpResponse:
-    """Make an account and show the link that signs in to it, this once."""
+    """Make an account; the page shows next the link that signs in to it."""
     require_superuser(request.user)
     url, name = console_settings.PUBLIC_URL, request.POST.get("username", "")
     try:
         link = make_account(username=name, base_url=url, actor=person(request), now=timezone.now())
     except AccountRefused as error:
         return _show(request, current_project(request), problem="account", sentence=str(error))
-    return _show(request, current_project(request), link=link, linked=name.strip())
+    keep_once(request, link=link, linked=name.strip())
+    return redirect("settings")
 
 
 def _back(project: Project) -> HttpResponse:

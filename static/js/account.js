@@ -1,4 +1,4 @@
-// Account and settings: what cannot be undone asks first; a reload sends no form again.
+// Account and settings: what cannot be undone asks first; a refused form leaves the page's own address.
 
 const dialog = document.getElementById("confirm");
 
@@ -17,8 +17,8 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
     dialog.showModal();
   });
 }
-// A page that answers a form stands at the form's address: a reload would send it again, and make a second token or account.
+// A refused form is answered at the form's address: a reload would send it again.
 const home = document.querySelector("[data-home]");
 if (home && location.pathname !== new URL(home.dataset.home, location.href).pathname) history.replaceState(null, "", home.dataset.home);
 document.querySelector('main [aria-invalid="true"]')?.focus();
-document.getElementById("new-token")?.scrollIntoView({ block: "center" });
+document.querySelector("#new-token, #new-link")?.scrollIntoView({ block: "center" });

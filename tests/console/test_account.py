@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 
@@ -24,21 +25,25 @@ def user(client: Client) -> User:
 
 
 def test_a_token_is_shown_once_and_signs_in_to_the_api(client: Client, user: User) -> None:
-    page = client.post(reverse("create-token"), {"name": "laptop"}).content.decode()
-    shown = re.search(r'id="new-token">([^<]+)<', page)
+    made = client.post(reverse("create-token"), {"name": "laptop"})
+    look = client.get(made["Location"])
+    shown = re.search(r'id="new-token">([^<]+)<', look.content.decode())
     assert shown
 
     again = client.get(reverse("account")).content.decode()
     answer = Client().get("/api/runs", headers={"Authorization": f"Bearer {shown[1]}"})
 
-    assert shown[1] not in again
+    assert (made.status_code, made["Location"]) == (302, reverse("account"))  # a reload sends no form again
+    assert shown[1] not in made.content.decode() + again
+    assert "no-store" in look["Cache-Control"]
     assert "laptop" in again
     assert answer.status_code == 200
     assert shown[1] not in str(ApiToken.objects.values())
+    assert shown[1] not in str([row.get_decoded() for row in Session.objects.all()])
 
 
 def test_a_revoked_token_is_refused_and_the_deed_is_kept(client: Client, user: User) -> None:
-    page = client.post(reverse("create-token"), {"name": "laptop"}).content.decode()
+    page = client.post(reverse("create-token"), {"name": "laptop"}, follow=True).content.decode()
     shown = re.search(r'id="new-token">([^<]+)<', page)
     assert shown
 

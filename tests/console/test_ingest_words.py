@@ -9,7 +9,7 @@ import redis
 from django.test import Client
 from django.urls import reverse
 
-from console.ingest_words import ingest_problem
+from console.ingest_words import Silence, ingest_problem
 from jobs.streams import beat
 from tests.rows import make_project, make_user
 from tests.services import Valkey
@@ -27,8 +27,25 @@ def test_all_well_says_nothing(beaten: redis.Redis) -> None:
     assert ingest_problem() == ""
 
 
-def test_an_ingest_that_never_ran_is_named(beaten: redis.Redis) -> None:
-    assert "has not reported yet" in ingest_problem()
+def test_an_ingest_that_never_ran_is_named_once_it_had_time_to_start(beaten: redis.Redis) -> None:
+    started = Silence(since=1000.0)
+
+    assert ingest_problem(now=1009.9, silence=started) == ""
+    assert "has not reported yet" in ingest_problem(now=1010.0, silence=started)
+
+
+def test_an_emptied_redis_is_no_news_until_the_ingest_process_is_silent(beaten: redis.Redis) -> None:
+    silence = Silence(since=0.0)
+    beat(beaten, trouble="")
+    assert ingest_problem(silence=silence) == ""
+    seen_at = silence.since
+
+    beaten.flushall()
+
+    assert ingest_problem(now=seen_at + 9.9, silence=silence) == ""
+    assert "has not reported for 12 s" in ingest_problem(now=seen_at + 12, silence=silence)
+    beat(beaten, trouble="")
+    assert ingest_problem(silence=silence) == ""
 
 
 def test_an_ingest_that_died_is_named_with_its_silence(beaten: redis.Redis) -> None:

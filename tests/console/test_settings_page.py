@@ -133,7 +133,7 @@ def test_a_project_that_cannot_be_is_not_made(root: Client, fields: dict[str, st
 
 
 def test_a_new_account_signs_in_once_by_the_link_shown(root: Client) -> None:
-    page = root.post(reverse("new-account"), {"username": "newcomer"}).content.decode()
+    page = root.post(reverse("new-account"), {"username": "newcomer"}, follow=True).content.decode()
     shown = re.search(r'id="new-link">[^<]*(/signin/[^<]+)<', page)
     assert shown
 

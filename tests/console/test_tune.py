@@ -139,6 +139,23 @@ def test_the_pages_show_values_bests_and_what_one_may_do(editor: Client, project
     assert "from=" not in viewer
 
 
+def test_stop_all_speaks_only_of_runs_there_are(editor: Client, project: Project) -> None:
+    study = make_study(project)
+    runs = runs_of(study)
+
+    def said() -> str:
+        page = editor.get(reverse("study", args=[study.pk])).content.decode()
+        return page.split('data-part="stop-text"><p>')[1].split("</p>")[0].strip()
+
+    assert said() == f"{len(runs)} queued: they leave the queue and never start."
+    Run.objects.filter(study=study).update(state="finished")
+    Run.objects.filter(pk=runs[0].pk).update(state="running")
+    assert said() == (
+        "1 running: it saves a checkpoint after its current step and then ends, and can be resumed from there. "
+        "Runs that have ended keep what they have."
+    )
+
+
 def test_another_metric_and_the_lowest_loss(project: Project) -> None:
     study = make_study(project)
     first, second, *_rest = runs_of(study)

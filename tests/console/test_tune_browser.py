@@ -90,7 +90,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Page, live_console: LiveConsole)
     expect(page.locator("[data-toasts]")).to_contain_text("3 runs at once from now on")
     page.get_by_role("button", name="Stop all").first.click()
     expect(page.locator("#stop-all")).to_contain_text("2 running: each saves a checkpoint")
-    expect(page.locator("#stop-all")).to_contain_text("1 queued: they leave the queue")
+    expect(page.locator("#stop-all")).to_contain_text("1 queued: it leaves the queue")
     page.locator("[data-stop-now]").click()
     expect(page.locator("[data-part=state] .state")).to_have_text("stopping")
     states = [a.state for a in Attempt.objects.filter(run__study=study).order_by("pk")]
