@@ -145,7 +145,7 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
 def test_three_attempts_are_split_as_reckoned_by_hand(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/")
     split = """async () => {
-      const { Branches } = await import("/static/js/run/branches.js");
+      const { Branches } = await import("/static/js/charts/branches.js");
       const one = (number, resume_attempt, resume_step, visible_through, step) =>
         ({ number, resume_attempt, resume_step, visible_through, step });
       const branches = new Branches([one(1, null, 0, 4, 7), one(2, 1, 4, 6, 8), one(3, 2, 6, null, 8)]);

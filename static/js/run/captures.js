@@ -1,7 +1,7 @@
 /** The captures of a run as the console knows them: read by HTTP, moved on by frames, so that each change shows at once. */
 
 import { fill, gettext, ngettext } from "../format.js";
-import { get } from "./api.js";
+import { get } from "../api.js";
 
 const SOON_MS = 120;
 const ENDED = ["finished", "failed", "stopped"];

@@ -3,7 +3,7 @@
 import { el, fill, gettext, icon } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
-import { send } from "./api.js";
+import { send } from "../api.js";
 import { stepsTitle } from "./captures.js";
 import { write } from "./header.js";
 

@@ -2,10 +2,10 @@
 
 import { bytes, el, fill, gettext, icon, ngettext } from "../format.js";
 import { toast } from "../toast.js";
-import { send } from "./api.js";
+import { send } from "../api.js";
 import { CUSTODY, stepsTitle, whoText } from "./captures.js";
 import { write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 import { CapturePhases } from "./profile-phases.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -17,7 +17,7 @@ const BADGES = {
 };
 
 /** The custody words, translated. */
-export function custodyWord(state) {
+function custodyWord(state) {
   const words = {
     armed: gettext("armed"), recording: gettext("recording"), stopping: gettext("stopping"), writing: gettext("writing"),
     importing: gettext("importing"), ready: gettext("ready"), failed: gettext("failed"),

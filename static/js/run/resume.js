@@ -2,9 +2,9 @@
 
 import { bytes, el, fill, gettext, grouped } from "../format.js";
 import { toast } from "../toast.js";
-import { get, send } from "./api.js";
+import { get, send } from "../api.js";
 import { write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const find = (selector) => document.querySelector(selector);
