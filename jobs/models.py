@@ -188,6 +188,15 @@ class Attempt(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_number")]
 
+    @property
+    def lost_checkpoint(self) -> tuple[int, int] | None:
+        """Attempt and step of the checkpoint that it was to start from and did not find, or found damaged.
+
+        Its runner or trainer says so by `field` in a cause of side cluster. Such an attempt has trained nothing.
+        """
+        is_lost = self.cause.get("side") == "cluster" and self.cause.get("field") == "resume"
+        return (self.resume_attempt, self.resume_step) if is_lost and self.resume_attempt else None
+
 
 class Command(models.Model):
     """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
