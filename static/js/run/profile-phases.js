@@ -53,7 +53,7 @@ export class CapturePhases {
   }
 
   #window() {
-    if (!this.capture?.steps) return null;
+    if (!this.capture?.steps || this.capture.state === "withdrawn") return null;
     let from = Infinity;
     let to = -Infinity;
     for (let step = this.capture.steps[0]; step <= this.capture.steps[1]; step += 1) {
@@ -87,6 +87,7 @@ export class CapturePhases {
   }
 
   #why() {
+    if (this.capture.state === "withdrawn") return gettext("It was withdrawn before its first step.");
     if (this.capture.state === "failed") return gettext("None of its steps has been measured.");
     if (!this.capture.steps) return gettext("The phases of its steps appear here while they are recorded.");
     return fill(gettext("The phases of step %(step)s appear here once it begins."), { step: this.capture.steps[0] });
@@ -125,7 +126,7 @@ export class CapturePhases {
     const cell = (seconds) => el("td", { class: "num" }, seconds === undefined ? "—" : seconds < 0.0005 ? "< 0.001" : seconds.toFixed(3));
     const rows = phases.map(({ key, label }) => el("tr", {}, el("td", {}, el("span", { class: "legend" }, el("i", { class: "swatch", "data-phase": key }), label)), ...columns.map(({ sums }) => cell(sums.get(key)))));
     if (columns.length) rows.push(el("tr", { class: "run-capture-wall" }, el("td", {}, gettext("Wall time")), ...columns.map(({ wall }) => cell(wall))));
-    else rows.push(el("tr", {}, el("td", { class: "faint" }, gettext("Not measured yet."))));
+    else rows.push(el("tr", {}, el("td", { class: "faint" }, this.capture.state === "withdrawn" ? gettext("Nothing was recorded.") : gettext("Not measured yet."))));
     find("[data-capture-table]").replaceChildren(...rows);
   }
 }
