@@ -50,7 +50,8 @@ export class Captures extends EventTarget {
     const isEnded = ENDED.includes(header.state);
     const hasEnded = isEnded && this.isEnded === false;
     this.isEnded = isEnded;
-    if (this.isLoaded && (isAsked || hasEnded || this.list.some((one) => one.state === "importing"))) this.soon();
+    const isImporting = this.list.some((one) => one.state === "importing");
+    if (isAsked || (this.isLoaded && (hasEnded || isImporting))) this.soon();
   }
 
   of(id) {
