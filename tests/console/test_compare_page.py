@@ -196,7 +196,7 @@ def test_captures_stand_side_by_side_with_what_can_be_fetched(member: Client, pr
     assert shown.count("cmp-trace-row") == 1
     first, second, third = (text(part) for part in shown.split('<div class="cmp-answer-column">')[1:])
     assert "Steps 4–5 ready All as zip policy, vLLM, ranks 0–1, 3 2.0 KiB" in first
-    assert first.endswith("policy-0.json.gz policy 0, 2.0 KiB Perfetto Download")
+    assert first.endswith("policy-0.json.gz policy 0, 2.0 KiB Perfetto")
     assert "Steps 4–5 failed all workers" in second
     assert second.endswith("vllm-0.json.gz vLLM 0, 2.0 KiB on the cluster")
     assert "&lt;node b&gt;" in raw
