@@ -26,11 +26,15 @@ BADGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLine:
-    """One file: `where` is its role and rank. An address is "" where there is nothing to open or fetch yet."""
+    """One file: `where` is its role and rank, `progress` how much of it is here, "" once it can be fetched.
+
+    An address is "" where there is nothing to open or fetch yet.
+    """
 
     row: Artifact
     name: str
     where: str
+    progress: str
     perfetto_url: str
     download_url: str
 
@@ -104,9 +108,16 @@ def _file(capture: Capture, row: Artifact) -> FileLine:
         row=row,
         name=row.name.rpartition("/")[2].replace(f"{capture.pk}-", "", 1),
         where=" ".join(part for part in where if part),
+        progress="" if row.is_ready else _progress(capture, row),
         perfetto_url=f"{perfetto}?file={row.pk}" if is_trace else "",
         download_url=reverse("run-file", args=[capture.run_id, row.pk]) if row.is_ready else "",
     )
+
+
+def _progress(capture: Capture, row: Artifact) -> str:
+    if not row.received or capture.state == "failed":
+        return _("on the cluster")
+    return _("copying %(share)s %%") % {"share": 100 * row.received // max(row.size, 1)}
 
 
 def steps_title(steps: tuple[int, int] | None, num_steps: int) -> str:

@@ -216,6 +216,16 @@ def test_captures_stand_side_by_side_with_what_can_be_fetched(member: Client, pr
     assert row["runs"][runs[0].pk][0]["files"][0]["role"] == "policy"
 
 
+@pytest.mark.parametrize(("received", "said"), [(0, "on the cluster"), (1536, "copying 75 %")])
+def test_a_file_under_way_says_how_far_it_is(member: Client, project: Project, received: int, said: str) -> None:
+    run = make_run(project)
+    capture = Capture.objects.create(run=run, attempt=1, tool="nsys", first_step=4, num_steps=1, state="importing")
+    size = {"size": 2048, "received": received, "is_ready": False}
+    Artifact.objects.create(run=run, attempt=1, name="a.nsys-rep", type="trace", path="a", capture=capture, **size)
+
+    assert f"a.nsys-rep 2.0 KiB {said}" in text(page(member, f"runs={run.pk}&tab=traces"))
+
+
 def test_without_captures_the_way_to_one_is_shown(member: Client, project: Project) -> None:
     runs = [make_run(project, spec={"name": name}) for name in ("a", "b")]
 
