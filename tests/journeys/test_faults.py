@@ -96,7 +96,7 @@ def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(
                 act.target.hit(act.scene)
         return len(hit_at) == len(acts) and bool(retried.lost)
 
-    until(hit_who_is_ready, seconds=120, what="everything was there to be hit")
+    until(hit_who_is_ready, seconds=180, what="everything was there to be hit")
 
     assert [problem for act in acts for problem in act.judge(hit_at=hit_at[act.target.name])] == []
     retried.judge()
