@@ -25,7 +25,7 @@ def check_sweep(specs: Sequence[RunSpec], found: Sequence[Point], *, project: Pr
         checks = [*check_lengths(spec, facts), *check_cluster(spec, state)]
         problems += [at_point(_problem(check), point) for check in checks if check.state == "failed"]
     if not problems and _ROWS_DEPEND_ON in found[0]:
-        shortest = min(range(len(found)), key=lambda place: float(found[place][_ROWS_DEPEND_ON]))
+        shortest = min(range(len(found)), key=lambda place: float(found[place][_ROWS_DEPEND_ON] or 0))
         checks = check_data(specs[shortest], project=project)[1]
         problems += [at_point(_problem(check), found[shortest]) for check in checks if check.state == "failed"]
     return problems

@@ -50,8 +50,8 @@ def list_knobs(request: HttpRequest, algorithm: str | None = None, trainer: str 
     """Return the knobs, all or those that apply to an algorithm and a trainer."""
     found = list(knobs().values())
     _check("algorithm", algorithm, {a for k in found for a in k.algorithms})
-    _check("trainer", trainer, {t for k in found for t in k.flags})
-    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.flags)]
+    _check("trainer", trainer, {t for k in found for t in k.trainers})
+    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.trainers)]
     return KnobsOut(knobs=[_knob(k) for k in here])
 
 
@@ -81,6 +81,6 @@ def _knob(knob: Knob) -> KnobOut:
         effects=dict(knob.effects),
         source=knob.source,
         algorithms=list(knob.algorithms),
-        trainers=list(knob.flags),
+        trainers=list(knob.trainers),
         is_essential=knob.is_essential,
     )

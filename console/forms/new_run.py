@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from jobs.catalog.knob import Scalar, applicable, knobs
+from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sections import SECTIONS, Algorithm
 from jobs.catalog.spelling import spell
+from jobs.catalog.value import Value
 
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
@@ -110,7 +111,7 @@ def minimal(spec: RunSpec) -> dict[str, Any]:
     return short
 
 
-def show(value: Scalar) -> str:
+def show(value: Value) -> str:
     """Return a value as people type it; reading it back gives the same value."""
     return spell(value)
 

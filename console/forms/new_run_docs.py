@@ -4,7 +4,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from jobs.catalog.knob import Knob, Scalar, knobs
+from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.value import Value
 
 BEGIN = "<!-- knobs: made from jobs/catalog/knobs, do not edit -->"
 END = "<!-- end of knobs -->"
@@ -45,7 +46,7 @@ def _defaults(knob: Knob) -> str:
     return ", ".join(f"{value} ({algorithm.upper()})" for algorithm, value in found.items())
 
 
-def _spell(value: Scalar) -> str:
+def _spell(value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -12,10 +12,11 @@ from console.catalog_words import knob_allowed
 from console.forms.new_run import baseline, show, spec_to_form
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import RANGES, Algorithm
+from jobs.catalog.sections import RANGES
+from jobs.catalog.trainer import trainers
 from profiling.config import Marks
 
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+ALGORITHMS: tuple[str, ...] = trainers()["native"].algorithms
 
 GROUP_TITLES = {
     "train": gettext_lazy("Batch and steps"),
@@ -131,7 +132,7 @@ def _knob_field(knob: Knob, values: Mapping[str, str]) -> Field:
         kind=kind,
         choices=choices,
         unit=_(knob.unit) if knob.unit else "",
-        flag=knob.flags.get("native", knob.id),
+        flag=next((f.name for f in knob.flags if f.trainer == "native"), knob.id),
         help=_(knob.help),
         allowed=knob_allowed(knob),
         effects=tuple((_EFFECTS[k], _(v)) for k, v in knob.effects.items()),

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from console.catalog_words import field_label
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import RunSpec, differing, parse_spec
+from jobs.catalog.runspec import RunSpec, default_of, differing, parse_spec
 from jobs.catalog.spelling import spell
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
@@ -40,7 +40,7 @@ def num_changed(spec: RunSpec) -> int:
 
 
 def _section_rows(spec: RunSpec) -> list[ConfigRow]:
-    default = parse_spec({"algorithm": spec.algorithm})
+    default = parse_spec({"algorithm": spec.algorithm, "trainer": {"name": spec.trainer.name}})
     rows = [_row("run", "algorithm", spec.algorithm, spec.algorithm)]
     for section in SECTIONS:
         ours, theirs = getattr(spec, section), getattr(default, section)
@@ -67,7 +67,7 @@ def _row(group: str, name: str, value: Any, default: Any) -> ConfigRow:
 
 def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
     chosen = spec.knobs[knob.id]
-    default = knob.default_for(spec.algorithm)
+    default = default_of(spec, knob)
     return ConfigRow(
         group=knob.group,
         id=knob.id,

@@ -8,7 +8,7 @@ import jobs.engine
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import RunSpec
 
-NATIVE = {knob.id for knob in knobs().values() if "native" in knob.flags}
+NATIVE = {knob.id for knob in knobs().values() if "native" in knob.trainers}
 READERS = {"knob", "int_knob", "float_knob"}
 
 
