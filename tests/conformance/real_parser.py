@@ -1,0 +1,146 @@
+"""OpenRLHF's own parser, run on command lines: `python real_parser.py PACKAGE_FOLDER train_sft` (standard library only).
+
+Reads a JSON list of words per line and answers with a JSON object per line. The first line of its own tells the
+options. The real file of the wheel is executed as `__main__`, so its own checks behind the parser run too; whatever is
+not in the standard library is a stub, but for OpenRLHF's own small modules without imports. Before the main guard one
+statement is inserted, which keeps the arguments that `train` is given; for RL the original `train` runs against the
+stubs, so that its checks of the placement are heard as well.
+"""
+
+import argparse
+import ast
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+REAL = ("openrlhf.utils.config",)  # of the wheel; it imports the standard library alone
+KEEP = "train = keep(train)"
+
+
+class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers every import of what is not in the standard library."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the real file where we want it, a stub for the rest of the world."""
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        file = self.folder.joinpath(*name.split(".")).with_suffix(".py")
+        if name in REAL and file.exists():
+            return importlib.util.spec_from_file_location(name, file)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        """Return a module on which everything is there and callable."""
+        module = MagicMock(name=spec.name)
+        module.__path__ = []
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the stub is ready."""
+
+
+class RealParser:
+    """One command line program of one version."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        file = folder / "openrlhf" / "cli" / f"{program}.py"
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        guard = next(n for n, node in enumerate(tree.body) if isinstance(node, ast.If) and "__main__" in ast.dump(node))
+        tree.body.insert(guard, ast.parse(KEEP).body[0])
+        self.code = compile(ast.fix_missing_locations(tree), str(file), "exec")
+        self.program = program
+        self.runs_train = program == "train_ppo_ray"
+        self.parsers: list[argparse.ArgumentParser] = []
+        self.kept: list[Any] = []
+
+    def run(self, words: list[str]) -> dict[str, Any]:
+        """Return what the program makes of the words.
+
+        `accepted`; else `kind` (the exception, or "usage") and `text`. `values` by dest, as they reached `train`, or
+        else as the parser left them; `inexact` are options that were only understood as the beginning of another.
+        """
+        self.parsers.clear()
+        self.kept.clear()
+        said = io.StringIO()
+        answer: dict[str, Any] = {"accepted": True, "kind": "", "text": ""}
+        sys.argv = [self.program, *words]
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                exec(self.code, {"__name__": "__main__", "keep": self._keep})  # noqa: S102 (the wheel, hash checked)
+            except SystemExit:
+                answer |= {"accepted": False, "kind": "usage", "text": said.getvalue().strip().rpartition("error: ")[2]}
+            except Exception as error:  # whatever its own checks raise is the answer
+                answer |= {"accepted": False, "kind": type(error).__name__, "text": str(error)}
+        options = {option for parser in self.parsers for option in parser._option_string_actions}
+        answer["inexact"] = [word for word in words if word.startswith("--") and word not in options]
+        answer["values"] = _flat(self.kept[-1]) if self.kept else {}
+        return answer
+
+    def options(self) -> dict[str, Any]:
+        """Return every option: its dest, default, type, choices and number of values."""
+        self.run(["--help"])
+        found = {}
+        for action in self.parsers[-1]._actions:
+            if action.dest == "help":
+                continue
+            for name in action.option_strings:
+                found[name] = {
+                    "dest": action.dest,
+                    "default": action.default,
+                    "type": getattr(action.type, "__name__", None),
+                    "choices": None if action.choices is None else list(action.choices),
+                    "nargs": 0 if action.nargs == 0 else action.nargs,
+                    "sets": getattr(action, "const", None),
+                }
+        return found
+
+    def _keep(self, train: Any) -> Any:
+        def kept(args: Any) -> None:
+            self.kept.append(args)
+            if self.runs_train:
+                train(args)
+
+        return kept
+
+
+def _flat(args: Any, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in vars(args).items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, SimpleNamespace) else {f"{prefix}{name}": value}
+    return found
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    folder, program = Path(sys.argv[1]), sys.argv[2]
+    sys.meta_path.insert(0, _Stub(folder))
+    real = RealParser(folder, program)
+    init = argparse.ArgumentParser.__init__
+
+    def noted(parser: argparse.ArgumentParser, *given: Any, **named: Any) -> None:
+        init(parser, *given, **named)
+        real.parsers.append(parser)
+
+    argparse.ArgumentParser.__init__ = noted  # type: ignore[method-assign]  # the program makes its own
+    answers = sys.stdout
+    print(json.dumps(real.options()), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(real.run(json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
