@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-faults gpu-check install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-faults gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,10 @@ proof-faults: install-dev ## break everything at seeded moments, into docs/relia
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi
+
+trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|verl [VERSION=0.11.2]
+	@[ -n "$(TRAINER)" ] || { echo "Say which trainer: make trainer-env TRAINER=openrlhf" >&2; exit 2; }
+	@$(PYTHON) requirements/trainer_env.py $(TRAINER) $(VERSION) --venv $(VENV)
 
 install:
 	@$(PYTHON) requirements/install.py $(SET) --venv $(VENV)

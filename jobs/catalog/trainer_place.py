@@ -81,8 +81,8 @@ def found_below(folder: Path) -> tuple[TrainerPlace, ...]:
 def how_to_make(trainer: str, version: str) -> str:
     """Return what to do where no place has it, as the end of a sentence."""
     return (
-        f"make an environment with `make trainer-env TRAINER={trainer} VERSION={version}`, or name the interpreter that "
-        f"has it: {VARIABLE}='{trainer}-{version}=/srv/{trainer}/bin/python'"
+        f"make an environment with `make trainer-env TRAINER={trainer} VERSION={version}`, or name the interpreter "
+        f"that has it: {VARIABLE}='{trainer}-{version}=/srv/{trainer}/bin/python'"
     )
 
 

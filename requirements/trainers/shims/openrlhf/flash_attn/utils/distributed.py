@@ -1,0 +1,5 @@
+"""The name that OpenRLHF imports."""
+
+from .. import absent
+
+all_gather = absent("all_gather")
