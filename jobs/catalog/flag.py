@@ -13,6 +13,7 @@ In a knob's table, `flags` is a list of tables:
 | `form` | how the value is written, see `FORMS`; a name that is not there is a conversion of the trainer's adapter |
 | `default` | the trainer's own default, in its own units and words; missing: it has none (see `Flag.default`) |
 | `values` | our word -> theirs, for choices that are called otherwise |
+| `choices`, `range` | our words, or the least and most, that it takes here; all of the knob's where missing |
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ FORMS = {
     "second": "the second of the option's two values",
     "words": "several values, divided by commas in ours",
 }
-_KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", "values"}
+_KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", "values", "choices", "range"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class Flag:
     form: str
     default: Scalar | None
     values: Mapping[str, str]
+    choices: tuple[str, ...]
+    limits: tuple[float, ...]
 
     @property
     def name(self) -> str:
@@ -98,4 +101,6 @@ def _flag(knob_id: str, table: Mapping[str, Any]) -> Flag:
         form=table.get("form", "value"),
         default=table.get("default"),
         values=table.get("values", {}),
+        choices=tuple(table.get("choices", ())),
+        limits=tuple(float(limit) for limit in table.get("range", ())),
     )

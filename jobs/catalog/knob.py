@@ -7,7 +7,7 @@ How trainers spell it stands in `flags` (jobs.catalog.flag). `needs` says when i
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -72,6 +72,15 @@ class Knob:
         if algorithm not in self.algorithms:
             return None
         return next((f for f in self.flags if f.holds(trainer=trainer, version=version, algorithm=algorithm)), None)
+
+    def under(self, flag: Flag) -> "Knob":
+        """Return the knob as this spelling takes it: its choices, its range, and whether it may be left unset.
+
+        Not set is no value where the trainer's own default is known, nor for the built-in trainer, which has none.
+        """
+        low, high = flag.limits or (self.low, self.high)
+        is_optional = self.is_optional and flag.trainer != "native" and flag.own_default() is None
+        return replace(self, choices=flag.choices or self.choices, low=low, high=high, is_optional=is_optional)
 
     @property
     def trainers(self) -> tuple[str, ...]:
@@ -184,10 +193,14 @@ def knobs() -> Mapping[str, Knob]:
 
 @cache
 def applicable(algorithm: str, trainer: str, version: str = "") -> Mapping[str, Knob]:
-    """Return the knobs that mean something to `algorithm` under a version of `trainer`, by id."""
+    """Return the knobs that mean something to `algorithm` under a version of `trainer`, by id, as it takes them."""
     if trainer not in trainers() or not trainers()[trainer].offers(algorithm, version):
         return {}
-    return {k: v for k, v in knobs().items() if v.flag(trainer=trainer, version=version, algorithm=algorithm)}
+    found = {}
+    for knob_id, knob in knobs().items():
+        if flag := knob.flag(trainer=trainer, version=version, algorithm=algorithm):
+            found[knob_id] = knob.under(flag)
+    return found
 
 
 def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
