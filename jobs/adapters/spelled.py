@@ -1,7 +1,8 @@
 """A spec's knobs in a trainer's own words, and back: what the adapters of other trainers share.
 
-A knob is written where its value differs from the trainer's own default, or where the catalogue knows none. Values
-whose unit differs between trainers go through a `Conversion`, named by the flag's `form`.
+A knob is written where its value differs from the trainer's own default, or where the catalogue knows none, and where
+it means something beside the others (its `needs`). Values whose unit differs between trainers go through a
+`Conversion`, named by the flag's `form`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from jobs.catalog.flag import FORMS, Flag
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import Knob, applicable, is_live
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
@@ -52,7 +53,8 @@ def words_of(spec: RunSpec, conversions: Conversions) -> list[Word]:
     for knob in here.values():
         flag = knob.flag(trainer=spec.trainer.name, version=version, algorithm=spec.algorithm)
         assert flag is not None
-        spelled.append((knob, flag))
+        if is_live(knob.id, values):
+            spelled.append((knob, flag))
     found: list[Word] = []
     pairs = sorted((s for s in spelled if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
     for _, members in groupby(pairs, key=lambda s: s[1].name):
@@ -84,8 +86,8 @@ def ours(knob: Knob, flag: Flag, text: str, values: Values, conversions: Convers
         return conversions[flag.form].read(values, text)
     if flag.form == "negated":
         return not knob.check_set(text)
-    words = {their: our for our, their in flag.values.items()}
-    return knob.check(words.get(text, text))
+    words = {spell(their): our for our, their in flag.values.items()}
+    return knob.check(words.get(text, words.get(text.lower(), text)))
 
 
 def _single(knob: Knob, flag: Flag, values: Values, conversions: Conversions) -> Iterable[Word]:

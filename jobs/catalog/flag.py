@@ -12,7 +12,7 @@ In a knob's table, `flags` is a list of tables:
 | `algorithms` | ids or families where it holds; all of the knob's where it is missing |
 | `form` | how the value is written, see `FORMS`; a name that is not there is a conversion of the trainer's adapter |
 | `default` | the trainer's own default, in its own units and words; missing: it has none (see `Flag.default`) |
-| `values` | our word -> theirs, for choices that are called otherwise |
+| `values` | our word -> theirs, for choices that are called otherwise: "null" is Hydra's nothing, true a bare option |
 | `choices`, `range` | our words, or the least and most, that it takes here; all of the knob's where missing |
 """
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.algorithm import expand
+from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Scalar
 
@@ -50,7 +51,7 @@ class Flag:
     algorithms: tuple[str, ...]
     form: str
     default: Scalar | None
-    values: Mapping[str, str]
+    values: Mapping[str, Scalar]
     choices: tuple[str, ...]
     limits: tuple[float, ...]
 
@@ -68,14 +69,14 @@ class Flag:
 
     def own_default(self) -> Scalar | None:
         """Return the trainer's default in our words; None where there is none or an adapter has to convert it."""
+        ours = {spell(theirs): word for word, theirs in self.values.items()}
         if self.form == "switch":
-            return False
+            return ours.get("false", False)
         if self.form == "negated":
             return not self.default if isinstance(self.default, bool) else True
         if self.form not in FORMS or self.default is None:
             return None
-        ours = {theirs: word for word, theirs in self.values.items()}
-        return ours.get(str(self.default), self.default)
+        return ours.get(spell(self.default), self.default)
 
 
 def flags_of(knob_id: str, tables: list[Mapping[str, Any]]) -> tuple[Flag, ...]:

@@ -1,7 +1,8 @@
 """The contract of a knob, and the loader of `knobs/*.toml`: a table per knob, its id is `<file>.<table>`.
 
 How trainers spell it stands in `flags` (jobs.catalog.flag). `needs` says when it means something:
-`needs = [{ knob = "train.dynamic_batch", is = [true] }]`; while that is not so, its input is greyed with the reason.
+`needs = [{ knob = "train.dynamic_batch", is = [true] }]`, or `above = 0` in place of `is`; while that is not so, its
+input is greyed with the reason, and it is not written into a command.
 """
 
 import math
@@ -27,10 +28,17 @@ class KnobValueInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Another knob, and the values of it under which this one means something."""
+    """Another knob, and the values of it under which this one means something: some, or all above a number."""
 
     knob: str
-    values: tuple[Value, ...]
+    values: tuple[Value, ...] = ()
+    above: float | None = None
+
+    def is_met(self, value: Value) -> bool:
+        """Return True if the other knob has such a value."""
+        if self.above is None:
+            return value in self.values
+        return isinstance(value, (int, float)) and value > self.above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +211,14 @@ def applicable(algorithm: str, trainer: str, version: str = "") -> Mapping[str, 
     return found
 
 
+def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:
+    """Return True if the knob means something beside these values; a knob that the run does not have asks nothing."""
+    return all(
+        need.knob not in values or (need.is_met(values[need.knob]) and is_live(need.knob, values))
+        for need in knobs()[knob_id].needs
+    )
+
+
 def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
     value = table["value"]
     low, high = value.get("range", [-math.inf, math.inf])
@@ -222,7 +238,10 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         source=table["source"],
         algorithms=expand(table["algorithms"]),
         flags=flags_of(knob_id, table["flags"]),
-        needs=tuple(Need(knob=need["knob"], values=tuple(need["is"])) for need in table.get("needs", ())),
+        needs=tuple(
+            Need(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
+            for need in table.get("needs", ())
+        ),
         is_essential=table.get("essential", False),
         is_optional=is_optional,
         is_privileged=table.get("privileged", False),
