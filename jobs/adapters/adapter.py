@@ -1,6 +1,7 @@
 """What every trainer's adapter promises: how a RunSpec becomes a command, how a command is read back, and its logs.
 
-One file beside this one adds a trainer; it ends with `PLUGIN: Adapter = ...`.
+One file beside this one, named like the trainer in jobs/catalog/trainers, adds a trainer; it ends with
+`PLUGIN: Adapter = ...`. What several adapters share lies here too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from profiling import plugins
 
 
@@ -71,7 +73,10 @@ class Adapter(Protocol):
         ...
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
-        """Return what the words of a command say, in any dialect, as a spec for `version` ("" for the newest).
+        """Return what the words of a command say, in any dialect, as a spec for `version`.
+
+        One word that holds white space is read as shell text, as people paste it; nothing is run. With "" the spec is
+        for the version that the command seems to be written for.
 
         Raises: ValueError with a sentence if the words are no command of this trainer at all.
         """
@@ -87,5 +92,7 @@ def adapter(name: str) -> Adapter:
 
     Raises: profiling.plugins.UnknownPlugin, naming the trainers there are.
     """
+    if name not in trainers():  # what the adapters share lies beside them
+        raise plugins.UnknownPlugin(f"{name!r} is not one of {', '.join(trainers())}.")
     plugin: Adapter = plugins.load(__package__, name)
     return plugin
