@@ -14,7 +14,9 @@ Plain = Any
 
 _BARE = re.compile(r"[A-Za-z0-9_./@%+-]+")
 _INT = re.compile(r"[+-]?\d[\d_]*")
-_FLOAT = re.compile(r"[+-]?(\d[\d_]*\.([\d_]*\d)?|\.\d[\d_]*|\d[\d_]*(?=[eE]))([eE][+-]?\d[\d_]*)?|[+-]?(inf|nan)", re.I)
+_FLOAT = re.compile(
+    r"[+-]?(\d[\d_]*\.([\d_]*\d)?|\.\d[\d_]*|\d[\d_]*(?=[eE]))([eE][+-]?\d[\d_]*)?|[+-]?(inf|nan)", re.I
+)
 _KEY = re.compile(r"(?P<mark>\+\+|\+|~)?(?P<key>[A-Za-z_][\w./@:-]*)(?P<rest>=.*)?", re.S)
 _ESCAPED_INTERPOLATION = re.compile(r"(\\*)\$\{")
 _QUOTED_INTERPOLATION = re.compile(r"((?:\\\\)*)\\\$\{")
