@@ -6,21 +6,20 @@ from pathlib import Path
 from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
 from jobs.adapters.hydra import override
 from jobs.adapters.scoring import source_of
-from jobs.adapters.spelled import Conversions
 from jobs.adapters.verl_reading import read_back
+from jobs.adapters.verl_units import VERL_CONVERSIONS
 from jobs.adapters.verl_words import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.placement import group_size
 from jobs.catalog.runspec import RunSpec
 
-CONVERSIONS: Conversions = {}
 _LOGGER = "VERL_FILE_LOGGER_PATH"
 
-_COMPUTE_SCORE = '''
+_SCORE = '''
 
-def compute_score(data_source, solution_str, ground_truth, extra_info=None, **given):
+def {name}(data_source, solution_str, ground_truth, extra_info=None, **given):
     """What verl calls for every completion."""
-    return float(reward(str((extra_info or {}).get("prompt", "")), solution_str, str(ground_truth)))
+    return float(reward(str((extra_info or {{}}).get("prompt", "")), solution_str, str(ground_truth)))
 '''
 
 
@@ -33,7 +32,7 @@ class VerlAdapter:
         Raises: ValueError with a sentence for what verl cannot do at all: data from a hub, rewards from a URL.
         """
         metrics = str(run_dir / METRICS)
-        overrides = [override(key, value) for key, value in settings(spec, run_dir, CONVERSIONS)]
+        overrides = [override(key, value) for key, value in settings(spec, run_dir, VERL_CONVERSIONS)]
         env = {
             "PYTHONUNBUFFERED": "1",  # the last lines before a death are the ones that matter
             "PYTHONFAULTHANDLER": "1",
@@ -54,7 +53,7 @@ class VerlAdapter:
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
         """Return what a command, a YAML text of overrides or a whole config says. Raises: ValueError, a sentence."""
-        return read_back(words, version, CONVERSIONS)
+        return read_back(words, version, VERL_CONVERSIONS)
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:  # noqa: ARG002
         """Return who reads verl's JSON lines."""
@@ -65,7 +64,8 @@ def _files(spec: RunSpec) -> dict[str, str]:
     if spec.reward.kind in ("file", "url", "model"):
         return {}
     source = source_of(spec.reward)
-    return {REWARD_FILE: source if "def compute_score" in source else source + _COMPUTE_SCORE}
+    name = str(spec.knobs["reward.function_name"].value) if "reward.function_name" in spec.knobs else "compute_score"
+    return {REWARD_FILE: source if f"def {name}(" in source else source + _SCORE.format(name=name)}
 
 
 def _launcher(spec: RunSpec) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -1,7 +1,8 @@
 """Every key that a version of verl has, with verl's default: `known_keys/verl-<version>.json`, by program.
 
 Made from the composed configs of the wheel by `tests/conformance/write_verl_keys.py`; the conformance tests hold the
-files against the real composition. Keys that only the Megatron configs have stand under `<program>/megatron`.
+files against the real composition. Keys that only the Megatron configs have stand under `<program>/megatron`, those
+that only the others have under `<program>/megatron lacks`.
 """
 
 import difflib
@@ -12,6 +13,15 @@ from importlib.resources import files
 
 from jobs.adapters.hydra import Plain
 
+MEGATRON, WITHOUT = "/megatron", "/megatron lacks"
+
+
+@cache
+def _tables(version: str) -> Mapping[str, Mapping[str, Plain]]:
+    text = (files("jobs.adapters") / "known_keys" / f"verl-{version}.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Plain]] = json.loads(text)
+    return found
+
 
 @cache
 def keys_of(program: str, version: str) -> Mapping[str, Plain]:
@@ -19,9 +29,20 @@ def keys_of(program: str, version: str) -> Mapping[str, Plain]:
 
     Raises: FileNotFoundError for a version whose keys nobody has written down.
     """
-    text = (files("jobs.adapters") / "known_keys" / f"verl-{version}.json").read_text(encoding="utf-8")
-    tables: dict[str, dict[str, Plain]] = json.loads(text)
-    return tables.get(f"{program}/megatron", {}) | tables[program]
+    tables = _tables(version)
+    return {**tables.get(program + MEGATRON, {}), **tables[program]}
+
+
+def has_key(program: str, version: str, name: str, *, is_megatron: bool) -> bool:
+    """Return True if the config of the chosen engine takes a key. A key with "+" is taken wherever its branch is."""
+    tables = _tables(version)
+    if name.startswith("+"):
+        return is_megatron or ".megatron." not in name
+    if is_megatron:
+        return name in tables.get(program + MEGATRON, {}) or (
+            name in tables[program] and name not in tables.get(program + WITHOUT, {})
+        )
+    return name in tables[program]
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -8,8 +8,9 @@ from jobs.adapters.spelled import Conversions, ours
 from jobs.adapters.verl_command import Given, VerlCommand, command_of
 from jobs.adapters.verl_keys import keys_of, nearest
 from jobs.adapters.verl_older import INERT, REMOVED, RENAMED, translated, why_not
-from jobs.adapters.verl_sections import Sections, Settings, algorithm_of, kl_of, read_sections
-from jobs.adapters.verl_words import KL_KNOBS, KL_NAMES, RUN, SFT
+from jobs.adapters.verl_sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
+from jobs.adapters.verl_units import TOGETHER, options_text
+from jobs.adapters.verl_words import RUN, SFT
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
@@ -37,7 +38,7 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     read_sections(program, settings, sections)
     values = _Values(algorithm, version, conversions, sections)
     if is_in(algorithm, "rl"):
-        values.take_kl(kl_of(settings, known, sections))
+        values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
     values.take(settings)
     for key, given in settings.items():
         if key not in sections.taken:
@@ -167,27 +168,40 @@ class _Values:
                 continue
             self.sections.taken.add(key)
             for knob, flag in self.by_name[key]:
-                if knob.id in KL_KNOBS:
+                if flag.form in TOGETHER:
                     continue
                 if flag.form not in FORMS:
                     later.append((knob, flag, given))
                 else:
                     self._set(knob, flag, given)
+        self._take_engine_options(settings)
         self._fill()
         for knob, flag, given in later:
             self._set(knob, flag, given)
         for knob, flag in self.flags.values():
-            if flag.form not in FORMS and knob.id not in self.read and flag.default is not None:
+            is_converted = flag.form not in FORMS and flag.form not in TOGETHER
+            if is_converted and knob.id not in self.read and flag.default is not None:
                 self._set_converted_default(knob, flag)
 
-    def take_kl(self, found: Mapping[str, Plain]) -> None:
-        """Read the KL knobs, which verl spreads over two places."""
-        names = {theirs: mine for mine, theirs in KL_NAMES.items()}
+    def _take_engine_options(self, settings: Settings) -> None:
+        """Gather what is below a key whose knob holds all of it as one text."""
+        for knob, flag in self.flags.values():
+            if flag.form == "engine_options":
+                start = flag.name.lstrip("+") + "."
+                own = {k: g for k, g in settings.items() if k.startswith(start) and k not in self.sections.taken}
+                if own:
+                    self.read[knob.id] = options_text(
+                        {key.removeprefix(start): given.value for key, given in own.items()}
+                    )
+                    self.sections.taken |= set(own)
+
+    def take_together(self, found: Mapping[str, Plain]) -> None:
+        """Take knobs that several settings made together."""
         for knob_id, value in found.items():
             if knob_id in self.flags:
                 knob, _ = self.flags[knob_id]
                 try:
-                    self.read[knob_id] = knob.check(names.get(str(value), value))
+                    self.read[knob_id] = knob.check(value)
                 except KnobValueInvalid as error:
                     self.sections.unread.append(Unread(option=knob_id, value=str(value), why=str(error)))
 
@@ -202,7 +216,7 @@ class _Values:
     def _fill(self) -> None:
         """Set what nothing was said about to verl's own default, where the algorithm's would be another."""
         for knob_id, (knob, flag) in self.flags.items():
-            if knob_id in self.read or flag.form not in FORMS or knob_id in KL_KNOBS:
+            if knob_id in self.read or flag.form not in FORMS:
                 continue
             own = flag.own_default()
             if own is not None:
@@ -222,7 +236,7 @@ class _Values:
 
     def _value(self, knob: Knob, flag: Flag, value: Plain) -> Value:
         for our, their in flag.values.items():
-            if spell(_scalar(their)) == spell(_scalar(value)):
+            if _text(their) == _text(value):
                 return knob.check(our)
         if flag.form in ("first", "second"):
             if not isinstance(value, list) or len(value) != 2:
@@ -250,6 +264,10 @@ class _Values:
             for knob_id, (knob, _) in self.flags.items()
         }
         return defaults | self.read
+
+
+def _text(value: Plain) -> str:
+    return "null" if value is None else spell(_scalar(value))
 
 
 def _scalar(value: Plain) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 from jobs.adapters.adapter import Unread
 from jobs.adapters.hydra import Plain
 from jobs.adapters.verl_command import Given
-from jobs.adapters.verl_words import ESTIMATORS, OWN_SCORES, PROJECT, REWARD_FILE, SFT, UNNAMED
+from jobs.adapters.verl_words import ESTIMATORS, KL_NAMES, OWN_SCORES, PROJECT, REWARD_FILE, SFT, UNNAMED
 
 Settings = Mapping[str, Given]
 
@@ -19,7 +19,6 @@ _SINKS = ("console", "file")
 OURS: Mapping[str, str] = {
     "trainer.logger": "Pitwall reads verl's console and JSON lines; other services are not switched on.",
     "trainer.default_local_dir": "Checkpoints lie below the run directory.",
-    "trainer.rollout_data_dir": "Samples lie below the run directory.",
     "trainer.project_name": "The run has its name in Pitwall.",
     "global_profiler.save_path": "Recordings lie below the run directory.",
     "profiler.save_path": "Recordings lie below the run directory.",
@@ -119,8 +118,11 @@ def _read_data(program: str, settings: Settings, sections: Sections) -> None:
     if "data.train_files" in settings:
         data |= {"kind": "path", "id": _joined(settings["data.train_files"].value)}
         data |= {} if program == SFT else {"answer_column": "reward_model.ground_truth"}
-    if "data.val_files" in settings and (held_out := _joined(settings["data.val_files"].value)) != data.get("id"):
-        data["eval_id"] = held_out
+    held_out = _joined(settings["data.val_files"].value) if "data.val_files" in settings else ""
+    if held_out != data.get("id"):
+        data |= {"eval_id": held_out} if held_out else {}
+    elif "trainer.val_before_train" in settings and settings["trainer.val_before_train"].value is False:
+        sections.taken.add("trainer.val_before_train")  # as the adapter has it where nothing is held out
     columns = {"data.messages_key": "messages_column"} if program == SFT else {"data.prompt_key": "prompt_column"}
     for key, column in columns.items():
         if key in settings:
@@ -141,17 +143,15 @@ def _read_reward(settings: Settings, sections: Sections) -> None:
         sections.taken |= {key} & set(settings)
         return settings[key].value if key in settings else None
 
-    path, name = value(f"{_CUSTOM}.path"), value(f"{_CUSTOM}.name") or "compute_score"
+    path = value(f"{_CUSTOM}.path")
     model, is_on = value(f"{_REWARD_MODEL}.model_path"), value(f"{_REWARD_MODEL}.enable")
     if path:
-        location = str(path) if name == "compute_score" else f"{path}:{name}"
-        sections.spec["reward"] = {"kind": "file", "location": location}
+        sections.spec["reward"] = {"kind": "file", "location": str(path)}
         if str(path).endswith(f"/{REWARD_FILE}"):
             why = "The file belongs to another run of Pitwall. Give the reward's source, or its kind."
             sections.refuse(settings[f"{_CUSTOM}.path"], why)
     elif is_on and model:
         sections.spec["reward"] = {"kind": "model", "location": str(model)}
-        sections.taken |= {f"{_REWARD_MODEL}.rollout.name"} & set(settings)
     else:
         sections.spec["reward"] = {"kind": "file", "location": OWN_SCORES}
 
@@ -162,27 +162,46 @@ def kl_of(settings: Settings, known: Mapping[str, Plain], sections: Sections) ->
     def value(key: str) -> Plain:
         return settings[key].value if key in settings else known.get(key)
 
-    places: dict[bool, tuple[str, str, str]] = {
-        True: (
-            "actor_rollout_ref.actor.use_kl_loss",
-            "actor_rollout_ref.actor.kl_loss_coef",
-            "actor_rollout_ref.actor.kl_loss_type",
-        ),
-        False: ("algorithm.use_kl_in_reward", "algorithm.kl_ctrl.kl_coef", "algorithm.kl_penalty"),
-    }
-    sections.taken |= {key for keys in places.values() for key in keys} & set(settings)
-    on = [in_loss for in_loss, keys in places.items() if value(keys[0]) is True]
-    for in_loss in [False] if len(on) == 2 else []:
-        sections.refuse(settings[places[in_loss][0]], "The KL term stands in the loss and in the reward; one is kept.")
-    if not on:
-        for _, coefficient, _ in places.values():
-            if coefficient in settings:
-                why = f"It does nothing: neither {places[False][0]} nor {places[True][0]} is on."
-                sections.refuse(settings[coefficient], why)
+    in_loss = (
+        "actor_rollout_ref.actor.use_kl_loss",
+        "actor_rollout_ref.actor.kl_loss_coef",
+        "actor_rollout_ref.actor.kl_loss_type",
+    )
+    in_reward = ("algorithm.use_kl_in_reward", "algorithm.kl_ctrl.kl_coef", "algorithm.kl_penalty")
+    adaptive = ("algorithm.kl_ctrl.type", "algorithm.kl_ctrl.target_kl")
+    sections.taken |= {*in_loss, *in_reward, *adaptive} & set(settings)
+    is_in_loss, is_in_reward = value(in_loss[0]) is True, value(in_reward[0]) is True
+    if not is_in_loss and not is_in_reward:
+        for key in (in_loss[1], in_reward[1]):
+            if key in settings:
+                sections.refuse(settings[key], f"It does nothing: neither {in_reward[0]} nor {in_loss[0]} is on.")
         return {"algorithm.kl_coefficient": 0.0}
-    _, coefficient, estimator = places[on[0]]
-    return {
-        "algorithm.kl_coefficient": value(coefficient),
-        "algorithm.kl_in_loss": on[0],
-        "algorithm.kl_estimator": value(estimator),
+    if is_in_loss and is_in_reward:
+        sections.refuse(settings[in_reward[0]], "The KL term stands in the loss and in the reward; the loss keeps it.")
+    here = in_loss if is_in_loss else in_reward
+    names = {theirs: mine for mine, theirs in KL_NAMES.items()}
+    estimator = str(value(here[2]))
+    found = {
+        "algorithm.kl_coefficient": value(here[1]),
+        "algorithm.kl_in_loss": is_in_loss,
+        "algorithm.kl_estimator": names.get(estimator, estimator),
     }
+    if value(adaptive[0]) == "adaptive" and not is_in_loss:
+        found["algorithm.kl_target"] = value(adaptive[1])
+    return found
+
+
+def overlong_of(settings: Settings, sections: Sections) -> dict[str, Plain]:
+    """Return the knobs of the penalty for overlong answers, of whose five keys two say something."""
+    head = "reward.reward_kwargs"
+    keys = {key for key in settings if key.startswith(f"{head}.overlong_buffer_cfg.")} | {f"{head}.max_resp_len"}
+    sections.taken |= keys & set(settings)
+
+    def value(name: str) -> Plain:
+        key = f"{head}.overlong_buffer_cfg.{name}"
+        return settings[key].value if key in settings else None
+
+    if not value("enable") or value("len") is None:
+        return {}
+    penalty = {"reward.overlong_penalty": value("penalty_factor")} if value("penalty_factor") is not None else {}
+    return {"reward.overlong_buffer_tokens": value("len"), **penalty}

@@ -10,8 +10,11 @@ from pathlib import Path
 from jobs.adapters.hydra import Plain
 from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
 from jobs.adapters.spelled import Conversions, Word, words_of
+from jobs.adapters.verl_keys import has_key
+from jobs.adapters.verl_units import options_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import applicable
+from jobs.catalog.flag import Flag
+from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import as_version
 
@@ -21,11 +24,12 @@ METRICS = "log/verl.jsonl"
 """Where verl's file logger writes, below the run directory. verl opens it anew at every start: one per attempt."""
 
 REWARD_FILE = "inputs/reward.py"
-OWN_SCORES = "pkg://verl.utils.reward_score:default_compute_score"
+OWN_SCORES = "pkg://verl.utils.reward_score"
 """verl's own scoring by the column data_source, as a reward of the kind `file`: what a command without one means."""
 
 PROJECT = "pitwall"
 UNNAMED = "run"
+ENGINE_KNOB, MEGATRON = "parallel.engine", "megatron"
 RUN = "main_ppo"
 SFT = "sft_trainer"
 
@@ -43,8 +47,12 @@ REWARD_MOVED = "0.7.1"
 """The version that moved every key of rewards below `reward.`."""
 
 KL_NAMES = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
-KL_KNOBS = ("algorithm.kl_coefficient", "algorithm.kl_in_loss", "algorithm.kl_estimator")
-"""The KL knobs decide together which of verl's two places is switched on, so they are not written one by one."""
+RUN_PATHS = {
+    "trainer.rollout_data_dir": "log/rollouts",
+    "trainer.validation_data_dir": "log/evaluations",
+    "ray_kwargs.timeline_json_file": "log/ray-timeline.json",
+}
+"""Where verl writes what a knob switches on, below the run directory."""
 
 ALWAYS = (
     "algorithm.clip_ratio_low",  # verl's clip_ratio alone does nothing; both ends stand in every command
@@ -65,8 +73,9 @@ def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Set
         found += _reward(spec, run_dir)
         found.append(("algorithm.adv_estimator", ESTIMATORS[spec.algorithm]))
         found += _kl(spec)
+        found += _overlong(spec)
     given = {key for key, _ in found}
-    knobs = [setting for setting in _knobs(spec, conversions) if setting[0] not in given]
+    knobs = [setting for setting in _knobs(spec, run_dir, conversions) if setting[0] not in given]
     return [*found, *_follow(spec, run_dir, {key for key, _ in knobs} | given), *knobs]
 
 
@@ -102,27 +111,23 @@ def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setti
 
 
 def _reward(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
-    head = "reward." if as_version(spec.trainer.version) >= as_version(REWARD_MOVED) else ""
+    head = "reward." if is_moved(spec.trainer.version) else ""
     if spec.reward.kind == "url":
         raise ValueError("verl asks no URL for rewards. Use a Python file whose compute_score asks it.")
     if spec.reward.kind == "model":
         model = "reward.reward_model" if head else "reward_model"
         yield f"{model}.enable", True
         yield (f"{model}.model_path" if head else f"{model}.model.path"), spec.reward.location
-        yield f"{model}.rollout.name", _engine(spec)
     elif spec.reward.kind == "file":
-        path, name = split_location(spec.reward.location)
         if spec.reward.location != OWN_SCORES:
-            yield f"{head}custom_reward_function.path", path
-            yield f"{head}custom_reward_function.name", name
+            yield f"{head}custom_reward_function.path", spec.reward.location
     else:
         yield f"{head}custom_reward_function.path", str(run_dir / REWARD_FILE)
 
 
-def split_location(location: str) -> tuple[str, str]:
-    """Return path and function of a file reward: `path.py`, or `path.py:function` where it is not compute_score."""
-    path, sign, name = location.rpartition(":")
-    return (path, name) if sign and name.isidentifier() and path else (location, "compute_score")
+def is_moved(version: str) -> bool:
+    """Return True if this version has the keys of rewards below `reward.`."""
+    return as_version(version) >= as_version(REWARD_MOVED)
 
 
 def _kl(spec: RunSpec) -> Iterator[Setting]:
@@ -130,19 +135,30 @@ def _kl(spec: RunSpec) -> Iterator[Setting]:
     coefficient = spec.float_knob("algorithm.kl_coefficient")
     if coefficient <= 0:
         return
-    chosen = spec.knobs.get("algorithm.kl_estimator")
-    estimator = KL_NAMES.get(str(chosen.value), str(chosen.value)) if chosen is not None else ""
-    in_loss = spec.knobs.get("algorithm.kl_in_loss")
-    if in_loss is not None and in_loss.value:
+    estimator = KL_NAMES[str(_value(spec, "algorithm.kl_estimator") or "k1")]
+    if _value(spec, "algorithm.kl_in_loss"):
         yield "actor_rollout_ref.actor.use_kl_loss", True
         yield "actor_rollout_ref.actor.kl_loss_coef", coefficient
-        if estimator:
-            yield "actor_rollout_ref.actor.kl_loss_type", estimator
-    else:
-        yield "algorithm.use_kl_in_reward", True
-        yield "algorithm.kl_ctrl.kl_coef", coefficient
-        if estimator:
-            yield "algorithm.kl_penalty", estimator
+        yield "actor_rollout_ref.actor.kl_loss_type", estimator
+        return
+    yield "algorithm.use_kl_in_reward", True
+    yield "algorithm.kl_ctrl.kl_coef", coefficient
+    yield "algorithm.kl_penalty", estimator
+    if (target := _value(spec, "algorithm.kl_target")) is not None:
+        yield "algorithm.kl_ctrl.type", "adaptive"
+        yield "algorithm.kl_ctrl.target_kl", target
+
+
+def _overlong(spec: RunSpec) -> Iterator[Setting]:
+    """Write the penalty for overlong answers: verl's DAPO reward manager wants all five keys, or none."""
+    if (tokens := _value(spec, "reward.overlong_buffer_tokens")) is None:
+        return
+    head = "+reward.reward_kwargs" if is_moved(spec.trainer.version) else "+reward_model.reward_kwargs"
+    yield f"{head}.overlong_buffer_cfg.enable", True
+    yield f"{head}.overlong_buffer_cfg.len", tokens
+    yield f"{head}.overlong_buffer_cfg.penalty_factor", _value(spec, "reward.overlong_penalty")
+    yield f"{head}.overlong_buffer_cfg.log", False
+    yield f"{head}.max_resp_len", _value(spec, "rollout.max_new_tokens")
 
 
 def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
@@ -154,8 +170,6 @@ def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
         yield "critic.model.path", _below(model_path(spec), run_dir, spec.model.kind == "bundled")
     if _value(spec, "async.mode") == "separate":
         yield "actor_rollout_ref.hybrid_engine", False
-    if is_rl and "trainer.rollout_data_dir" not in given:
-        yield "trainer.rollout_data_dir", str(run_dir / "log" / "rollouts")
     if is_rl and "global_profiler.tool" in given and "global_profiler.save_path" not in given:
         yield "global_profiler.save_path", str(run_dir / "profile")
     if not is_rl and "profiler.enable" in given and "profiler.save_path" not in given:
@@ -171,35 +185,64 @@ def _value(spec: RunSpec, knob_id: str) -> Plain:
     return None if chosen is None else chosen.value
 
 
-def _knobs(spec: RunSpec, conversions: Conversions) -> Iterator[Setting]:
-    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
-    written = [word for word in words_of(spec, conversions) if word.knob not in KL_KNOBS]
-    there = {word.knob for word in written}
-    for word in written:
-        yield word.name, _plain(word)
+def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[Setting]:
+    """Return the words of the knobs; those of keys that the chosen engine's config does not have mean nothing to it."""
+    trainer = spec.trainer
+    here = applicable(spec.algorithm, trainer.name, trainer.version)
+    program = RUN if is_in(spec.algorithm, "rl") else SFT
+    is_megatron = _value(spec, ENGINE_KNOB) == MEGATRON
+    there: set[str] = set()
+    for word in words_of(spec, conversions):
+        flag = here[word.knob].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
+        assert flag is not None
+        there.add(word.knob)
+        if word.form == "engine_options":
+            yield from ((f"{word.name}.{key}", value) for key, value in options_of(str(word.values[0])).items())
+        elif word.form == "run_path":
+            yield word.name, str(run_dir / RUN_PATHS[word.name])
+        elif not _is_default(word, here[word.knob], flag) and has_key(
+            program, trainer.version, word.name, is_megatron=is_megatron
+        ):
+            yield word.name, _plain(word, here[word.knob], flag)
     for knob_id in ALWAYS:
         if knob_id in here and knob_id not in there:
-            flag = here[knob_id].flag(trainer=spec.trainer.name, version=spec.trainer.version, algorithm=spec.algorithm)
+            flag = here[knob_id].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
             assert flag is not None
             for name in flag.names:
                 yield name, spec.knob(knob_id)
 
 
-def _plain(word: Word) -> Plain:
+def _is_default(word: Word, knob: Knob, flag: Flag) -> bool:
+    """Return True for a text that is the number which verl has as its default: "2.0" is 2.0."""
+    if word.form == "pair" or flag.default is None:
+        return False
+    return type(_plain(word, knob, flag)) is type(flag.default) and bool(_plain(word, knob, flag) == flag.default)
+
+
+def _plain(word: Word, knob: Knob, flag: Flag) -> Plain:
     """Return a word's value as verl means it: numbers in lists are numbers, and null is null."""
     if word.form == "pair":
         return list(word.values)
     value = word.values[0]
-    if word.form == "words":
-        return [_item(part.strip()) for part in str(value).split(",") if part.strip()]
-    return None if value == "null" else value
+    if word.form in ("words", "modules"):
+        parts = [_number(part.strip()) for part in str(value).split(",") if part.strip()]
+        return parts[0] if word.form == "modules" and len(parts) == 1 else parts
+    if word.form == "quoted_bool" or not isinstance(value, str):
+        return value
+    if value == "null":
+        return None
+    is_number = isinstance(flag.default, (int, float)) and not isinstance(flag.default, bool)
+    return _number(value) if is_number or knob.type in ("int", "float") else value
 
 
-def _item(text: str) -> Plain:
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def _number(text: str) -> Plain:
+    """Return a number where the text is one, and else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _below(path: str, run_dir: Path, is_ours: bool) -> str:
