@@ -190,9 +190,8 @@ class _Values:
                 start = flag.name.lstrip("+") + "."
                 own = {k: g for k, g in settings.items() if k.startswith(start) and k not in self.sections.taken}
                 if own:
-                    self.read[knob.id] = options_text(
-                        {key.removeprefix(start): given.value for key, given in own.items()}
-                    )
+                    options = {key.removeprefix(start): given.value for key, given in own.items()}
+                    self.read[knob.id] = options_text(options)
                     self.sections.taken |= set(own)
 
     def take_together(self, found: Mapping[str, Plain]) -> None:
@@ -220,7 +219,7 @@ class _Values:
                 continue
             own = flag.own_default()
             if own is not None:
-                self.read[knob_id] = knob.check(spell(own) if knob.type in ("choice", "text") else own)
+                self.read[knob_id] = knob.check(str(own) if knob.type in ("choice", "text") else own)
 
     def _set(self, knob: Knob, flag: Flag, given: Given) -> None:
         try:
@@ -248,7 +247,8 @@ class _Values:
             if not knob.is_optional and value is None:
                 raise ValueError(f"{knob.label} has to be something here. Use {knob.allowed()}.")
             return knob.check(value)
-        return ours(knob, flag, spell(_scalar(value)), self._all(), self.conversions)
+        text = str(value) if knob.type == "text" and not isinstance(value, bool) else spell(_scalar(value))
+        return ours(knob, flag, text, self._all(), self.conversions)
 
     def _set_converted_default(self, knob: Knob, flag: Flag) -> None:
         assert flag.default is not None

@@ -83,6 +83,9 @@ def read_sections(program: str, settings: Settings, sections: Sections) -> None:
         if key in settings:
             sections.spec["model"] = _model(str(settings[key].value))
             sections.taken.add(key)
+    critic = settings.get("critic.model.path")
+    if critic is not None and str(critic.value) == sections.spec.get("model", {}).get("id"):
+        sections.taken.add("critic.model.path")  # as the adapter has it where nobody chose another
     _read_data(program, settings, sections)
     if program != SFT:
         _read_reward(settings, sections)
