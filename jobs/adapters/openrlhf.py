@@ -1,0 +1,61 @@
+"""OpenRLHF: train_ppo_ray on Ray for reinforcement learning; train_sft, train_dpo and train_rm under DeepSpeed."""
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
+from jobs.adapters.openrlhf_options import RL, program_of
+from jobs.adapters.openrlhf_reading import read_back
+from jobs.adapters.openrlhf_words import files_of, trainer_words
+from jobs.catalog.runspec import RunSpec
+
+_ENV = {
+    "PYTHONUNBUFFERED": "1",  # the last lines before a death are the ones that matter
+    "PYTHONFAULTHANDLER": "1",
+}
+_ON_CPU = {  # one process, which is its own launcher
+    "DS_ACCELERATOR": "cpu",
+    "RANK": "0",
+    "LOCAL_RANK": "-1",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+}
+_PORTS = range(20000, 30000)
+
+
+class OpenRLHFAdapter:
+    """Starts OpenRLHF's programs on options alone; no config file is written.
+
+    NCCL_CUMEM_ENABLE is left alone: OpenRLHF sets it where the installed vLLM is old enough to want it, and breaks
+    where it is set for a newer one.
+    """
+
+    def command(self, *, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:
+        """Return the command of the algorithm's program.
+
+        Reinforcement learning joins the Ray cluster that the environment names (RAY_ADDRESS). The others are started by
+        DeepSpeed's launcher; on CPU as one plain process.
+        """
+        program = program_of(spec.algorithm)
+        words, launcher = trainer_words(spec, run_dir)
+        module = f"openrlhf.cli.{program}"
+        if program == RL:
+            return Launch(argv=(python, "-m", module, *words), env=_ENV | {"RAY_DEDUP_LOGS": "0"}, files=files_of(spec))
+        wanted = spec.hardware.device if spec.hardware.device != "auto" else device
+        port = str(_PORTS[zlib.crc32(str(run_dir).encode()) % len(_PORTS)])  # two runs on one node must not meet
+        if wanted == "cpu":
+            return Launch(argv=(python, "-m", module, *words), env=_ENV | _ON_CPU | {"MASTER_PORT": port})
+        deepspeed = (python, "-m", "deepspeed.launcher.runner", *launcher, "--master_port", port)
+        return Launch(argv=(*deepspeed, "--module", module, *words), env=_ENV)
+
+    def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
+        """Return what a command of any known version says, flat or dotted. Raises: ValueError with a sentence."""
+        return read_back(words, version)
+
+    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:  # noqa: ARG002
+        """Return who reads OpenRLHF's TensorBoard events."""
+        return None
+
+
+PLUGIN: Adapter = OpenRLHFAdapter()
