@@ -48,8 +48,8 @@ class Sections:
 def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], sections: Sections) -> str:
     """Return the algorithm that the settings make.
 
-    GRPO's kin share one estimator: GSPO is known by its loss, DAPO by its filter of groups or its reward manager,
-    Dr. GRPO by an advantage that is not divided by the deviation.
+    GRPO's kin share one estimator. A command of ours says which it is; else GSPO is known by its loss, DAPO by its
+    filter of groups or its reward manager, Dr. GRPO by an advantage that is not divided by the deviation.
     """
     if program == SFT:
         return "sft"
@@ -63,6 +63,9 @@ def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], s
         assert given is not None
         sections.refuse(given, f"No algorithm here has the estimator {estimator}; this is read as GRPO.")
         return "grpo"
+    label = str(settings["trainer.project_name"].value) if "trainer.project_name" in settings else ""
+    if label.removeprefix(f"{PROJECT}-") in kin and label.startswith(f"{PROJECT}-"):
+        return label.removeprefix(f"{PROJECT}-")
     if estimator != "grpo":
         return kin[0]
 
@@ -105,7 +108,7 @@ def _is_as_ours(key: str, value: Plain) -> bool:
     if key == "trainer.logger":
         return set(value if isinstance(value, list) else [value]) <= set(_SINKS)
     if key == "trainer.project_name":
-        return bool(value == PROJECT)
+        return str(value).startswith(f"{PROJECT}-")
     if key == "trainer.device":
         return value in ("cuda", "cpu")
     return True

@@ -14,7 +14,7 @@ from jobs.adapters.verl_keys import has_key
 from jobs.adapters.verl_units import options_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import Knob, applicable, is_live
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import as_version
 
@@ -82,7 +82,7 @@ def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Set
 def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
     yield "hydra.run.dir", str(run_dir / "log" / "hydra")
     yield "trainer.logger", ["console", "file"]
-    yield "trainer.project_name", PROJECT
+    yield "trainer.project_name", f"{PROJECT}-{spec.algorithm}"  # GRPO and its kin are else hard to tell apart
     yield "trainer.experiment_name", spec.name or UNNAMED
     yield "trainer.default_local_dir", str(run_dir / "checkpoints")
 
@@ -181,8 +181,10 @@ def _engine(spec: RunSpec) -> str:
 
 
 def _value(spec: RunSpec, knob_id: str) -> Plain:
+    """Return a knob's value; None where it does not apply, or means nothing beside the others."""
     chosen = spec.knobs.get(knob_id)
-    return None if chosen is None else chosen.value
+    values = {name: knob.value for name, knob in spec.knobs.items()}
+    return None if chosen is None or not is_live(knob_id, values) else chosen.value
 
 
 def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[Setting]:

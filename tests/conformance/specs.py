@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import Knob, Need, applicable, is_live
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.value import Value
 
@@ -38,22 +38,54 @@ class Drawing:
     share: float = 0.25
 
 
-def draw(drawing: Drawing, *, version: str, algorithm: str, rng: random.Random) -> RunSpec:
-    """Return a random spec of a version and an algorithm. Raises: SpecInvalid if the repair missed something."""
+def draw(drawing: Drawing, *, version: str, algorithm: str, rng: random.Random, wanted: Sequence[str] = ()) -> RunSpec:
+    """Return a random spec of a version and an algorithm; what the `wanted` knobs need is switched on for them.
+
+    Raises: SpecInvalid if the repair missed something.
+    """
     here = applicable(algorithm, drawing.trainer, version)
     values: Values = {k: knob.default_for(algorithm, drawing.trainer, version) for k, knob in here.items()}
-    asked: set[str] = set()
+    asked = set(drawing.skip)
+    for knob_id in wanted:
+        if knob_id in here and knob_id not in asked:
+            _switch_on(drawing, knob_id, here, values, asked, rng)
+            asked.add(knob_id)
+            values[knob_id] = any_value(drawing, here[knob_id], values[knob_id], rng)
     for _ in range(ROUNDS):
         for knob_id, knob in here.items():
-            is_due = knob_id not in asked and knob_id not in drawing.skip
-            if is_due and all(need.knob not in values or need.is_met(values[need.knob]) for need in knob.needs):
+            if knob_id not in asked and is_live(knob_id, values):
                 asked.add(knob_id)
                 if rng.random() < drawing.share:
                     values[knob_id] = any_value(drawing, knob, values[knob_id], rng)
     drawing.repair(algorithm, values, rng)
+    for _ in range(ROUNDS):  # what another draw has switched off again says nothing
+        for knob_id in [k for k in values if not is_live(k, values)]:
+            values[knob_id] = here[knob_id].default_for(algorithm, drawing.trainer, version)
     chosen = {k: v for k, v in values.items() if v != here[k].default_for(algorithm, drawing.trainer, version)}
     raw = {"algorithm": algorithm, "trainer": {"name": drawing.trainer, "version": version}, "knobs": chosen}
     return parse_spec(raw | drawing.sections(algorithm))
+
+
+def _switch_on(
+    drawing: Drawing,
+    knob_id: str,
+    here: Mapping[str, Knob],
+    values: Values,
+    asked: set[str],
+    rng: random.Random,
+) -> None:
+    """Give the knobs that a knob needs such values, and those what they need; they are left alone from then on."""
+    for need in here[knob_id].needs:
+        if need.knob in here:
+            _switch_on(drawing, need.knob, here, values, asked, rng)
+            if not need.is_met(values[need.knob]):
+                values[need.knob] = rng.choice(need.values) if need.values else _above(here[need.knob], need)
+            asked.add(need.knob)
+
+
+def _above(knob: Knob, need: Need) -> Value:
+    assert need.above is not None
+    return knob.check(math.floor(need.above) + 2)
 
 
 def any_value(drawing: Drawing, knob: Knob, now: Value, rng: random.Random) -> Value:
