@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
+from jobs.adapters.logs.flushing import environment_to_flush, files_to_flush
+from jobs.adapters.logs.openrlhf_logs import OpenRLHFLogs
 from jobs.adapters.openrlhf_options import RL, program_of
 from jobs.adapters.openrlhf_reading import read_back
 from jobs.adapters.openrlhf_words import files_of, trainer_words
@@ -45,17 +47,19 @@ class OpenRLHFAdapter:
         wanted = spec.hardware.device if spec.hardware.device != "auto" else device
         port = str(_PORTS[zlib.crc32(str(run_dir).encode()) % len(_PORTS)])  # two runs on one node must not meet
         if wanted == "cpu":
-            return Launch(argv=(python, "-m", module, *words), env=_ENV | _ON_CPU | {"MASTER_PORT": port})
+            env = _ENV | _ON_CPU | {"MASTER_PORT": port} | environment_to_flush(run_dir)
+            return Launch(argv=(python, "-m", module, *words), env=env, files=files_to_flush())
         deepspeed = (python, "-m", "deepspeed.launcher.runner", *launcher, "--master_port", port)
-        return Launch(argv=(*deepspeed, "--module", module, *words), env=_ENV)
+        env = _ENV | environment_to_flush(run_dir)
+        return Launch(argv=(*deepspeed, "--module", module, *words), env=env, files=files_to_flush())
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
         """Return what a command of any known version says, flat or dotted. Raises: ValueError with a sentence."""
         return read_back(words, version)
 
-    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:  # noqa: ARG002
-        """Return who reads OpenRLHF's TensorBoard events."""
-        return None
+    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
+        """Return who reads OpenRLHF's TensorBoard files and printed steps."""
+        return OpenRLHFLogs(spec=spec, run_dir=run_dir)
 
 
 PLUGIN: Adapter = OpenRLHFAdapter()

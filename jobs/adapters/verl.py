@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
 from jobs.adapters.hydra import override
+from jobs.adapters.logs.verl_logs import VerlLogs
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl_reading import read_back
 from jobs.adapters.verl_units import VERL_CONVERSIONS
@@ -48,6 +49,7 @@ class VerlAdapter:
         wanted = spec.hardware.device if spec.hardware.device != "auto" else device
         if wanted == "cpu":
             overrides.append(override("trainer.device", "cpu"))
+            env["VERL_PLATFORM"] = "cpu"  # of the plugin in requirements/trainers/shims; verl has none of its own
         launcher, more = _launcher(spec)
         return Launch(argv=(python, *launcher, *overrides), env=env | more)
 
@@ -55,9 +57,9 @@ class VerlAdapter:
         """Return what a command, a YAML text of overrides or a whole config says. Raises: ValueError, a sentence."""
         return read_back(words, version, VERL_CONVERSIONS)
 
-    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:  # noqa: ARG002
-        """Return who reads verl's JSON lines."""
-        return None
+    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
+        """Return who reads verl's JSON lines, or what it prints."""
+        return VerlLogs(spec=spec, run_dir=run_dir)
 
 
 def _files(spec: RunSpec) -> dict[str, str]:
