@@ -11,26 +11,21 @@ from jobs.catalog.trainer import trainers
 _GONE = ("train_ppo", "train_kd", "train_kto", "train_prm", "batch_inference", "interactive_chat")
 _OTHERS = ("serve_rm", "lora_combiner")
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a number
-_SHELL = re.compile(r"\$[A-Za-z_{(@*\d]|`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """One option as it was written, its full name, and its values."""
+    """One option as it was written, its full name, and its values; `needs_shell`: only a shell knows one of them."""
 
     option: str
     name: str
     values: tuple[str, ...]
+    needs_shell: bool = False
 
     @property
     def text(self) -> str:
         """The values as they were written."""
         return " ".join(self.values)
-
-    @property
-    def needs_shell(self) -> bool:
-        """True if only the shell that it was written for knows the value."""
-        return any(_SHELL.search(value) for value in self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +47,7 @@ def command_of(words: Sequence[str], version: str) -> OpenRLHFCommand:
     pasted = _pasted(words)
     program = _program(pasted.program)
     given, strays = _options(pasted.words)
+    given = [replace(each, needs_shell=any(piece in each.text for piece in pasted.unknown)) for each in given]
     spoken = _version_of(program, [option.name for option in given], version)
     return OpenRLHFCommand(
         program=program,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 from jobs.adapters.adapter import Translated, Unread
@@ -96,7 +97,7 @@ class Values:
                     self.said.refuse(given, f"OpenRLHF {self.target}: {error}")
                 continue
             self._translate(knob, given)
-            if value != knob.default_for(self.algorithm, TRAINER, self.target):
+            if value != _defaults(self.algorithm, self.target)[knob_id]:
                 found[knob_id] = value
         return found
 
@@ -106,7 +107,7 @@ class Values:
             name = given.name if given.name in now.names else now.name
             self.said.translated.append(Translated(option=given.option, now=name))
 
-    def _spoken(self) -> dict[str, Entry]:
+    def _spoken(self) -> Mapping[str, Entry]:
         return _entries_of(self.algorithm, self.spoken)
 
     def _entries(self, name: str) -> list[Entry]:
@@ -134,13 +135,13 @@ class Values:
         if flag.form in ("switch", "negated"):
             if values:
                 raise ValueError(f"It takes no value, so OpenRLHF refuses {' '.join(values)!r}.")
-            return ours(knob, flag, "true", self._all(), CONVERSIONS)
+            return ours(knob, flag, "true", self._known(), CONVERSIONS)
         if flag.form in PAIR:
             if len(values) == 1 and knob.id.startswith("algorithm.correction"):
                 values = ("0", values[0])  # an upper bound alone
             if len(values) != 2:
                 raise ValueError("It takes two values.")
-            return ours(knob, flag, values[flag.form == "second"], self._all(), CONVERSIONS)
+            return ours(knob, flag, values[flag.form == "second"], self._known(), CONVERSIONS)
         if flag.form == "words":
             return knob.check(",".join(values))
         if len(values) != 1:
@@ -148,7 +149,7 @@ class Values:
         text = values[0]
         if knob.type == "int" and flag.form == "value" and text not in map(spell, flag.values.values()):
             text = str(whole(text))
-        return ours(knob, flag, text, self._all(), CONVERSIONS)
+        return ours(knob, flag, text, self._known(), CONVERSIONS)
 
     def _clip(self) -> None:
         """One range on both sides holds where the two are not given apart."""
@@ -214,20 +215,24 @@ class Values:
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:
-            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._all(), spell(flag.default)))
+            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), spell(flag.default)))
         except ValueError as error:
             why = f"OpenRLHF's default is {spell(flag.default)}: {error}"
             self.said.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
 
-    def _all(self) -> dict[str, Value]:
-        defaults = {
-            knob_id: knob.default_for(self.algorithm, TRAINER, self.spoken)
-            for knob_id, (knob, _) in self._spoken().items()
-        }
-        return defaults | self.read
+    def _known(self) -> Mapping[str, Value]:
+        return {**_defaults(self.algorithm, self.spoken), **self.read}
 
 
-def _entries_of(algorithm: str, version: str) -> dict[str, Entry]:
+@cache
+def _defaults(algorithm: str, version: str) -> Mapping[str, Value]:
+    return {
+        k: knob.default_for(algorithm, TRAINER, version) for k, (knob, _) in _entries_of(algorithm, version).items()
+    }
+
+
+@cache
+def _entries_of(algorithm: str, version: str) -> Mapping[str, Entry]:
     found = {}
     for knob_id, knob in applicable(algorithm, TRAINER, version).items():
         flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)

@@ -23,10 +23,11 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?(?::?([-=])([^
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One simple command: the variables set for it, and its words."""
+    """One simple command: the variables set for it, its words, and what in them only a shell could fill in."""
 
     env: Mapping[str, str]
     words: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +35,14 @@ class Pasted:
     """A trainer's command found in a text.
 
     `program` is the word that named it, `words` its arguments, `before` what stands before it (the launcher with its
-    options), `env` every variable that it would see set.
+    options), `env` every variable that it would see set. `unknown` is what only a shell could have filled in.
     """
 
     program: str
     words: tuple[str, ...]
     before: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
@@ -56,6 +58,7 @@ def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
                     words=command.words[place + 1 :],
                     before=command.words[:place],
                     env={**command.env, **_env_of(command.words[:place])},
+                    unknown=command.unknown,
                 )
             if "\n" in word or " " in word:  # bash -c "..."
                 inner = find_program(word, is_program) if _may_hold(word, is_program) else None
@@ -104,6 +107,7 @@ class _Reader:
         self.known: dict[str, str | list[str]] = dict(known or {})
         self.env: dict[str, str] = {}  # what was exported or assigned on the way
         self.found: list[Command] = []
+        self.unknown: list[str] = []
         self.documents: list[tuple[str, bool, bool]] = []  # ending word, strips tabs, is literal
 
     def commands(self) -> list[Command]:
@@ -147,7 +151,8 @@ class _Reader:
         if words[0] == "read" and document and _NAME.fullmatch(words[-1]):
             self.known[words[-1]] = document
             return
-        self.found.append(Command(env={**self.env, **own}, words=tuple(words)))
+        held = [piece for piece in dict.fromkeys(self.unknown) if any(piece in word for word in words)]
+        self.found.append(Command(env={**self.env, **own}, words=tuple(words), unknown=tuple(held)))
 
     def _declare(self, words: Sequence[str], *, is_export: bool) -> None:
         for word in words:
@@ -226,7 +231,7 @@ class _Reader:
             elif char == "$":
                 parts = self._joined(parts, self._variable())
             elif char == "`":
-                parts[-1] += f"`{self._until('`')}`"
+                parts[-1] += self._left(f"`{self._until('`')}`")[0]
             else:
                 parts[-1] += char
                 self.at += 1
@@ -273,9 +278,16 @@ class _Reader:
         self.at += 1
         return self.text[begin : self.at - 1]
 
+    def _left(self, piece: str) -> list[str]:
+        """Leave a piece as it is written: only a shell could tell."""
+        if len(piece) > 1:  # a lone $ is itself
+            self.unknown.append(piece)
+        return [piece]
+
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:
         """Return a text with the variables in it replaced; in quotes, a backslash protects some characters."""
         inner = _Reader(text, self.known, self.room)
+        inner.unknown = self.unknown
         out = ""
         while inner.at < len(text):
             char = text[inner.at]
@@ -295,7 +307,7 @@ class _Reader:
         matched = _VARIABLE.match(self.text, begin)
         if matched is None:
             self.at = _end_of_unknown(self.text, begin)
-            return [self.text[begin : self.at]]
+            return self._left(self.text[begin : self.at])
         self.at = matched.end()
         name = matched[1] or matched[5]
         if name in _ALL_ARGUMENTS:
@@ -310,7 +322,7 @@ class _Reader:
         elif matched[3]:
             value = self._expanded(matched[4])
         else:
-            return [matched[0]]
+            return self._left(matched[0])
         return _reread(value) if splits else [value]
 
 

@@ -1,10 +1,10 @@
-"""OpenRLHF's own parser, run on command lines: `python real_parser.py PACKAGE_FOLDER train_sft` (standard library only).
+"""OpenRLHF's own parser, run on command lines: `python real_parser.py WHEEL_FOLDER train_sft` (standard library only).
 
-Reads a JSON list of words per line and answers with a JSON object per line. The first line of its own tells the
-options. The real file of the wheel is executed as `__main__`, so its own checks behind the parser run too; whatever is
+Reads a JSON list of words per line and answers with a JSON object per line; its own first line tells the options.
+The real file of the wheel is executed as `__main__`, so its own checks behind the parser run too; whatever is
 not in the standard library is a stub, but for OpenRLHF's own small modules without imports. Before the main guard one
-statement is inserted, which keeps the arguments that `train` is given; for RL the original `train` runs against the
-stubs, so that its checks of the placement are heard as well.
+statement is inserted, which keeps `train` from being run; for RL the original `train` runs against the stubs, so that
+its checks of the placement are heard as well.
 """
 
 import argparse
@@ -18,12 +18,28 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
-from unittest.mock import MagicMock
 
 REAL = ("openrlhf.utils.config",)  # of the wheel; it imports the standard library alone
 KEEP = "train = keep(train)"
+
+
+class _Anything:
+    """Has every attribute, can be called and iterated over, and is always itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of a module is not to be made up
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Return itself."""
+        return self
+
+    def __iter__(self) -> Any:
+        """Hold nothing."""
+        return iter(())
 
 
 class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -45,7 +61,7 @@ class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
         """Return a module on which everything is there and callable."""
-        module = MagicMock(name=spec.name)
+        module = _Anything()
         module.__path__ = []
         return module
 
@@ -65,29 +81,29 @@ class RealParser:
         self.program = program
         self.runs_train = program == "train_ppo_ray"
         self.parsers: list[argparse.ArgumentParser] = []
-        self.kept: list[Any] = []
+        self.parsed: dict[str, Any] = {}
 
     def run(self, words: list[str]) -> dict[str, Any]:
         """Return what the program makes of the words.
 
-        `accepted`; else `kind` (the exception, or "usage") and `text`. `values` by dest, as they reached `train`, or
-        else as the parser left them; `inexact` are options that were only understood as the beginning of another.
+        `accepted`; else `kind` (the exception, or "usage") and `text`. `parsed` are the values by dest as argparse left
+        them; `inexact` are options that were only understood as the beginning of another.
         """
         self.parsers.clear()
-        self.kept.clear()
+        self.parsed = {}
         said = io.StringIO()
         answer: dict[str, Any] = {"accepted": True, "kind": "", "text": ""}
         sys.argv = [self.program, *words]
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             try:
-                exec(self.code, {"__name__": "__main__", "keep": self._keep})  # noqa: S102 (the wheel, hash checked)
+                exec(self.code, {"__name__": "__main__", "keep": self._keep})
             except SystemExit:
                 answer |= {"accepted": False, "kind": "usage", "text": said.getvalue().strip().rpartition("error: ")[2]}
             except Exception as error:  # whatever its own checks raise is the answer
                 answer |= {"accepted": False, "kind": type(error).__name__, "text": str(error)}
         options = {option for parser in self.parsers for option in parser._option_string_actions}
-        answer["inexact"] = [word for word in words if word.startswith("--") and word not in options]
-        answer["values"] = _flat(self.kept[-1]) if self.kept else {}
+        answer["inexact"] = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+        answer["parsed"] = self.parsed
         return answer
 
     def options(self) -> dict[str, Any]:
@@ -109,19 +125,7 @@ class RealParser:
         return found
 
     def _keep(self, train: Any) -> Any:
-        def kept(args: Any) -> None:
-            self.kept.append(args)
-            if self.runs_train:
-                train(args)
-
-        return kept
-
-
-def _flat(args: Any, prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in vars(args).items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, SimpleNamespace) else {f"{prefix}{name}": value}
-    return found
+        return train if self.runs_train else lambda args: None
 
 
 def main() -> None:
@@ -135,7 +139,15 @@ def main() -> None:
         init(parser, *given, **named)
         real.parsers.append(parser)
 
+    parse = argparse.ArgumentParser.parse_args
+
+    def parsed(parser: argparse.ArgumentParser, *given: Any, **named: Any) -> Any:
+        found = parse(parser, *given, **named)
+        real.parsed = dict(vars(found))
+        return found
+
     argparse.ArgumentParser.__init__ = noted  # type: ignore[method-assign]  # the program makes its own
+    argparse.ArgumentParser.parse_args = parsed  # type: ignore[method-assign,assignment]
     answers = sys.stdout
     print(json.dumps(real.options()), file=answers, flush=True)
     for line in sys.stdin:
