@@ -41,6 +41,11 @@ def field_label(name: str) -> str:
 
 def knob_allowed(knob: Knob) -> str:
     """Say in words what a knob takes, as `Knob.allowed` does in English."""
+    what = _what_it_takes(knob)
+    return _("%(what)s, or nothing") % {"what": what} if knob.is_optional else what
+
+
+def _what_it_takes(knob: Knob) -> str:
     if knob.type == "choice":
         return _("one of %(choices)s") % {"choices": ", ".join(knob.choices)}
     if knob.type == "bool":

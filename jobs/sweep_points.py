@@ -19,7 +19,14 @@ Point = Mapping[str, Value]
 DIGITS = 4  # significant digits of a drawn number, so that the name of a run tells its exact value
 _TRIES_PER_POINT = 200
 _MAX_PROBLEMS = 20
-_SHORT = {"optimizer.learning_rate": "lr"}
+_SHORT = {  # the one that is meant where several knobs end in the same word, too
+    "optimizer.learning_rate": "lr",
+    "rollout.samples_per_prompt": "samples_per_prompt",
+    "rollout.temperature": "temperature",
+    "rollout.top_k": "top_k",
+    "rollout.top_p": "top_p",
+    "train.seed": "seed",
+}
 
 
 def points(plan: SweepPlan) -> tuple[Point, ...]:

@@ -10,24 +10,20 @@ from jobs.catalog.runspec import RunSpec
 Derived = Callable[[RunSpec], Any]
 
 
-def _values(spec: RunSpec) -> dict[str, Any]:
-    return {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-
-
 def _total(spec: RunSpec) -> int:
     return spec.num_workers
 
 
 def _of(role: str) -> Derived:
-    return lambda spec: spec.hardware.policy_ranks if spec.is_native else group_size(_values(spec), role)
+    return lambda spec: spec.hardware.policy_ranks if spec.is_native else group_size(spec.values(), role)
 
 
 def _engines(spec: RunSpec) -> int:
-    return spec.hardware.rollout_engines if spec.is_native else num_engines(spec.trainer.name, _values(spec))
+    return spec.hardware.rollout_engines if spec.is_native else num_engines(spec.trainer.name, spec.values())
 
 
 def _pools(spec: RunSpec) -> str:
-    found = {"all": spec.num_workers} if spec.is_native else pools_of(spec.trainer.name, spec.algorithm, _values(spec))
+    found = {"all": spec.num_workers} if spec.is_native else pools_of(spec.trainer.name, spec.algorithm, spec.values())
     return ", ".join(f"{pool} {size}" for pool, size in found.items())
 
 

@@ -1,7 +1,8 @@
 """Which devices a run of another trainer asks of the cluster: its pools, and the ranks of each role.
 
 Sources: OpenRLHF cli/train_ppo_ray.py (a group's size is nodes x GPUs per node; colocated groups share one) and verl
-trainer/ppo (one pool for all roles; a rollout pool of its own in separate mode; a reward pool where it has its own).
+trainer/ppo (one pool for all roles; a rollout pool of its own in separate mode; a reward pool where it has its own; a
+teacher's pool where the run distills).
 """
 
 from collections.abc import Mapping
@@ -91,4 +92,6 @@ def _verl_pools(algorithm: str, values: Values) -> dict[str, int]:
         pools = {"+".join(sizes): sizes["policy"], "vllm": group_size(values, "rollout")}
     if "reward" in sizes and values.get("placement.reward_own_pool"):
         pools["reward"] = group_size(values, "reward")
+    if values.get("algorithm.distillation"):
+        pools["teacher"] = group_size(values, "teacher")
     return pools

@@ -105,7 +105,7 @@ class RunSpec:
         For other trainers the devices of all their pools, each of which may hold several roles.
         """
         if not self.is_native:
-            return sum(pools_of(self.trainer.name, self.algorithm, self._values()).values())
+            return sum(pools_of(self.trainer.name, self.algorithm, self.values()).values())
         if self.algorithm == "sft":
             return self.hardware.policy_ranks
         engines = self.hardware.rollout_engines * self.hardware.tensor_parallel_size
@@ -115,7 +115,7 @@ class RunSpec:
     def workers(self) -> dict[str, int]:
         """Role -> how many ranks of it the run has; a rollout engine is one rank, however many workers it is spread."""
         if not self.is_native:
-            return workers_of(self.trainer.name, self.algorithm, self._values())
+            return workers_of(self.trainer.name, self.algorithm, self.values())
         found = {"policy": self.hardware.policy_ranks}
         if self.algorithm != "sft":
             found["vllm"] = self.hardware.rollout_engines
@@ -127,13 +127,17 @@ class RunSpec:
         chosen = self.knobs.get("train.num_steps")
         return int(chosen.value or 0) if chosen is not None else 0
 
-    def _values(self) -> dict[str, Any]:
-        return {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
+    def values(self) -> dict[str, Any]:
+        """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
+        found = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
+        if self.reward.kind == "model":
+            found["reward.model_path"] = self.reward.location
+        return found
 
 
 def to_json(spec: RunSpec) -> dict[str, Any]:
     """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
-    return dataclasses.asdict(spec)
+    return dataclasses.asdict(spec) | {"overridden": list(spec.overridden)}
 
 
 def to_text(spec: RunSpec) -> str:
