@@ -60,6 +60,26 @@ _SYMPTOMS = (
         "needs the Python module {what}, which is not installed on the cluster",
     ),
     _symptom(
+        r"flash_attn(?:_\d)? (?:is not|seems to be not) installed|FlashAttention\d? has been toggled on, but",
+        "user",
+        "is told to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa",
+    ),
+    _symptom(
+        r"^\S+\.py: error: (?P<what>.+)$",
+        "pitwall",
+        "does not take its command line: {what}",
+    ),
+    _symptom(
+        r"(?P<what>Could not override '[^']+'|Key '[^']+' is not in struct|Error in call to target '[^']+')",
+        "pitwall",
+        "does not take its configuration: {what}",
+    ),
+    _symptom(
+        r"^(?:\w+\.)*(?:OSError|HFValidationError|RepositoryNotFoundError|DatasetNotFoundError): (?P<what>(?!\[Errno).{1,150})",
+        "user",
+        "could not read the model or the data: {what}",
+    ),
+    _symptom(
         r"Address already in use|EADDRINUSE|\[Errno 98\]",
         "cluster",
         "wanted a network port that is taken. Launch the run again",
