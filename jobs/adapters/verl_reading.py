@@ -1,6 +1,7 @@
 """A verl command as a spec: every setting finds its knob, or is named with the reason why it does not."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread
 from jobs.adapters.hydra import Interpolation, Plain
@@ -73,6 +74,7 @@ def _translated(program: str, command: VerlCommand, version: str) -> tuple[dict[
     return found, changed
 
 
+@cache
 def _names_of_other_versions(version: str) -> dict[str, str]:
     """Return the first name in this version of every key that the catalogue spells otherwise in another."""
     names: dict[str, str] = {}
@@ -158,6 +160,9 @@ class _Values:
             self.flags[knob_id] = (knob, flag)
             for name in flag.names:
                 self.by_name.setdefault(name.lstrip("+"), []).append((knob, flag))
+        self.defaults: dict[str, Value] = {
+            knob_id: knob.default_for(algorithm, TRAINER, version) for knob_id, (knob, _) in self.flags.items()
+        }
         self.read: dict[str, Value] = {}
 
     def take(self, settings: Settings) -> None:
@@ -207,8 +212,8 @@ class _Values:
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for this algorithm and version."""
         found = {}
-        for knob_id, (knob, _) in self.flags.items():
-            if knob_id in self.read and self.read[knob_id] != knob.default_for(self.algorithm, TRAINER, self.version):
+        for knob_id, default in self.defaults.items():
+            if knob_id in self.read and self.read[knob_id] != default:
                 found[knob_id] = self.read[knob_id]
         return found
 
@@ -259,11 +264,7 @@ class _Values:
             self.sections.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
 
     def _all(self) -> dict[str, Value]:
-        defaults = {
-            knob_id: knob.default_for(self.algorithm, TRAINER, self.version)
-            for knob_id, (knob, _) in self.flags.items()
-        }
-        return defaults | self.read
+        return self.defaults | self.read
 
 
 def _text(value: Plain) -> str:

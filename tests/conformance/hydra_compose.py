@@ -48,7 +48,7 @@ class Composer:
             return Composed(is_accepted=False, text=str(error))
 
     def quick(self, program: str, overrides: list[str]) -> Composed:
-        """Return the same as `compose`, from a composition of the files that was made before."""
+        """Return the same as `compose`, from a composition made before; `values` are those of its keys."""
         try:
             parsed = self.parser.parse_overrides(overrides)
             groups = [o.input_line or "" for o in parsed if o.key_or_group in GROUPS]
@@ -56,8 +56,12 @@ class Composer:
             if start not in self.bases:
                 self.bases[start] = self._from_files(CONFIGS[program], groups)
             config = copy.deepcopy(self.bases[start])
-            ConfigLoaderImpl._apply_overrides_to_config([o for o in parsed if _is_value(o)], config)
-            return _leaves(config)
+            chosen = [o for o in parsed if _is_value(o)]
+            ConfigLoaderImpl._apply_overrides_to_config(chosen, config)
+            return Composed(
+                is_accepted=True,
+                values={o.key_or_group: _plain(OmegaConf.select(config, o.key_or_group)) for o in chosen},
+            )
         except (HydraException, OmegaConfBaseException) as error:
             return Composed(is_accepted=False, text=str(error))
 
@@ -74,6 +78,10 @@ def words(argv: tuple[str, ...]) -> tuple[str, list[str]]:
 
 def _is_value(override: Override) -> bool:
     return override.key_or_group not in GROUPS and not override.key_or_group.startswith("hydra.")
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 def _leaves(config: DictConfig) -> Composed:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.verl_keys import keys_of
+from jobs.adapters.verl_keys import has_key, keys_of
 from jobs.adapters.verl_units import TOGETHER
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
@@ -93,15 +93,17 @@ def test_every_key_is_there_with_the_default_that_the_catalogue_says(version: st
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_added_keys_are_refused_without_their_plus(version: str) -> None:
-    composer = Composer(unpacked(f"verl-{version}"))
-    added = {(is_in(algorithm, "rl"), name) for algorithm, _, _, name in spelled(version) if name.startswith("+")}
+@pytest.mark.parametrize(("program", "engine"), [("main_ppo", "dp"), ("main_ppo", "megatron"), ("sft_trainer", "")])
+def test_added_keys_are_taken_with_their_plus(version: str, program: str, engine: str) -> None:
+    added = {
+        name
+        for algorithm, _, _, name in spelled(version)
+        if name.startswith("+") and is_in(algorithm, "rl") == (program == "main_ppo")
+    }
+    here = sorted(name for name in added if has_key(program, version, name, is_megatron=engine == "megatron"))
+    chosen = [f"model_engine={engine}"] if engine else []
 
-    for is_rl, name in sorted(added):
-        program = "main_ppo" if is_rl else "sft_trainer"
-        engine = ["model_engine=megatron"] if "megatron" in name or "override_optimizer" in name else []
-        with_plus = composer.quick(program, [*engine, f"{name}=1"])
-        without = composer.quick(program, [*engine, f"{name.lstrip('+')}=1"])
+    composed = Composer(unpacked(f"verl-{version}")).compose(program, [*chosen, *(f"{name}=1" for name in here)])
 
-        assert with_plus.is_accepted, with_plus.text
-        assert not without.is_accepted, f"{name} is in verl's schema by now"
+    assert composed.is_accepted, composed.text
+    assert [name for name in here if composed.values[name.lstrip("+")] != 1] == []
