@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-faults gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-conformance proof-faults gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ proof-resume: install-dev ## checkpoints in every layout and drivers killed at s
 
 proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
 	@exec $(BIN)/python -m tests.proofs.live
+
+proof-conformance: install-dev ## commands for OpenRLHF and verl against their own code, into docs/proofs/conformance.md
+	@exec $(BIN)/python -m tests.proofs.conformance
 
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench

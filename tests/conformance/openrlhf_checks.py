@@ -23,7 +23,8 @@ def trainer_words(spec: RunSpec) -> list[str]:
 
 def verdict(parsers: Parsers, spec: RunSpec) -> Verdict:
     """Return what the real program makes of the spec's command."""
-    return parsers.run(spec.trainer.version, program_of(spec.algorithm), trainer_words(spec))
+    processes = spec.workers["policy"]
+    return parsers.run(spec.trainer.version, program_of(spec.algorithm), trainer_words(spec), processes=processes)
 
 
 def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:

@@ -1,6 +1,7 @@
 """OpenRLHF's real parsers, one process each, started when first asked."""
 
 import contextlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -41,12 +42,12 @@ class Parsers:
         self._process(version, program)
         return self.known[version, program]
 
-    def run(self, version: str, program: str, words: Sequence[str]) -> Verdict:
-        """Return what the program makes of the words."""
+    def run(self, version: str, program: str, words: Sequence[str], *, processes: int = 1) -> Verdict:
+        """Return what the program makes of the words when its launcher starts so many processes."""
         process = self._process(version, program)
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(list(words)) + "\n")
+        process.stdin.write(json.dumps({"words": list(words), "processes": processes}) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         return Verdict(**answer | {"inexact": tuple(answer["inexact"])})
@@ -63,12 +64,20 @@ class Parsers:
     def _process(self, version: str, program: str) -> subprocess.Popen[str]:
         if (version, program) not in self.processes:
             folder = unpacked(f"openrlhf-{RELEASES[version]}")
-            command = [sys.executable, "-S", str(SCRIPT), str(folder), program]
+            command = [sys.executable, "-S", str(SCRIPT), str(folder), program, str(_deepspeed())]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             self.processes[version, program] = process
             self.known[version, program] = json.loads(process.stdout.readline())
         return self.processes[version, program]
+
+
+def _deepspeed() -> Path:
+    """Return where DeepSpeed is installed, without importing it."""
+    found = importlib.util.find_spec("deepspeed")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
 
 
 @contextlib.contextmanager

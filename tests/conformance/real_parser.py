@@ -1,10 +1,10 @@
-"""OpenRLHF's own parser, run on command lines: `python real_parser.py WHEEL_FOLDER train_sft` (standard library only).
+"""OpenRLHF's own parser, run on command lines: `python real_parser.py WHEEL_FOLDER train_sft DEEPSPEED_FOLDER`.
 
-Reads a JSON list of words per line and answers with a JSON object per line; its own first line tells the options.
-The real file of the wheel is executed as `__main__`, so its own checks behind the parser run too; whatever is
-not in the standard library is a stub, but for OpenRLHF's own small modules without imports. Before the main guard one
-statement is inserted, which keeps `train` from being run; for RL the original `train` runs against the stubs, so that
-its checks of the placement are heard as well.
+Standard library only. Reads {"words": [...], "processes": n} per line and answers with a JSON object per line; its own
+first line tells the options. The real file of the wheel is executed as `__main__`, so its own checks behind the parser
+run too; whatever is not in the standard library is a stub, but for OpenRLHF's own small modules without imports. Before
+the main guard one statement is inserted, which keeps `train` from being run; for RL the original `train` runs against
+the stubs, so that its checks of the placement are heard as well. What is accepted so far goes through `real_pieces`.
 """
 
 import argparse
@@ -21,25 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from real_pieces import Anything, check
+
 REAL = ("openrlhf.utils.config",)  # of the wheel; it imports the standard library alone
 KEEP = "train = keep(train)"
-
-
-class _Anything:
-    """Has every attribute, can be called and iterated over, and is always itself."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python asks of a module is not to be made up
-            raise AttributeError(name)
-        return self
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        """Return itself."""
-        return self
-
-    def __iter__(self) -> Any:
-        """Hold nothing."""
-        return iter(())
 
 
 class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -61,7 +46,7 @@ class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
         """Return a module on which everything is there and callable."""
-        module = _Anything()
+        module = Anything()
         module.__path__ = []
         return module
 
@@ -72,25 +57,26 @@ class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class RealParser:
     """One command line program of one version."""
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, deepspeed: Path | None) -> None:
+        self.folder, self.deepspeed = folder, deepspeed
         file = folder / "openrlhf" / "cli" / f"{program}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"))
         guard = next(n for n, node in enumerate(tree.body) if isinstance(node, ast.If) and "__main__" in ast.dump(node))
         tree.body.insert(guard, ast.parse(KEEP).body[0])
         self.code = compile(ast.fix_missing_locations(tree), str(file), "exec")
         self.program = program
-        self.runs_train = program == "train_ppo_ray"
         self.parsers: list[argparse.ArgumentParser] = []
         self.parsed: dict[str, Any] = {}
+        self.processes = 1
 
-    def run(self, words: list[str]) -> dict[str, Any]:
+    def run(self, words: list[str], processes: int = 1) -> dict[str, Any]:
         """Return what the program makes of the words.
 
         `accepted`; else `kind` (the exception, or "usage") and `text`. `parsed` are the values by dest as argparse left
         them; `inexact` are options that were only understood as the beginning of another.
         """
         self.parsers.clear()
-        self.parsed = {}
+        self.parsed, self.processes = {}, processes
         said = io.StringIO()
         answer: dict[str, Any] = {"accepted": True, "kind": "", "text": ""}
         sys.argv = [self.program, *words]
@@ -125,14 +111,20 @@ class RealParser:
         return found
 
     def _keep(self, train: Any) -> Any:
-        return train if self.runs_train else lambda args: None
+        def kept(args: Any) -> None:
+            is_rl = self.program == "train_ppo_ray"
+            if is_rl:
+                train(args)
+            check(self.folder, args, is_rl=is_rl, processes=self.processes, deepspeed=self.deepspeed)
+
+        return kept
 
 
 def main() -> None:
     """Answer until the input ends."""
     folder, program = Path(sys.argv[1]), sys.argv[2]
     sys.meta_path.insert(0, _Stub(folder))
-    real = RealParser(folder, program)
+    real = RealParser(folder, program, Path(sys.argv[3]) if len(sys.argv) > 3 else None)
     init = argparse.ArgumentParser.__init__
 
     def noted(parser: argparse.ArgumentParser, *given: Any, **named: Any) -> None:
@@ -151,7 +143,7 @@ def main() -> None:
     answers = sys.stdout
     print(json.dumps(real.options()), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(real.run(json.loads(line))), file=answers, flush=True)
+        print(json.dumps(real.run(**json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
