@@ -125,7 +125,7 @@ def rules() -> Mapping[str, Rule]:
 
 def findings(spec: RunSpec) -> tuple[Finding, ...]:
     """Return what the rules find in a run, the gravest first."""
-    lookup = _lookup(spec)
+    lookup = lookup_of(spec)
     found = []
     for rule in rules().values():
         if rule.concerns(spec) and _applies(rule, lookup):
@@ -136,7 +136,7 @@ def findings(spec: RunSpec) -> tuple[Finding, ...]:
                     says=_filled(rule.says, lookup),
                     why=_filled(rule.why, lookup),
                     knobs=tuple(k for k in rule.knobs if k in spec.knobs or k not in knobs()),
-                    fixes=tuple(fix for made in rule.fixes if (fix := _fix(made, lookup)) is not None),
+                    fixes=tuple(fix for made in rule.fixes if (fix := fix_of(made, lookup)) is not None),
                     source=rule.source,
                     kind=rule.kind,
                     is_overridden=rule.id in spec.overridden,
@@ -145,7 +145,9 @@ def findings(spec: RunSpec) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def _lookup(spec: RunSpec) -> Lookup:
+def lookup_of(spec: RunSpec) -> Lookup:
+    """Return what a name in an expression stands for in this run: a knob, a derived quantity, a field of the spec."""
+
     def find(name: str) -> Any:
         if name in spec.knobs:
             return spec.knobs[name].value
@@ -183,7 +185,7 @@ def _filled(text: str, lookup: Lookup) -> str:
     return _BRACES.sub(value, text)
 
 
-def _fix(made: Mapping[str, Expression], lookup: Lookup) -> Fix | None:
+def fix_of(made: Mapping[str, Expression], lookup: Lookup) -> Fix | None:
     """Return the change with its values; None if it cannot be reckoned or a knob would not take it."""
     changes: dict[str, Value] = {}
     for name, expression in made.items():

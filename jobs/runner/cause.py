@@ -75,7 +75,7 @@ _SYMPTOMS = (
         "does not take its configuration: {what}",
     ),
     _symptom(
-        r"^(?:\w+\.)*(?:OSError|HFValidationError|RepositoryNotFoundError|DatasetNotFoundError): (?P<what>(?!\[Errno).{1,150})",
+        r"^(?:\w+\.)*(?:OSError|HFValidationError|\w+NotFoundError): (?P<what>(?!\[Errno).{1,150})",
         "user",
         "could not read the model or the data: {what}",
     ),
