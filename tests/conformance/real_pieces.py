@@ -160,7 +160,8 @@ def _cut(file: Path, name: str, methods: tuple[str, ...] = ()) -> Any:
     node.decorator_list = []
     if isinstance(node, ast.ClassDef):
         node.bases, node.keywords = [], []
-        node.body = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name in methods]
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        node.body = [part for part in node.body if isinstance(part, kinds) and part.name in methods]
     else:
         node.body = [part for part in node.body if not isinstance(part, (ast.Import, ast.ImportFrom))]
     module = ast.Module(body=[node], type_ignores=[])
