@@ -72,19 +72,19 @@ OURS = (
     _row("tensorboard", PROGRAMS, "--logger.tensorboard_dir", "--use_tensorboard"),
     _row("run_name", PROGRAMS, "--logger.wandb.run_name", "--wandb_run_name"),
 )
-WANDB_KEY = _row("wandb_key", PROGRAMS, "--logger.wandb.key", "--use_wandb")
+WANDB_KEYS = ("--logger.wandb.key", "--use_wandb")
 
-_WANDB = "Pitwall keeps and shows the metrics itself; nothing is sent to Weights & Biases."
+_WANDB = "With W&B on, this program writes no TensorBoard files, and Pitwall would see no curves. It is left out."
 _LAUNCHER = "The launcher gives every process its own."
 _DEEPSPEED = "DeepSpeed's Muon does not read it."
 _NOTHING = "No code of OpenRLHF reads it."
 _OLD = "OpenRLHF has dropped it; there is nothing in its place."
 _NOT_OFFERED = (  # programs, dotted, flat, since, before, why
     (PROGRAMS, "--local_rank", "--local_rank", "", "", _LAUNCHER),
-    (PROGRAMS, WANDB_KEY.dotted, WANDB_KEY.flat, "", "", _WANDB),
-    (PROGRAMS, "--logger.wandb.org", "--wandb_org", "", "", _WANDB),
-    (PROGRAMS, "--logger.wandb.group", "--wandb_group", "", "", _WANDB),
-    (PROGRAMS, "--logger.wandb.project", "--wandb_project", "", "", _WANDB),
+    (_SUPERVISED, *WANDB_KEYS, "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.org", "--wandb_org", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.group", "--wandb_group", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.project", "--wandb_project", "", "", _WANDB),
     *(
         (programs, f"--{prefix}muon.{name}", "", DOTTED, "", _DEEPSPEED)
         for programs, prefix in (((RL,), "actor."), ((RL,), "critic."), (_SUPERVISED, ""))

@@ -1,7 +1,9 @@
 """An OpenRLHF command as a spec: every option finds its knob or section, or is named with the reason why not."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread
 from jobs.adapters.openrlhf_command import Given, OpenRLHFCommand, command_of
@@ -10,7 +12,7 @@ from jobs.adapters.openrlhf_options import (
     OURS,
     SECTIONS,
     TRAINER,
-    WANDB_KEY,
+    WANDB_KEYS,
     algorithms_of,
     is_dotted,
     knob_options,
@@ -24,6 +26,7 @@ from jobs.catalog.trainer import trainers
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _HIDDEN = "…"
+_MAY_BE_SECRET = re.compile(r"wandb|token|secret|passw|key")
 
 
 def read_back(words: Sequence[str], version: str) -> ReadBack:
@@ -56,7 +59,12 @@ def read_back(words: Sequence[str], version: str) -> ReadBack:
 
 def _by_name(command: OpenRLHFCommand) -> dict[str, Given]:
     """Return the options by name; of one that stands there twice the last counts, as it does in argparse."""
-    return {given.name: given for given in command.given}
+    return {given.name: _hidden(given) for given in command.given}
+
+
+def _hidden(given: Given) -> Given:
+    """Return the option without what nobody may read: a key goes no further than here."""
+    return replace(given, values=(_HIDDEN,) * len(given.values)) if given.name in WANDB_KEYS else given
 
 
 def _take_sections(command: OpenRLHFCommand, by_name: Mapping[str, Given], said: Said, target: str) -> None:
@@ -84,8 +92,7 @@ def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
     program = command.program
     for version in (command.spoken, *trainers()[TRAINER].versions):
         if why := not_offered(program, version).get(given.name):
-            hidden = Given(option=given.option, name=given.name, values=(_HIDDEN,)) if _is_key(given) else given
-            said.refuse(hidden, why)
+            said.refuse(given, why)
             return
     if why := BEFORE.get(given.name):
         said.refuse(given, why)
@@ -95,6 +102,8 @@ def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
         owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.spoken)})
         said.refuse(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
         return
+    if _MAY_BE_SECRET.search(given.name):
+        given = replace(given, values=(_HIDDEN,) * len(given.values))
     near = _near(given.name, program, command.spoken)
     hint = f" Did you mean {near}?" if near else ""
     said.refuse(given, f"OpenRLHF {command.spoken} has no such option for openrlhf.cli.{program}.{hint}")
@@ -117,10 +126,6 @@ def _near(name: str, program: str, version: str) -> str:
             return endings[0]
     close = difflib.get_close_matches(asked, plain.values(), n=1, cutoff=0.6)
     return next((option for option, text in plain.items() if close and text == close[0]), "")
-
-
-def _is_key(given: Given) -> bool:
-    return given.name in (WANDB_KEY.dotted, WANDB_KEY.flat)
 
 
 def _name_the_rest(command: OpenRLHFCommand, said: Said) -> None:

@@ -18,6 +18,7 @@ from jobs.adapters.units import (
     OFF_IS_MINUS_ONE,
     SAMPLES_PER_UPDATE,
     TOTAL_LENGTH,
+    WANDB_KEY,
     listed,
     plain_number,
 )
@@ -29,6 +30,7 @@ CONVERSIONS: Conversions = {
     "off_is_minus_one": OFF_IS_MINUS_ONE,
     "launcher": LAUNCHER,
     "correction_type": CORRECTION_TYPE,
+    "wandb_key": WANDB_KEY,
 }
 CORRECTION_SWITCHES = ("--algo.advantage.is_correction_enable", "--enable_vllm_is_correction")
 _ALWAYS = ("estimator", "eval_split")

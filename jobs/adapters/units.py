@@ -7,6 +7,7 @@
 | `off_is_minus_one` | 0 is never | -1 is never |
 | `launcher` | processes, or nodes | an option of the launcher, not of the trainer |
 | `correction_type` | which correction, or off | a bare option that switches it on, and one that says which |
+| `wandb_key` | on or off | a key, for which a stand-in is written: the real one is in the environment |
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from jobs.catalog.value import Scalar, Value
 PROMPTS = "rollout.prompts_per_step"
 SAMPLES = "rollout.samples_per_prompt"
 ANSWER = "rollout.max_new_tokens"
+NO_KEY = "WANDB_API_KEY"
+"""What stands for W&B's key on a command line: any text switches W&B on, and the key is taken from that variable."""
 
 
 def whole(text: str) -> int:
@@ -82,6 +85,14 @@ def _write_unless_off(values: Values, value: Value) -> Scalar | None:  # noqa: A
     return None if value in (None, "off") else value
 
 
+def _write_stand_in(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
+    return NO_KEY if value else None
+
+
+def _read_given(values: Values, theirs: str) -> Value:  # noqa: ARG001
+    return bool(theirs)
+
+
 def _read_word(values: Values, theirs: str) -> Value:  # noqa: ARG001
     return theirs
 
@@ -90,6 +101,7 @@ SAMPLES_PER_UPDATE = Conversion(write=_write_samples_per_update, read=_read_samp
 TOTAL_LENGTH = Conversion(write=_write_total_length, read=_read_total_length)
 OFF_IS_MINUS_ONE = Conversion(write=_write_off_is_minus_one, read=_read_off_is_minus_one)
 LAUNCHER = Conversion(write=_write_as_it_is, read=_read_count)
+WANDB_KEY = Conversion(write=_write_stand_in, read=_read_given)
 CORRECTION_TYPE = Conversion(write=_write_unless_off, read=_read_word)
 
 

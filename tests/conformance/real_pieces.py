@@ -85,13 +85,13 @@ def _of(args: Any, name: str) -> Any:
 def _strategy(folder: Path, args: Any) -> Any:
     """Make OpenRLHF's strategy: tensor parallelism asks for bf16 there."""
     names = {"deepspeed": SimpleNamespace(version="0.19.6"), "defaultdict": defaultdict}
-    cls = _class(folder / "openrlhf/utils/deepspeed/deepspeed.py", "DeepspeedStrategy", ("__init__",), **names)
+    cls = cut_class(folder / "openrlhf/utils/deepspeed/deepspeed.py", "DeepspeedStrategy", ("__init__",), **names)
     return _function(folder / "openrlhf/utils/utils.py", "get_strategy", DeepspeedStrategy=cls)(args)
 
 
 def _loss(folder: Path, args: Any) -> None:
     """Make the policy's loss, with the arguments that the actor gives it."""
-    loss = _class(folder / "openrlhf/models/loss.py", "PolicyLoss", ("__init__",))
+    loss = cut_class(folder / "openrlhf/models/loss.py", "PolicyLoss", ("__init__",))
     tree = ast.parse((folder / "openrlhf/trainer/ray/ppo_actor.py").read_text(encoding="utf-8"))
     call = next(
         node
@@ -128,7 +128,7 @@ def _scatter(folder: Path, args: Any, size: int) -> None:
 def _divide(deepspeed: Path, strategy: Any, size: int) -> None:
     """Let DeepSpeed divide the batch, as OpenRLHF's strategy gives it, among the ranks."""
     methods = ("_batch_assertion", "_set_batch_related_parameters", "_configure_train_batch_size")
-    config = _class(deepspeed / "runtime/config.py", "DeepSpeedConfig", methods)()
+    config = cut_class(deepspeed / "runtime/config.py", "DeepSpeedConfig", methods)()
     config.train_batch_size = strategy.train_batch_size * strategy.ring_attn_size * strategy.ds_tensor_parallel_size
     config.train_micro_batch_size_per_gpu = strategy.micro_train_batch_size
     config.gradient_accumulation_steps = None
@@ -143,7 +143,8 @@ def _function(file: Path, name: str, **names: Any) -> Callable[..., Any]:
     return cut
 
 
-def _class(file: Path, name: str, methods: tuple[str, ...], **names: Any) -> Any:
+def cut_class(file: Path, name: str, methods: tuple[str, ...], **names: Any) -> Any:
+    """Return a class of a source file with only these methods; `names` are what they find around them."""
     found: dict[str, Any] = dict(names)
     exec(_cut(file, name, methods), found)
     return found[name]
@@ -159,7 +160,8 @@ def _cut(file: Path, name: str, methods: tuple[str, ...] = ()) -> Any:
     node.decorator_list = []
     if isinstance(node, ast.ClassDef):
         node.bases, node.keywords = [], []
-        node.body = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name in methods]
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        node.body = [part for part in node.body if isinstance(part, kinds) and part.name in methods]
     else:
         node.body = [part for part in node.body if not isinstance(part, (ast.Import, ast.ImportFrom))]
     module = ast.Module(body=[node], type_ignores=[])
