@@ -50,9 +50,7 @@ def nearest(*, algorithm: str, trainer: str, version: str) -> Combination:
     info = trainers().get(trainer, trainers()["native"])
     version = version if version in info.versions else info.versions[0]
     offered = [a for a in info.algorithms if info.offers(a, version)]
-    return Combination(
-        algorithm=algorithm if algorithm in offered else offered[0], trainer=info.id, version=version
-    )
+    return Combination(algorithm=algorithm if algorithm in offered else offered[0], trainer=info.id, version=version)
 
 
 def chosen_in(form: Mapping[str, str], base: RunSpec) -> Combination:

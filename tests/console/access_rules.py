@@ -73,6 +73,8 @@ PAGES: dict[str, Rule] = {
     "GET /runs/new": EDITOR,
     "POST /runs/new": _form("editor"),
     "POST /runs/new/check": _form("editor"),
+    "POST /runs/new/knobs": _form("editor"),
+    "GET /runs/new/index": EDITOR,
     "POST /runs/new/import": _form("editor", text="{}"),
     "POST /runs/new/preview": _form("editor"),
     "POST /runs/new/reward": _form("editor"),
