@@ -25,6 +25,8 @@ NODES, PROCESSES = "placement.policy_nodes", "placement.policy_gpus_per_node"
 _LAUNCHER = {"--num_gpus": PROCESSES, "--nproc_per_node": PROCESSES, "--nproc-per-node": PROCESSES}
 _LAUNCHER |= {"--num_nodes": NODES, "--nnodes": NODES}
 _OWN_CORRECTION = "tis"
+_MODE = "algorithm.correction_mode"
+_CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class Values:
         """Return the values that are not the catalogue's defaults for the target version; name what it cannot say."""
         found = {}
         here = applicable(self.algorithm, TRAINER, self.target)
+        self._move_corrections(here)
         for knob_id, value in self.read.items():
             given = self.written.get(knob_id)
             if knob_id not in here:
@@ -100,6 +103,20 @@ class Values:
             if value != _defaults(self.algorithm, self.target)[knob_id]:
                 found[knob_id] = value
         return found
+
+    def _move_corrections(self, here: Mapping[str, Knob]) -> None:
+        """Say a correction of importance weights as the target version does: by its type, or by level and mode."""
+        kind, level = "algorithm.correction_type", "algorithm.correction"
+        if kind in self.read and level in here:
+            moved = _CORRECTIONS.get(str(self.read.pop(kind)))
+            given = self.written.pop(kind, None)
+            if moved is not None:
+                self.read[level], self.read[_MODE] = moved
+                if given is not None:
+                    self.written[level] = given
+        elif level in self.read and kind in here and self.read.get("algorithm.correction_gate", "ratio") == "ratio":
+            named = (self.read.pop(level), self.read.pop(_MODE, "mask"))
+            self.read[kind] = next((name for name, meant in _CORRECTIONS.items() if meant == named), "off")
 
     def _translate(self, knob: Knob, given: Given | None) -> None:
         now = knob.flag(trainer=TRAINER, version=self.target, algorithm=self.algorithm)
