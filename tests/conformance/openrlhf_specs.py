@@ -160,7 +160,7 @@ def _whole(values: Values, knob_id: str) -> int:
 
 
 def _repair_supervised(algorithm: str, values: Values, rng: random.Random, *, data: dict[str, Any]) -> None:
-    processes = _whole(values, "placement.policy_nodes") * _whole(values, "placement.policy_gpus_per_node")
+    processes = _whole(values, "placement.policy_gpus_per_node")
     _repair_parallel(values, processes, rng)
     if _whole(values, "parallel.sequence_parallel_size") > 1:
         values["train.packing"] = True

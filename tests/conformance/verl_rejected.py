@@ -1,9 +1,9 @@
 """Specs that verl itself refuses: a valid one each, broken in one respect, with the check that says no.
 
 `rejected()` is the oracle for our own rules: whoever checks such a spec has to refuse it and to name one of `fields`.
-`test_verl_checks.py` holds them against verl's code (real_verl.py). What cannot be said here at all is not among them:
-micro-batches stand in every command (W3), both ends of a clip range too, names are choices (W1, W13, W14, W24, W25), and a knob
-that means nothing beside the others is not written (W27: Prometheus without statistics of the engine).
+`verl_report.py` holds them against verl's code (real_verl.py). What cannot be said here at all is not among them:
+micro-batches stand in every command (W3), both ends of a clip range too, names are choices (W1, W13, W14, W24, W25),
+and a knob that means nothing beside the others is not written (W27: Prometheus without statistics of the engine).
 
 | rule | who says no |
 |---|---|
