@@ -21,9 +21,9 @@ from jobs.catalog.value import Value
 
 Entry = tuple[Knob, Flag]
 CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
-NODES, PROCESSES = "placement.policy_nodes", "placement.policy_gpus_per_node"
-_LAUNCHER = {"--num_gpus": PROCESSES, "--nproc_per_node": PROCESSES, "--nproc-per-node": PROCESSES}
-_LAUNCHER |= {"--num_nodes": NODES, "--nnodes": NODES}
+PROCESSES = "placement.policy_gpus_per_node"
+_PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+_NODES = ("--num_nodes", "--nnodes")
 _OWN_CORRECTION = "tis"
 _MODE = "algorithm.correction_mode"
 _CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
@@ -55,13 +55,15 @@ class Values:
         return bool(entries)
 
     def launch(self, before: Sequence[str]) -> None:
-        """Read processes and nodes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
+        """Read the processes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
         if program_of(self.algorithm) == RL or not before:
             return
         words = [part for word in before for part in word.split("=", 1)]
         for word, value in pairwise(words):
-            if word in _LAUNCHER and value.isdecimal():
-                self.read[_LAUNCHER[word]] = max(int(value), 1)
+            if word in _PER_NODE and value.isdecimal():
+                self.read[PROCESSES] = max(int(value), 1)
+            elif word in _NODES and value != "1":
+                self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
             elif word == "--include":
                 self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)
 

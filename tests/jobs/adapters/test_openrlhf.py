@@ -56,16 +56,14 @@ def test_reinforcement_learning_is_one_process_that_joins_ray() -> None:
     assert "NCCL_CUMEM_ENABLE" not in launch.env
 
 
-def test_fine_tuning_is_started_by_deepspeed_and_two_runs_of_a_node_do_not_meet() -> None:
+def test_fine_tuning_is_started_by_torchrun_on_the_gpus_that_ray_has_reserved() -> None:
     launch = command({"algorithm": "sft", "knobs": {"placement.policy_gpus_per_node": 4}})
-    spec = parse_spec({"algorithm": "sft", "trainer": {"name": "openrlhf"}})
-    other = adapter("openrlhf").command(spec=spec, run_dir=Path("/srv/runs/r-2/a1"), python="python", device="cuda")
 
     words = list(launch.argv)
-    assert words[1:3] == ["-m", "deepspeed.launcher.runner"]
-    assert words[words.index("--num_gpus") + 1] == "4"
-    assert words[words.index("--module") + 1] == "openrlhf.cli.train_sft"
-    assert words[words.index("--master_port") + 1] != other.argv[other.argv.index("--master_port") + 1]
+    assert words[1:4] == ["-m", "torch.distributed.run", "--standalone"]
+    assert words[words.index("--nproc-per-node") + 1] == "4"
+    assert words[words.index("openrlhf.cli.train_sft") - 1] == "-m"
+    assert "CUDA_VISIBLE_DEVICES" not in launch.env
 
 
 def test_on_cpu_fine_tuning_is_one_plain_process() -> None:
@@ -74,7 +72,7 @@ def test_on_cpu_fine_tuning_is_one_plain_process() -> None:
     assert launch.argv[:3] == ("/env/bin/python", "-m", "openrlhf.cli.train_dpo")
     assert launch.env["DS_ACCELERATOR"] == "cpu"
     assert (launch.env["RANK"], launch.env["LOCAL_RANK"], launch.env["WORLD_SIZE"]) == ("0", "-1", "1")
-    assert 20000 <= int(launch.env["MASTER_PORT"]) < 30000
+    assert launch.env["MASTER_PORT"] == "0"
 
 
 def test_the_same_spec_gives_the_same_bytes() -> None:
@@ -284,6 +282,12 @@ def test_pretraining_on_plain_text_needs_no_answers() -> None:
 
     assert (spec.data.prompt_column, spec.data.response_column) == ("text", "")
     assert spec.knob("train.pretrain_mode") is True
+
+
+def test_several_nodes_of_fine_tuning_are_named() -> None:
+    found = read("deepspeed --num_nodes 2 --num_gpus 8 --module openrlhf.cli.train_sft --pretrain a/b --dataset c/d")
+
+    assert reasons(found)["--num_nodes"] == "Here it is started on one node."
 
 
 def test_options_alone_are_enough_to_know_the_program() -> None:
