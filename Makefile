@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-conformance proof-faults gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-conformance proof-faults proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ bench: install-dev ## measure the promised numbers, as one table
 
 proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults
+
+proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the console, into docs/proofs/trainers.md
+	@exec $(BIN)/python -m tests.proofs.trainers
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi

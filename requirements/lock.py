@@ -16,8 +16,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 TORCH = "torch"
 CUDA = re.compile(r"(nvidia|cuda)-")
-# Published as source alone; pure Python, so building it needs no compiler. Its setup.py imports torch.
-SOURCE_ONLY = frozenset({"deepspeed"})
+# Published as source alone; pure Python, so building them needs no compiler. DeepSpeed's setup.py imports torch; antlr4
+# comes with Hydra.
+SOURCE_ONLY = frozenset({"deepspeed", "antlr4-python3-runtime"})
 
 Lock = dict[str, str]  # package name -> its lines
 

@@ -1,6 +1,5 @@
-"""OpenRLHF: train_ppo_ray on Ray for reinforcement learning; train_sft, train_dpo and train_rm under DeepSpeed."""
+"""OpenRLHF: train_ppo_ray on Ray for reinforcement learning; train_sft, train_dpo and train_rm under torchrun."""
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,8 +21,9 @@ _ON_CPU = {  # one process, which is its own launcher
     "LOCAL_RANK": "-1",
     "WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",  # a free one
 }
-_PORTS = range(20000, 30000)
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1")
 
 
 class OpenRLHFAdapter:
@@ -37,7 +37,8 @@ class OpenRLHFAdapter:
         """Return the command of the algorithm's program.
 
         Reinforcement learning joins the Ray cluster that the environment names (RAY_ADDRESS). The others are started by
-        DeepSpeed's launcher; on CPU as one plain process.
+        torchrun on one node; on CPU as one plain process. DeepSpeed's own launcher, told how many GPUs to use, passes
+        over those that Ray has reserved (CUDA_VISIBLE_DEVICES) and takes the node's first ones.
         """
         program = program_of(spec.algorithm)
         words, launcher = trainer_words(spec, run_dir)
@@ -45,13 +46,10 @@ class OpenRLHFAdapter:
         if program == RL:
             return Launch(argv=(python, "-m", module, *words), env=_ENV | {"RAY_DEDUP_LOGS": "0"}, files=files_of(spec))
         wanted = spec.hardware.device if spec.hardware.device != "auto" else device
-        port = str(_PORTS[zlib.crc32(str(run_dir).encode()) % len(_PORTS)])  # two runs on one node must not meet
-        if wanted == "cpu":
-            env = _ENV | _ON_CPU | {"MASTER_PORT": port} | environment_to_flush(run_dir)
-            return Launch(argv=(python, "-m", module, *words), env=env, files=files_to_flush())
-        deepspeed = (python, "-m", "deepspeed.launcher.runner", *launcher, "--master_port", port)
         env = _ENV | environment_to_flush(run_dir)
-        return Launch(argv=(*deepspeed, "--module", module, *words), env=env, files=files_to_flush())
+        if wanted == "cpu":
+            return Launch(argv=(python, "-m", module, *words), env=env | _ON_CPU, files=files_to_flush())
+        return Launch(argv=(python, *_TORCHRUN, *launcher, "-m", module, *words), env=env, files=files_to_flush())
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
         """Return what a command of any known version says, flat or dotted. Raises: ValueError with a sentence."""

@@ -1,7 +1,7 @@
 """The words of an OpenRLHF command: which program, which options, and which version they are written for."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.adapters.openrlhf_options import PROGRAMS, TRAINER, options_of
@@ -10,6 +10,7 @@ from jobs.catalog.trainer import trainers
 
 _GONE = ("train_ppo", "train_kd", "train_kto", "train_prm", "batch_inference", "interactive_chat")
 _OTHERS = ("serve_rm", "lora_combiner")
+_NO_PROGRAM = "openrlhf"
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a number
 
 
@@ -59,23 +60,32 @@ def command_of(words: Sequence[str], version: str) -> OpenRLHFCommand:
 
 
 def _pasted(words: Sequence[str]) -> Pasted:
-    if len(words) == 1 and re.search(r"\s", words[0]):
-        found = find_program(words[0], _is_program)
-        if found is None and words[0].lstrip().startswith("--"):
-            found = _bare(find_program(f"openrlhf.cli.- {words[0]}", lambda word: word == "openrlhf.cli.-"))
-    else:
-        place = next((number for number, word in enumerate(words) if _is_program(word)), None)
-        found = None
-        if place is not None:
-            found = Pasted(program=words[place], words=tuple(words[place + 1 :]), before=tuple(words[:place]))
-        elif words and words[0].startswith("--"):
-            found = _bare(Pasted(program="", words=tuple(words)))
+    is_shell = len(words) == 1 and re.search(r"\s", words[0]) is not None
+    for is_program in (_trains, _is_other):  # a script may do more than train
+        found = find_program(words[0], is_program) if is_shell else _found(words, is_program)
+        if found is not None:
+            return found
+    first = words[0].lstrip() if words else ""
+    if first.startswith("--"):
+        bare = (
+            find_program(f"{_NO_PROGRAM} {first}", _NO_PROGRAM.__eq__)
+            if is_shell
+            else Pasted(program="", words=tuple(words))
+        )
+        found = _bare(bare)
     if found is None:
         raise ValueError(
             "This starts none of OpenRLHF's trainers. Paste a command that has openrlhf.cli.train_ppo_ray, train_sft, "
             "train_dpo or train_rm in it."
         )
     return found
+
+
+def _found(words: Sequence[str], is_program: Callable[[str], bool]) -> Pasted | None:
+    for place, word in enumerate(words):
+        if is_program(word):
+            return Pasted(program=word, words=tuple(words[place + 1 :]), before=tuple(words[:place]))
+    return None
 
 
 def _bare(found: Pasted | None) -> Pasted | None:
@@ -88,8 +98,12 @@ def _bare(found: Pasted | None) -> Pasted | None:
     return replace(found, program=f"openrlhf.cli.{best}") if fitting[best] else None
 
 
-def _is_program(word: str) -> bool:
-    return _last_part(word) in (*PROGRAMS, *_GONE, *_OTHERS) and ("openrlhf" in word or word.endswith(".py"))
+def _trains(word: str) -> bool:
+    return _last_part(word) in PROGRAMS and ("openrlhf" in word or word.endswith(".py"))
+
+
+def _is_other(word: str) -> bool:
+    return _last_part(word) in (*_GONE, *_OTHERS) and ("openrlhf" in word or word.endswith(".py"))
 
 
 def _last_part(word: str) -> str:

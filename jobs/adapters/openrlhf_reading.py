@@ -37,7 +37,7 @@ def read_back(words: Sequence[str], version: str) -> ReadBack:
     command = command_of(words, version)
     target = version or command.spoken
     by_name = _by_name(command)
-    said = Said(flags=set(by_name))
+    said = Said(flags=set(by_name), target=target)
     _take_sections(command, by_name, said, target)
     algorithm = algorithm_of(command.program, said)
     read_sections(command.program, said)

@@ -33,10 +33,18 @@ class Said:
     unread: list[Unread] = field(default_factory=list)
     translated: list[Translated] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)  # every option of the command, for what depends on one being there
+    target: str = ""  # the version that the spec is for
 
     def refuse(self, given: Given, why: str) -> None:
         """Name an option that stays behind."""
         self.unread.append(Unread(option=given.option, value=given.text, why=why))
+
+    def miss(self, name: str, program: str, why: str) -> None:
+        """Name an option that is not there, as the target version spells it; not one that was named already."""
+        known = option(name, program)
+        assert known is not None
+        if not self.taken & {known.dotted, known.flat}:
+            self.unread.append(Unread(option=known.name(self.target), value="", why=why))
 
     def value(self, name: str, program: str) -> str:
         """Return what a field says; the parser's default where the command does not say it."""
@@ -70,7 +78,7 @@ def algorithm_of(program: str, said: Said) -> str:
 
 def read_sections(program: str, said: Said) -> None:
     """Fill in model, data, reward and name."""
-    said.spec["model"] = _model(said.value("model", program), said)
+    said.spec["model"] = _model(program, said)
     said.spec["data"] = _data(program, said)
     if program == RL:
         said.spec["reward"] = _reward(program, said)
@@ -83,9 +91,10 @@ def read_sections(program: str, said: Said) -> None:
             said.refuse(given, why)
 
 
-def _model(text: str, said: Said) -> dict[str, str]:
+def _model(program: str, said: Said) -> dict[str, str]:
+    text = said.value("model", program)
     if not text:
-        said.unread.append(Unread(option="", value="", why="The command names no model. Choose one."))
+        said.miss("model", program, "The command names no model. Choose one.")
         return {"kind": "path", "id": ""}
     if text == MODEL or text.endswith(f"/{MODEL}"):
         return {"kind": "bundled"}
@@ -101,7 +110,7 @@ def _data(program: str, said: Said) -> dict[str, Any]:
     elif given:
         found |= {"kind": "hub" if all(_kind(part) == "hub" for part in given.split(",")) else "path", "id": given}
     else:
-        said.unread.append(Unread(option="", value="", why="The command names no data. Choose some."))
+        said.miss("data", program, "The command names no data. Choose some.")
         found |= {"kind": "path", "id": ""}
     if not is_ours:
         found["split"] = said.value("split", program)

@@ -21,10 +21,12 @@ from jobs.catalog.value import Value
 
 Entry = tuple[Knob, Flag]
 CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
-NODES, PROCESSES = "placement.policy_nodes", "placement.policy_gpus_per_node"
-_LAUNCHER = {"--num_gpus": PROCESSES, "--nproc_per_node": PROCESSES, "--nproc-per-node": PROCESSES}
-_LAUNCHER |= {"--num_nodes": NODES, "--nnodes": NODES}
+PROCESSES = "placement.policy_gpus_per_node"
+_PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+_NODES = ("--num_nodes", "--nnodes")
 _OWN_CORRECTION = "tis"
+_MODE = "algorithm.correction_mode"
+_CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,13 +55,15 @@ class Values:
         return bool(entries)
 
     def launch(self, before: Sequence[str]) -> None:
-        """Read processes and nodes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
+        """Read the processes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
         if program_of(self.algorithm) == RL or not before:
             return
         words = [part for word in before for part in word.split("=", 1)]
         for word, value in pairwise(words):
-            if word in _LAUNCHER and value.isdecimal():
-                self.read[_LAUNCHER[word]] = max(int(value), 1)
+            if word in _PER_NODE and value.isdecimal():
+                self.read[PROCESSES] = max(int(value), 1)
+            elif word in _NODES and value != "1":
+                self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
             elif word == "--include":
                 self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)
 
@@ -81,6 +85,7 @@ class Values:
         """Return the values that are not the catalogue's defaults for the target version; name what it cannot say."""
         found = {}
         here = applicable(self.algorithm, TRAINER, self.target)
+        self._move_corrections(here)
         for knob_id, value in self.read.items():
             given = self.written.get(knob_id)
             if knob_id not in here:
@@ -100,6 +105,20 @@ class Values:
             if value != _defaults(self.algorithm, self.target)[knob_id]:
                 found[knob_id] = value
         return found
+
+    def _move_corrections(self, here: Mapping[str, Knob]) -> None:
+        """Say a correction of importance weights as the target version does: by its type, or by level and mode."""
+        kind, level = "algorithm.correction_type", "algorithm.correction"
+        if kind in self.read and level in here:
+            moved = _CORRECTIONS.get(str(self.read.pop(kind)))
+            given = self.written.pop(kind, None)
+            if moved is not None:
+                self.read[level], self.read[_MODE] = moved
+                if given is not None:
+                    self.written[level] = given
+        elif level in self.read and kind in here and self.read.get("algorithm.correction_gate", "ratio") == "ratio":
+            named = (self.read.pop(level), self.read.pop(_MODE, "mask"))
+            self.read[kind] = next((name for name, meant in _CORRECTIONS.items() if meant == named), "off")
 
     def _translate(self, knob: Knob, given: Given | None) -> None:
         now = knob.flag(trainer=TRAINER, version=self.target, algorithm=self.algorithm)

@@ -323,7 +323,8 @@ class _Reader:
             value = self._expanded(matched[4])
         else:
             return self._left(matched[0])
-        return _reread(value) if splits else [value]
+        is_whole = not splits or any(piece in value for piece in self.unknown)  # a shell would put in what has no blank
+        return [value] if is_whole else _reread(value)
 
 
 def _reread(value: str) -> list[str]:

@@ -7,7 +7,17 @@ from typing import Any
 from jobs.adapters.adapter import Unread
 from jobs.adapters.hydra import Plain
 from jobs.adapters.verl_command import Given
-from jobs.adapters.verl_words import ESTIMATORS, KL_NAMES, OWN_SCORES, PROJECT, REWARD_FILE, SFT, UNNAMED
+from jobs.adapters.verl_words import (
+    ESTIMATORS,
+    KL_NAMES,
+    LOSS,
+    OWN_LOSS,
+    OWN_SCORES,
+    PROJECT,
+    REWARD_FILE,
+    SFT,
+    UNNAMED,
+)
 
 Settings = Mapping[str, Given]
 
@@ -63,17 +73,18 @@ def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], s
         assert given is not None
         sections.refuse(given, f"No algorithm here has the estimator {estimator}; this is read as GRPO.")
         return "grpo"
+
+    def value(key: str) -> Plain:
+        return settings[key].value if key in settings else known.get(key)
+
+    if estimator == "grpo" and value(LOSS) in OWN_LOSS:
+        sections.taken.add(LOSS)
+        return str(value(LOSS))
     label = str(settings["trainer.project_name"].value) if "trainer.project_name" in settings else ""
     if label.removeprefix(f"{PROJECT}-") in kin and label.startswith(f"{PROJECT}-"):
         return label.removeprefix(f"{PROJECT}-")
     if estimator != "grpo":
         return kin[0]
-
-    def value(key: str) -> Plain:
-        return settings[key].value if key in settings else known.get(key)
-
-    if value("actor_rollout_ref.actor.policy_loss.loss_mode") == "gspo":
-        return "gspo"
     if value("algorithm.norm_adv_by_std_in_grpo") is False:
         return "dr_grpo"
     is_dapo = value("reward.reward_manager.name") == "dapo" or value("algorithm.filter_groups.enable") is True

@@ -43,6 +43,10 @@ ESTIMATORS = {
     "reinforce_pp_baseline": "reinforce_plus_plus_baseline",
     "rloo": "rloo",
 }
+LOSS = "actor_rollout_ref.actor.policy_loss.loss_mode"
+OWN_LOSS = ("gspo",)
+"""Algorithms that are GRPO with a policy loss of their own name."""
+
 REWARD_MOVED = "0.7.1"
 """The version that moved every key of rewards below `reward.`."""
 
@@ -72,6 +76,7 @@ def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Set
     if is_rl:
         found += _reward(spec, run_dir)
         found.append(("algorithm.adv_estimator", ESTIMATORS[spec.algorithm]))
+        found += [(LOSS, spec.algorithm)] if spec.algorithm in OWN_LOSS else []
         found += _kl(spec)
         found += _overlong(spec)
     given = {key for key, _ in found}

@@ -54,7 +54,8 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
             if not getattr(spec.data, column).strip():
                 refuse(f"data.{column}", "Learning from pairs needs a column of chosen and one of rejected answers.")
     else:
-        has_pair = spec.data.prompt_column.strip() and spec.data.response_column.strip()
+        learns_all = "train.pretrain_mode" in spec.knobs and bool(spec.knob("train.pretrain_mode"))
+        has_pair = spec.data.prompt_column.strip() and (spec.data.response_column.strip() or learns_all)
         if not spec.data.messages_column.strip() and not has_pair:
             refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
     if spec.is_native:

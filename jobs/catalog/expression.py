@@ -2,14 +2,18 @@
 
 A dotted name is a knob (`train.micro_batch_size`), a field of the spec (`model.id`, `trainer.name`, `algorithm`) or a
 derived quantity (`gpus.total`, see `jobs.catalog.derived`). Allowed are comparisons (`a < b <= c`, `in`), `and`, `or`,
-`not`, `+ - * / // %`, `x if c else y`, numbers, texts, lists, `None`, and the functions of `FUNCTIONS`.
+`not`, `+ - * / // %`, `x if c else y`, numbers, texts, lists, `None`, the functions of `FUNCTIONS`, and two that look
+at names: `has(async.enable)` is True where the run has such a knob and it means something beside the others, and
+`get(async.enable, False)` is its value there, else the second.
 """
 
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from jobs.catalog.trainer import as_version
@@ -32,8 +36,18 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "divides": lambda part, whole: part > 0 and whole % part == 0,
     "version": as_version,
+    "round": round,
+    "words": lambda text: [part.strip() for part in str(text or "").split(",") if part.strip()],
+    "joined": lambda items: ", ".join(map(str, items)),
+    "all_in": lambda items, allowed: all(item in allowed for item in items),
+    "all_whole": lambda items: all(str(item).isdecimal() for item in items),
     "ends_with": lambda text, *ends: str(text).endswith(ends),
+    "starts_with": lambda text, *starts: str(text).startswith(starts),
 }
+_AT_NAMES = ("has", "get")
+_ASYNC = re.compile(r"\basync\.")
+"""A group of knobs is called like a word of Python."""
+
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -71,14 +85,15 @@ class Expression:
         """
         try:
             return _value(self.tree, lookup)
-        except (TypeError, ZeroDivisionError) as error:
+        except (TypeError, ValueError, ZeroDivisionError) as error:
             raise NotApplicable(self.text) from error
 
 
+@cache
 def parse_expression(text: str) -> Expression:
     """Return the expression. Raises: ExpressionInvalid, naming what is not allowed."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(_ASYNC.sub("async_.", text.strip()), mode="eval").body
     except SyntaxError as error:
         raise ExpressionInvalid(f"{text!r} is no expression: {error.msg}.") from error
     names: list[str] = []
@@ -88,7 +103,7 @@ def parse_expression(text: str) -> Expression:
 
 def _dotted(node: ast.expr) -> str | None:
     if isinstance(node, ast.Name):
-        return node.id
+        return "async" if node.id == "async_" else node.id
     if isinstance(node, ast.Attribute):
         base = _dotted(node.value)
         return None if base is None else f"{base}.{node.attr}"
@@ -100,9 +115,12 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
         names.append(name)
         return
     if isinstance(node, ast.Call):
-        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or node.keywords:
-            raise ExpressionInvalid(f"{text!r} calls what is no function here. Use {', '.join(FUNCTIONS)}.")
+        known = (*FUNCTIONS, *_AT_NAMES)
+        if not isinstance(node.func, ast.Name) or node.func.id not in known or node.keywords:
+            raise ExpressionInvalid(f"{text!r} calls what is no function here. Use {', '.join(known)}.")
         parts: list[ast.expr] = node.args
+        if node.func.id in _AT_NAMES and (len(parts) != (node.func.id == "get") + 1 or _dotted(parts[0]) is None):
+            raise ExpressionInvalid(f"{text!r}: {node.func.id} takes a name first, as in has(async.enable).")
     elif isinstance(node, ast.BoolOp):
         parts = node.values
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
@@ -151,6 +169,14 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             return _value(node.body if _value(node.test, lookup) else node.orelse, lookup)
         case ast.List() | ast.Tuple():
             return [_value(part, lookup) for part in node.elts]
+        case ast.Call(func=ast.Name(id="has" | "get"), args=[name_node, *rest]):
+            name = _dotted(name_node)
+            assert name is not None
+            try:
+                found = lookup(name)
+            except NotApplicable:
+                return _value(rest[0], lookup) if rest else False
+            return found if rest else True
         case ast.Call(func=ast.Name(id=function)):
             return FUNCTIONS[function](*[_value(part, lookup) for part in node.args])
     raise AssertionError(f"_check let {ast.dump(node)} through")

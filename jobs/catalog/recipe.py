@@ -10,6 +10,7 @@
     version = "the version that the source describes"
     tags = ["grpo", "verl", "qwen"]
     based_on = "another-recipe"          # whose spec this one changes
+    without = ["train.dynamic_batch"]    # its knobs that this one leaves alone
 
     [spec]                               # as parse_spec takes it; a knob that is set here is the recipe's choice
     algorithm = "grpo"
@@ -27,7 +28,7 @@ from typing import Any
 from jobs.catalog.runspec import RunSpec, parse_spec
 
 _REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")
-_KEYS = {*_REQUIRED, "based_on", "spec"}
+_KEYS = {*_REQUIRED, "based_on", "without", "spec"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,11 @@ def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str,
         return _over({}, own)
     if base not in tables:
         raise ValueError(f"{name}: there is no recipe {base!r} to be based on.")
-    return _over(_whole(base, tables, (*above, name)), own)
+    found = _whole(base, tables, (*above, name))
+    without = tables[name].get("without", ())
+    if unknown := sorted(set(without) - set(found["knobs"])):
+        raise ValueError(f"{name}: {base} sets no knob {unknown[0]!r} that could be left out.")
+    return _over(found | {"knobs": {k: v for k, v in found["knobs"].items() if k not in without}}, own)
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

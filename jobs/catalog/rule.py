@@ -12,17 +12,18 @@
     knobs = ["algorithm.clip_ratio_high"]
     fix = [{ "algorithm.clip_ratio_high" = "algorithm.clip_ratio_low" }]
     source = "DAPO, arXiv 2503.14476, section 3.1"
-    kind = "guide"             # assert (the trainer refuses), silent (it changes it by itself), implicit, guide, trap
+    kind = "guide"             # one of KINDS
     ref = "T04"
 
 `when`, the texts in braces and the values of `fix` are expressions (jobs.catalog.expression). A rule that reads a knob
-which the run does not have does not apply. A finding is a rule that applies; each dict of `fix` is one change on offer.
+which the run does not have, or which means nothing beside its other knobs, does not apply. A finding is a rule that
+applies; each dict of `fix` is one change on offer, and is offered only where it makes the finding go away.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -30,14 +31,23 @@ from typing import Any, Literal
 from jobs.catalog.algorithm import expand
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import Expression, Lookup, NotApplicable, parse_expression
-from jobs.catalog.knob import KnobValueInvalid, knobs
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
+from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.sections import RANGES, KnobValue
 from jobs.catalog.spelling import spell
-from jobs.catalog.trainer import as_version
+from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+KINDS = {
+    "assert": "the trainer refuses it",
+    "silent": "the trainer changes or ignores it without a word",
+    "implicit": "the trainer takes it and fails later",
+    "guide": "advice of a guide",
+    "trap": "what is often told wrongly",
+}
+Say = Callable[[str], str]
 _BRACES = re.compile(r"\{([^{}]+)\}")
 _KEYS = {
     "level",
@@ -81,8 +91,16 @@ class Rule:
             return False
         if self.algorithms and spec.algorithm not in self.algorithms:
             return False
-        version = as_version(spec.trainer.version)
-        return version >= as_version(self.since) and (not self.before or version < as_version(self.before))
+        return self.holds_at(spec.trainer.version)
+
+    def holds_at(self, version: str) -> bool:
+        """Return True if the version is one of those the rule is about."""
+        now = as_version(version)
+        return now >= as_version(self.since) and (not self.before or now < as_version(self.before))
+
+    def applies(self, spec: RunSpec) -> bool:
+        """Return True if the rule has something to say of this run."""
+        return self.concerns(spec) and _applies(self, _lookup(spec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,34 +141,69 @@ def rules() -> Mapping[str, Rule]:
     return found
 
 
-def findings(spec: RunSpec) -> tuple[Finding, ...]:
-    """Return what the rules find in a run, the gravest first."""
-    lookup = lookup_of(spec)
-    found = []
-    for rule in rules().values():
-        if rule.concerns(spec) and _applies(rule, lookup):
-            found.append(
-                Finding(
-                    rule=rule.id,
-                    level=rule.level,
-                    says=_filled(rule.says, lookup),
-                    why=_filled(rule.why, lookup),
-                    knobs=tuple(k for k in rule.knobs if k in spec.knobs or k not in knobs()),
-                    fixes=tuple(fix for made in rule.fixes if (fix := fix_of(made, lookup)) is not None),
-                    source=rule.source,
-                    kind=rule.kind,
-                    is_overridden=rule.id in spec.overridden,
-                )
-            )
+def findings(spec: RunSpec, *, say: Say = str) -> tuple[Finding, ...]:
+    """Return what the rules find in a run, the gravest first. `say` gives a text in the reader's language."""
+    lookup = _lookup(spec)
+    found = [
+        Finding(
+            rule=rule.id,
+            level=rule.level,
+            says=_filled(say(rule.says), lookup),
+            why=_filled(say(rule.why), lookup),
+            knobs=tuple(k for k in rule.knobs if k in spec.knobs or k not in knobs()),
+            fixes=tuple(fix for made in rule.fixes if (fix := _fix(rule, made, spec, lookup)) is not None),
+            source=rule.source,
+            kind=rule.kind,
+            is_overridden=rule.id in spec.overridden,
+        )
+        for rule in rules().values()
+        if rule.concerns(spec) and _applies(rule, lookup)
+    ]
     return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def lookup_of(spec: RunSpec) -> Lookup:
-    """Return what a name in an expression stands for in this run: a knob, a derived quantity, a field of the spec."""
+def refused(spec: RunSpec, *, say: Say = str) -> list[Problem]:
+    """Return why the rules refuse a run: the errors they find that nobody has put aside, each at its first field."""
+    return [
+        Problem(field=_field(finding.knobs[0]), message=finding.says)
+        for finding in findings(spec, say=say)
+        if finding.level == "error" and not finding.is_overridden
+    ]
+
+
+def changed(spec: RunSpec, changes: Mapping[str, Value]) -> RunSpec:
+    """Return the run with the changes of a fix: values by knob id or dotted field. Nothing is checked."""
+    values = dict(spec.knobs)
+    sections: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name in knobs():
+            values[name] = KnobValue(value=value, origin="you")
+        else:
+            section, _, field = name.partition(".")
+            part = sections.get(section, getattr(spec, section))
+            sections[section] = replace(part, **{field: value}) if field else value
+    return replace(spec, knobs=values, **sections)
+
+
+def _field(name: str) -> str:
+    """Return a knob or field as the form names its input."""
+    return f"knobs.{name}" if name in knobs() else name
+
+
+def _lookup(spec: RunSpec) -> Lookup:
+    values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
+    known: dict[str, Any] = {}
 
     def find(name: str) -> Any:
-        if name in spec.knobs:
-            return spec.knobs[name].value
+        if name not in known:
+            known[name] = look(name)
+        return known[name]
+
+    def look(name: str) -> Any:
+        if name in values:
+            if not is_live(name, values):
+                raise NotApplicable(name)
+            return values[name]
         if name in DERIVED:
             return DERIVED[name](spec)
         section, _, field = name.partition(".")
@@ -174,26 +227,45 @@ def _applies(rule: Rule, lookup: Lookup) -> bool:
         return False
 
 
+@cache
+def _parts(text: str) -> tuple[str | Expression, ...]:
+    """Return a template as its texts and the expressions between them. Raises: ExpressionInvalid."""
+    pieces = _BRACES.split(text)
+    return tuple(parse_expression(piece) if place % 2 else piece for place, piece in enumerate(pieces))
+
+
 def _filled(text: str, lookup: Lookup) -> str:
-    def value(match: re.Match[str]) -> str:
-        try:
-            found = parse_expression(match.group(1)).value(lookup)
-        except NotApplicable:
-            return "—"
-        return spell(found) if isinstance(found, (int, float, str)) else str(found)
-
-    return _BRACES.sub(value, text)
+    return "".join(part if isinstance(part, str) else _shown(part, lookup) for part in _parts(text))
 
 
-def fix_of(made: Mapping[str, Expression], lookup: Lookup) -> Fix | None:
-    """Return the change with its values; None if it cannot be reckoned or a knob would not take it."""
+def _shown(expression: Expression, lookup: Lookup) -> str:
+    try:
+        found = expression.value(lookup)
+    except NotApplicable:
+        return "—"
+    if isinstance(found, int) and not isinstance(found, bool):
+        return f"{found:,}"
+    return spell(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
+
+
+def _fix(rule: Rule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:
+    """Return the change with its values; None if it cannot be reckoned, is not taken, or the rule would still apply."""
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
     changes: dict[str, Value] = {}
     for name, expression in made.items():
         try:
             value = expression.value(lookup)
-            changes[name] = knobs()[name].check(value) if name in knobs() else value
+            if name in knobs():
+                if name not in here:
+                    continue  # another version's; the rest of the change may do
+                value = here[name].check(value)
+            elif name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
+                return None
         except (NotApplicable, KnobValueInvalid):
             return None
+        changes[name] = value
+    if not changes or rule.applies(changed(spec, changes)):
+        return None
     return Fix(changes=changes)
 
 
@@ -202,6 +274,11 @@ def _rule(rule_id: str, table: Mapping[str, Any]) -> Rule:
         raise ValueError(f"{rule_id}: a rule has no key {strange[0]!r}. Known: {', '.join(sorted(_KEYS))}.")
     if table["level"] not in LEVELS:
         raise ValueError(f"{rule_id}: {table['level']!r} is no level. Use one of {', '.join(LEVELS)}.")
+    if table["kind"] not in KINDS:
+        raise ValueError(f"{rule_id}: {table['kind']!r} is no kind. Use one of {', '.join(KINDS)}.")
+    for name in table.get("trainers", ()):
+        if name not in trainers():
+            raise ValueError(f"{rule_id}: there is no trainer {name!r}. Known: {', '.join(trainers())}.")
     return Rule(
         id=rule_id,
         level=table["level"],
@@ -215,6 +292,6 @@ def _rule(rule_id: str, table: Mapping[str, Any]) -> Rule:
         knobs=tuple(table["knobs"]),
         fixes=tuple({name: parse_expression(str(e)) for name, e in made.items()} for made in table.get("fix", ())),
         source=table["source"],
-        kind=table.get("kind", "guide"),
-        ref=table.get("ref", ""),
+        kind=table["kind"],
+        ref=table["ref"],
     )

@@ -39,9 +39,9 @@ TEXTS = {
     "data.image_column": ("pictures", "image list"),
     "data.input_template": ("Question: {}\nAnswer: ", "- {}", "'{}' \"$x\"", "--{}", "{}"),
     "data.mixing_probabilities": ("0.7,0.3", "0.5, 0.5"),
-    "logging.wandb_project": ("sums", "it's one"),
-    "logging.wandb_group": ("a", "b c"),
-    "logging.wandb_entity": ("team", "someone"),
+    "wandb.project": ("sums", "it's one"),
+    "wandb.run_group": ("a", "b c"),
+    "wandb.entity": ("team", "someone"),
     "lora.target_modules": ("q_proj,k_proj,v_proj", "down_proj"),
     "models.chat_template": ("{{ messages[0]['content'] }}\n", "{% if a %}-{% endif %}"),
     "models.critic_path": ("Qwen/Qwen2.5-0.5B", "/srv/models/critic one"),
@@ -160,7 +160,7 @@ def _whole(values: Values, knob_id: str) -> int:
 
 
 def _repair_supervised(algorithm: str, values: Values, rng: random.Random, *, data: dict[str, Any]) -> None:
-    processes = _whole(values, "placement.policy_nodes") * _whole(values, "placement.policy_gpus_per_node")
+    processes = _whole(values, "placement.policy_gpus_per_node")
     _repair_parallel(values, processes, rng)
     if _whole(values, "parallel.sequence_parallel_size") > 1:
         values["train.packing"] = True

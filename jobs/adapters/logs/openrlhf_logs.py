@@ -12,6 +12,7 @@ from typing import Any
 
 from jobs.adapters.logs.gathering import Steps
 from jobs.adapters.logs.lines import GrowingFile
+from jobs.adapters.logs.planned import Planned
 from jobs.adapters.logs.step_lines import openrlhf_step
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
@@ -27,6 +28,7 @@ class OpenRLHFLogs:
     def __init__(self, *, spec: RunSpec, run_dir: Path) -> None:
         algorithm = spec.algorithm
         self._is_rl = is_in(algorithm, "rl")
+        self._planned = Planned(spec=spec, run_dir=run_dir)
         self._lines = GrowingFile(path=run_dir / STDOUT)
         self._printed = Steps(trainer=TRAINER, algorithm=algorithm)
         self._board = TensorBoardReader(
@@ -44,4 +46,5 @@ class OpenRLHFLogs:
                 for line in self._lines.lines():
                     if (step := openrlhf_step(line.decode("utf-8", "replace"))) is not None:
                         self._printed.add(*step, t=now_ns)
-        return [*self._printed.events(), *self._board.poll(now_ns=now_ns)]
+        planned = list(self._planned.events())
+        return [*planned, *self._printed.events(), *self._board.poll(now_ns=now_ns)]

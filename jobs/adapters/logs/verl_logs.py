@@ -13,6 +13,7 @@ from typing import Any
 
 from jobs.adapters.logs.gathering import Steps
 from jobs.adapters.logs.lines import GrowingFile
+from jobs.adapters.logs.planned import Planned
 from jobs.adapters.logs.step_lines import Step, verl_step
 from jobs.adapters.verl_words import METRICS
 from jobs.catalog.runspec import RunSpec
@@ -30,24 +31,28 @@ class VerlLogs:
         self._stdout = GrowingFile(path=run_dir / STDOUT)
         self._steps = Steps(trainer=TRAINER, algorithm=spec.algorithm)
         self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
+        self._planned = Planned(spec=spec, run_dir=run_dir)
         self._has_file = False
         self._is_elsewhere = False
 
     def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
         """Return the events of what was written since the last call."""
+        return [*self._planned.events(), *self._values(now_ns)]
+
+    def _values(self, now_ns: int) -> Iterator[Mapping[str, Any]]:
         self._has_file = self._has_file or (not self._is_elsewhere and self._file.path.exists())
         if self._has_file:
             self._printed.clear()
             for step, values in self._new(self._file, _json_step):
                 self._steps.add(step, values, t=now_ns)
-            return list(self._steps.events())
+            return self._steps.events()
         self._printed += [(step, now_ns) for step in self._new(self._stdout, verl_step)]
         if self._printed and (self._is_elsewhere or now_ns - self._printed[0][1] >= WAIT_SECONDS * 1e9):
             self._is_elsewhere = True
             for (step, values), t in self._printed:
                 self._steps.add(step, values, t=t)
             self._printed.clear()
-        return list(self._steps.events())
+        return self._steps.events()
 
     @staticmethod
     def _new(file: GrowingFile, read: Any) -> Iterator[Step]:

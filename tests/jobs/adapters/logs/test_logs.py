@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
 
 from jobs.adapters.adapter import LogReader, adapter
 from jobs.adapters.logs.tfevents import EventFile
@@ -19,9 +20,9 @@ from tests.jobs.adapters.logs import frameworks
 SECOND = 10**9
 
 
-def reader(run_dir: Path, trainer: str, algorithm: str) -> LogReader:
+def reader(run_dir: Path, trainer: str, algorithm: str, **knobs: Any) -> LogReader:
     (run_dir / "log").mkdir(parents=True, exist_ok=True)
-    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm})
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm, "knobs": knobs})
     found = adapter(trainer).reader(spec=spec, run_dir=run_dir)
     assert found is not None
     return found
@@ -221,6 +222,39 @@ def test_verls_printed_steps_stand_in_for_a_file_on_another_node(tmp_path: Path)
     assert found[1]["reward/mean"] == 0.5
     assert math.isnan(found[1]["kl/old_policy"])
     assert found[1]["val-core/math/reward/mean@4"] == 0.5
+
+
+SFT = "openrlhf/trainer/sft_trainer.py"
+BARS = {  # what the sources draw: the trainer's file, a description in it, and its total
+    "openrlhf": ((SFT, "Train epoch", 2), (SFT, "Train step of epoch %d", 32)),
+    "verl": (("verl/trainer/sft_trainer.py", "Epoch {epoch + 1}/{self.config.trainer.total_epochs}", 16),),
+    "verl rl": (("verl/trainer/ppo/ray_trainer.py", "Training Progress", 120),),
+}
+
+
+@pytest.mark.parametrize(
+    ("bars", "algorithm", "num_steps"), [("openrlhf", "sft", 8), ("verl", "sft", 64), ("verl rl", "grpo", 120)]
+)
+def test_the_number_of_steps_is_read_off_the_progress_bars(
+    tmp_path: Path, bars: str, algorithm: str, num_steps: int
+) -> None:
+    trainer = bars.partition(" ")[0]
+    sizes = {"openrlhf": {"train.batch_size": 128, "train.micro_batch_size": 16}}.get(trainer, {})
+    logs = reader(tmp_path, trainer, algorithm, **sizes)
+    wheel = {"openrlhf": frameworks.OPENRLHF, "verl": frameworks.VERL}[trainer]
+
+    before = list(logs.poll(now_ns=SECOND))
+    with (tmp_path / "log" / "driver-0.stderr").open("w", encoding="utf-8") as file:
+        for path, said, total in BARS[bars]:
+            assert said in (frameworks.unpacked(wheel) / path).read_text()
+            text = said.replace("%d", "0").replace("{epoch + 1}/{self.config.trainer.total_epochs}", "1/4")
+            with tqdm(range(total), desc=text, file=file, mininterval=0) as bar:
+                bar.update()
+    (told,) = logs.poll(now_ns=SECOND)
+
+    assert before == []
+    assert (told["kind"], told["meta"]) == ("note", {"num_steps": num_steps})
+    assert list(logs.poll(now_ns=SECOND)) == []
 
 
 def test_every_name_of_a_trainer_is_one_of_its_own() -> None:

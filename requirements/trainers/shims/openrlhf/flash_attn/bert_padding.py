@@ -1,6 +1,6 @@
 """The names that OpenRLHF imports."""
 
-from . import absent
+from .absent import absent
 
 index_first_axis = absent("index_first_axis")
 pad_input = absent("pad_input")

@@ -1,5 +1,5 @@
 """The name that OpenRLHF imports."""
 
-from .. import absent
+from ..absent import absent
 
 all_gather = absent("all_gather")
