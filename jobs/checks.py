@@ -11,6 +11,7 @@ from typing import Literal
 from django.utils.translation import gettext as _
 
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import Problem, RunSpec
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
@@ -39,7 +40,7 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     model, model_checks = check_model(spec)
     data_checks = check_data(spec, project=project)[1]
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
-    if spec.algorithm == "grpo" and not any(c.state == "failed" for c in data_checks):
+    if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
     return [*checks, *check_cluster(spec, cluster_state())]
 
@@ -63,7 +64,7 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
     if found.mapping_problem:
         return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
-    if spec.algorithm == "grpo" and found.num_too_long >= found.num_train:
+    if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
         text = _(
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
         )
@@ -79,22 +80,29 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
 
 def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
     """Return whether the longest sequence of the run fits into the model's context."""
-    if model is None or not model.context_tokens:
+    if model is None or not model.context_tokens or not longest_sequence(spec):
         return []
-    if spec.algorithm == "grpo":
-        field = "knobs.rollout.max_new_tokens"
-        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
-        what = _("Longest prompt plus longest answer")
+    longest = longest_sequence(spec)
+    if is_in(spec.algorithm, "rl"):
+        field, what = "knobs.rollout.max_new_tokens", _("Longest prompt plus longest answer")
     else:
-        field = "knobs.train.max_sequence_tokens"
-        longest = spec.int_knob("train.max_sequence_tokens")
-        what = _("Longest sample")
+        field, what = "knobs.train.max_sequence_tokens", _("Longest sample")
     values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}
     if longest > model.context_tokens:
         text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
         return [Check(state="failed", text=text, field=field)]
     text = _("%(longest)s tokens fit the context of %(context)s") % values
     return [Check(state="passed", text=text, field=field)]
+
+
+def longest_sequence(spec: RunSpec) -> int:
+    """Return the most tokens that a sequence of the run has; 0 where only the data decides."""
+    if is_in(spec.algorithm, "rl"):
+        names = ("rollout.max_prompt_tokens", "rollout.max_new_tokens")
+    else:
+        names = ("train.max_sequence_tokens",)
+    values = [spec.knobs[name].value if name in spec.knobs else None for name in names]
+    return sum(int(value) for value in values if value is not None) if None not in values else 0
 
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -115,7 +123,7 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
 
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
-    field = "hardware.policy_ranks"
+    field = "hardware.policy_ranks" if spec.is_native else "knobs.placement.policy_gpus_per_node"
     if not state.is_reachable:
         return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
     verdict = place(spec, state)
