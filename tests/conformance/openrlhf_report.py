@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from jobs.adapters.openrlhf_options import PROGRAMS, algorithms_of, not_offered, options_of
 from jobs.catalog.knob import applicable
+from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from tests.conformance.openrlhf_checks import differences, verdict, wrong_values
@@ -32,10 +33,11 @@ def report(number: int) -> Part:
     with real_parsers() as parsers:
         versions = [_version(version, number, parsers, specs, failures) for version in VERSIONS]
         refused = _refused(parsers, failures)
+        kept = _recipes(parsers, failures)
     covered, few = _covered(specs)
     failures += [f"{knob} was set to {count} values that are not its default" for knob, count in few.items()]
     head = ("version", "wheel", "options", "of them knobs", "specs", "accepted", "read back", "ms per command")
-    text = f"{INTRODUCTION}\n\n{table(head, versions)}\n\n{covered}\n\n{refused}"
+    text = f"{INTRODUCTION}\n\n{table(head, versions)}\n\n{kept}\n\n{covered}\n\n{refused}"
     return Part(title="OpenRLHF", text=text, failures=tuple(failures))
 
 
@@ -67,6 +69,16 @@ def _version(
     }
     wheel = f"openrlhf {RELEASES[version]}"
     return version, wheel, len(options), len(spelled), number, accepted, read, f"{seconds * 1e3 / max(number, 1):.1f}"
+
+
+def _recipes(parsers: Parsers, failures: list[str]) -> str:
+    names = [name for name, recipe in recipes().items() if recipe.spec.trainer.name == "openrlhf"]
+    for name in names:
+        spec = recipes()[name].spec
+        found = verdict(parsers, spec)
+        wrong = wrong_values(parsers, spec, found) + differences(spec) if found.accepted else [found.text]
+        failures += [f"Recipe {name}: {why}" for why in wrong]
+    return f"The {len(names)} recipes for OpenRLHF were held against it in the same way: {', '.join(names)}."
 
 
 def _covered(specs: list[RunSpec]) -> tuple[str, Mapping[str, int]]:

@@ -11,6 +11,7 @@ import pytest
 from jobs.adapters.openrlhf_options import PROGRAMS, algorithms_of, options_of
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.recipe import recipes
 from tests.conformance.openrlhf_checks import differences, verdict, wrong_values
 from tests.conformance.openrlhf_parsers import Parsers, real_parsers
 from tests.conformance.openrlhf_rejected import rejected
@@ -92,6 +93,17 @@ def test_the_real_program_takes_every_command_as_it_is_meant_and_it_reads_back_a
         assert found.inexact == ()
         assert wrong_values(parsers, spec, found) == []
         assert differences(spec) == []
+
+
+@pytest.mark.parametrize("recipe", [r for r in recipes() if r.startswith("openrlhf-")])
+def test_the_real_program_takes_every_recipe(recipe: str, parsers: Parsers) -> None:
+    spec = recipes()[recipe].spec
+    found = verdict(parsers, spec)
+
+    assert found.accepted, f"{found.kind} {found.text}"
+    assert found.inexact == ()
+    assert wrong_values(parsers, spec, found) == []
+    assert differences(spec) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
