@@ -10,13 +10,18 @@ from typing import Literal
 
 from django.utils.translation import gettext as _
 
+from jobs.access import User, allows, role
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.knob import knobs
+from jobs.catalog.rule import refused
+from jobs.catalog.runspec import Problem, RunSpec, differing
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.trial import TrialFailed, TrialUnavailable
+
+_TRAINERS_OWN_CODE = ("pkg://verl.",)  # a module of the trainer, not of whoever launches
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -30,9 +35,31 @@ class Check:
     field: str
 
 
-def check_launchable(spec: RunSpec, project: Project) -> list[Problem]:
-    """Return why this spec cannot be launched here and now; empty if nothing stands against it."""
+def check_launchable(spec: RunSpec, project: Project, user: User | None = None) -> list[Problem]:
+    """Return why this spec cannot be launched here, now and by this person; empty if nothing stands against it.
+
+    Without a person, nothing is allowed that needs an admin.
+    """
+    problems = [*check_privileged(spec, project, user), *refused(spec, say=_)]
+    if problems:
+        return problems  # nothing of it is tried then
     return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
+
+
+def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list[Problem]:
+    """Return what of the spec only an admin of the project may launch: it names code or a command for the cluster."""
+    if user is not None and allows(role(user, project), "admin"):
+        return []
+    text = _("%(label)s names code that the trainer will run, so only an admin of the project may launch with it.")
+    found = [
+        Problem(field=f"knobs.{knob_id}", message=text % {"label": _(knobs()[knob_id].label)})
+        for knob_id in differing(spec)
+        if knobs()[knob_id].is_privileged
+    ]
+    is_theirs = spec.reward.location.startswith(_TRAINERS_OWN_CODE)
+    if spec.reward.kind == "file" and is_in(spec.algorithm, "rl") and not is_theirs:
+        found.append(Problem(field="reward.location", message=text % {"label": _("The reward file")}))
+    return found
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:

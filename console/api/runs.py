@@ -58,7 +58,7 @@ def launch_run(
     home = project_for(request, project, "editor")
     checked = parse_spec(spec)
     if not launched_before(project=home, idempotency_key=idempotency_key):
-        problems = check_launchable(checked, home)
+        problems = check_launchable(checked, home, caller(request))
         if problems:
             raise SpecInvalid(problems)
     run, is_new = create_run(

@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.catalog_words import knob_allowed
-from console.forms.new_run import Combination, baseline, show, spec_to_form
+from console.forms.new_run import Combination, baseline, default_spec, show, spec_to_form
+from console.forms.new_run_recipes import recipe_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
 from jobs.catalog.runspec import RunSpec
@@ -100,6 +101,12 @@ def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> 
     """Return what the page's module must know of each input: where it starts, its type, what it needs."""
     start = spec_to_form(base)
     begun = baseline(base, chosen)
+    plain = spec_to_form(default_spec(base.algorithm, base.trainer.name, base.trainer.version))
+    used = recipe_of(base)
+
+    def origin(name: str) -> str:
+        return "recipe" if used is not None and start[name] != plain.get(name, "") else "default"
+
     fields: dict[str, Any] = {}
     for field in (f for g in shown for f in g.fields):
         known: dict[str, Any] = {"label": field.label, "kind": field.kind, "flag": field.flag}
@@ -109,18 +116,19 @@ def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> 
             known["privileged"] = True
         knob = begun.get(field.name.removeprefix("knobs.")) if field.name.startswith("knobs.") else None
         if knob is None:
-            known["start"] = {"value": start[field.name], "origin": "default"}
+            known["start"] = {"value": start[field.name], "origin": origin(field.name)}
         else:
             known["start"] = {"value": show(knob["value"]), "origin": knob["origin"]}
         fields[field.name] = known
     for name, text in start.items():
         if not name.startswith("knobs.") and name not in fields:
-            fields[name] = {"label": name, "kind": "text", "start": {"value": text, "origin": "default"}}
+            fields[name] = {"label": name, "kind": "text", "start": {"value": text, "origin": origin(name)}}
     return {
         "fields": fields,
         "algorithm": chosen.algorithm,
         "trainer": chosen.trainer,
         "version": chosen.version,
+        "recipe": used.label if used is not None else "",
     }
 
 

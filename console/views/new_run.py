@@ -33,6 +33,8 @@ from console.forms.new_run import (
 from console.forms.new_run_commands import commands
 from console.forms.new_run_fields import facts_for_script, groups
 from console.forms.new_run_index import knob_index
+from console.forms.new_run_paste import NotRead, read_paste
+from console.forms.new_run_recipes import recipe_rows
 from console.forms.new_run_trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
@@ -40,6 +42,7 @@ from console.views.new_run_findings import findings_panel
 from console.views.new_run_panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
 from jobs.access import NotAllowed, require
 from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.recipe import UnknownRecipe, recipe
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
@@ -108,6 +111,11 @@ def index(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"knobs": knob_index()})
 
 
+def base_text(base: RunSpec) -> str:
+    """Return what a form carries of the spec it is read against."""
+    return json.dumps(minimal(base), ensure_ascii=False)
+
+
 def groups_answer(request: HttpRequest, base: RunSpec, chosen: Combination) -> dict[str, Any]:
     """Return what the page needs to show another combination: the groups and what to know of their inputs."""
     shown = groups(start_texts(base, chosen), chosen)
@@ -159,20 +167,31 @@ def reward(request: HttpRequest) -> JsonResponse:
 
 @require_POST
 def read_import(request: HttpRequest) -> JsonResponse:
-    """Return the inputs' texts of a spec given as JSON, or every reason why it is none."""
+    """Return the inputs' texts of what was pasted: a spec as JSON, a trainer's command or config; or why it is none."""
     project_to_launch_in(request)
     text = request.POST.get("text", "")
     if len(text.encode()) > MAX_IMPORT_BYTES:
         message = _("That is larger than 1 MiB. A run spec is a few KiB.")
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
     try:
-        spec = parse_spec(json.loads(text))
+        pasted = read_paste(text)
     except SpecInvalid as error:
         return JsonResponse({"problems": _plain(error.problems)}, status=422)
-    except (ValueError, RecursionError) as error:
-        message = _("That is not JSON: %(why)s. Paste the text of a spec file, from { to }.") % {"why": error}
-        return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
-    return JsonResponse({"values": spec_to_form(spec)})
+    except NotRead as error:
+        return JsonResponse({"problems": [{"field": "", "message": str(error)}]}, status=422)
+    report = render_to_string("new_run/pasted.html", {"pasted": pasted}, request) if pasted.trainer else ""
+    return JsonResponse({"values": spec_to_form(pasted.spec), "report": report})
+
+
+@require_GET
+def read_recipe(request: HttpRequest) -> JsonResponse:
+    """Return the inputs' texts of a recipe, and the base to read them against: values that stay are the recipe's."""
+    project_to_launch_in(request)
+    try:
+        found = recipe(request.GET.get("id", ""))
+    except UnknownRecipe as error:
+        raise Http404(str(error)) from error
+    return JsonResponse({"values": spec_to_form(found.spec) | {"base": base_text(found.spec)}})
 
 
 def next_name(name: str) -> str:
@@ -189,7 +208,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     key = request.POST.get("idempotency_key", "")
     if spec is not None:
         is_repeated = launched_before(project=project, idempotency_key=key)
-        problems = [] if is_repeated else check_launchable(spec, project)
+        problems = [] if is_repeated else check_launchable(spec, project, request.user)
     if spec is None or problems:
         return _refused(request, project, base, problems)
     try:
@@ -233,7 +252,8 @@ def _page(
         "values": values,
         "by": nested(values),
         "groups": shown,
-        "base_text": json.dumps(minimal(base), ensure_ascii=False),
+        "base_text": base_text(base),
+        "recipes": recipe_rows(),
         "trainers": trainer_choices(),
         "algorithms": algorithm_choices(chosen),
         "words": words_of(chosen),
@@ -253,6 +273,11 @@ def _page(
 def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, str]:
     """Return the run to clone, if one is asked for, the spec to start from, and what to say about it."""
     asked = request.GET.get("from", "")
+    if named := request.GET.get("recipe", ""):
+        try:
+            return None, recipe(named).spec, ""
+        except UnknownRecipe as error:
+            return None, default_spec(), str(error)
     if not asked:
         names = ("algorithm", "trainer", "version")
         chosen = nearest(**{name: request.GET.get(name, "") for name in names})
@@ -314,5 +339,6 @@ urlpatterns: list[URLPattern] = [
     path("runs/new/check", check, name="new-run-check"),
     path("runs/new/preview", preview, name="new-run-preview"),
     path("runs/new/reward", reward, name="new-run-reward"),
+    path("runs/new/recipe", read_recipe, name="new-run-recipe"),
     path("runs/new/import", read_import, name="new-run-import"),
 ]

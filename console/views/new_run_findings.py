@@ -64,7 +64,7 @@ class FindingsPanel:
 
 def findings_panel(spec: RunSpec) -> FindingsPanel:
     """Return what the rules find in the spec."""
-    rows = [_row(found, spec) for found in findings(spec)]
+    rows = [_row(found, spec) for found in findings(spec, say=_)]
     return FindingsPanel(rows=tuple(sorted(rows, key=lambda row: row.is_overridden)))
 
 

@@ -10,7 +10,7 @@ import { Knobs, walkTabs } from "./new_run/knobs.js";
 import { Problems } from "./new_run/problems.js";
 import { Sweep } from "./new_run/sweep.js";
 import { Draft, History, apply, difference, snapshot } from "./new_run/state.js";
-import { download, wireImport } from "./new_run/transfer.js";
+import { download, wireImport, wireRecipes } from "./new_run/transfer.js";
 import { wireUpload } from "./new_run/upload.js";
 import { toast } from "./toast.js";
 
@@ -280,9 +280,17 @@ const numberLines = wireEditor(form, {
 });
 wireHelp(form, facts);
 wireImport(form, {
-  onValues(values) {
+  onValues(values, report) {
     put(values);
-    toast(gettext("The form now holds the imported spec."), { undo });
+    place("pasted-place").innerHTML = report; // escaped by the server's template
+    toast(gettext("The form now holds what you imported."), { undo });
+  },
+});
+place("pasted-place").addEventListener("click", (event) => { if (event.target.closest("[data-pasted-close]")) place("pasted-place").replaceChildren(); });
+wireRecipes(form, {
+  onValues(values) {
+    put(form.elements.name.value ? { ...values, name: form.elements.name.value } : values);
+    toast(gettext("The form now holds the recipe."), { undo });
   },
 });
 wireUpload(form, {
@@ -295,6 +303,7 @@ wireUpload(form, {
 function showCommand() {
   const shown = sweep.commands ?? commands;
   place("command-text").textContent = shown[command] ?? "";
+  form.querySelector(".launch-bar").toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
   place("command-text").title = command === "trainer" ? (shown.note ?? "") : "";
   place("copy-command").dataset.copy = shown[command];
 }

@@ -75,6 +75,7 @@ PAGES: dict[str, Rule] = {
     "POST /runs/new/check": _form("editor"),
     "POST /runs/new/knobs": _form("editor"),
     "GET /runs/new/index": EDITOR,
+    "GET /runs/new/recipe": Rule(needs="editor", query={"id": "native-grpo-demo"}),
     "POST /runs/new/import": _form("editor", text="{}"),
     "POST /runs/new/preview": _form("editor"),
     "POST /runs/new/reward": _form("editor"),

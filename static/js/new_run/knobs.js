@@ -268,6 +268,8 @@ export class Knobs {
   }
 
   #sayChanges(n) {
+    const recipe = this.#form.querySelector("[data-recipe-line]");
+    if (recipe) recipe.textContent = this.#facts.recipe ? `${fill(gettext("From %(recipe)s"), { recipe: this.#facts.recipe })}, ` : "";
     const place = this.#form.querySelector("[data-num-changes]");
     place.textContent = fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
   }
