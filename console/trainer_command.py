@@ -23,11 +23,10 @@ RUN_TO_BE = "r-new"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerCommand:
-    """What will run. `problem` says why there is no command; `note` what is not known of it here."""
+    """What will run; `shell` begins with what is not known of it here. `problem` says why there is no command."""
 
     argv: tuple[str, ...]
     shell: str
-    note: str = ""
     problem: str = ""
 
 
@@ -79,7 +78,8 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
     except ValueError as error:
         return TrainerCommand(argv=(), shell="", problem=str(error))
-    return TrainerCommand(argv=launch.argv, shell=as_shell(launch, run_dir), note=note)
+    head = f"# {note}\n" if note else ""
+    return TrainerCommand(argv=launch.argv, shell=head + as_shell(launch, run_dir))
 
 
 def _file(name: str, text: str) -> list[str]:

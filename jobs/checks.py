@@ -12,10 +12,11 @@ from django.utils.translation import gettext as _
 
 from jobs.access import User, allows, role
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
-from jobs.catalog.algorithm import is_in
+from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.rule import refused
 from jobs.catalog.runspec import Problem, RunSpec, differing
+from jobs.catalog.trainer import trainers
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
@@ -90,7 +91,13 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
     except TrialFailed as failed:
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
     if found.mapping_problem:
-        return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+        is_there = _first_part(spec, found.mapping_field) in found.columns
+        if spec.is_native or not is_there:
+            return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+        text = _("Not previewed, the trainer reads its columns in its own way: %(why)s") % {
+            "why": found.mapping_problem
+        }
+        return found, [Check(state="unknown", text=text, field=found.mapping_field)]
     if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
         text = _(
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
@@ -103,6 +110,11 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
         "eval": f"{found.num_eval:,}",
     }
     return found, [Check(state="passed", text=text, field="data.id")]
+
+
+def _first_part(spec: RunSpec, field: str) -> str:
+    """Return the column that a field of the data names; of one in a nested row, the outermost."""
+    return str(getattr(spec.data, field.removeprefix("data."), "")).partition(".")[0]
 
 
 def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
@@ -151,6 +163,11 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
     field = "hardware.policy_ranks" if spec.is_native else "knobs.placement.policy_gpus_per_node"
+    device = state.device if spec.hardware.device == "auto" and state.is_reachable else spec.hardware.device
+    if device == "cpu" and spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
+        words = {"trainer": trainers()[spec.trainer.name].label, "algorithm": algorithms()[spec.algorithm].label}
+        text = _("%(trainer)s trains %(algorithm)s on GPUs only, and this run would get none.") % words
+        return [Check(state="failed", text=text, field="hardware.device")]
     if not state.is_reachable:
         return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
     verdict = place(spec, state)

@@ -18,8 +18,8 @@ from jobs.catalog.sections import RANGES
 from profiling.config import Marks
 
 GROUP_TITLES = {
-    "train": gettext_lazy("Batch and steps"),
     "placement": gettext_lazy("Placement"),
+    "train": gettext_lazy("Batch and steps"),
     "rollout": gettext_lazy("Rollout"),
     "algorithm": gettext_lazy("Objective"),
     "pairs": gettext_lazy("Pairs"),
@@ -262,6 +262,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> Group:
             flag=full,
             help=text,
             allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
+            is_essential=chosen.trainer == "native",
         )
 
     cpus = number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster."))

@@ -24,7 +24,7 @@ const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names), wor
 const problems = new Problems(form, knobs);
 const pristine = snapshot(form); // what there is to choose stands in it by now
 let history = new History(pristine);
-let commands = { cli: "", curl: "", spec: "", yaml: "", python: "", trainer: "", note: "" };
+let commands = { cli: "", curl: "", spec: "", yaml: "", python: "", trainer: "" };
 let fullSpec = "";
 let command = "cli";
 let previewOf = ""; // the texts that the shown preview was made of
@@ -304,7 +304,6 @@ function showCommand() {
   const shown = sweep.commands ?? commands;
   place("command-text").textContent = shown[command] ?? "";
   form.querySelector(".launch-bar").toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
-  place("command-text").title = command === "trainer" ? (shown.note ?? "") : "";
   place("copy-command").dataset.copy = shown[command];
 }
 

@@ -19,7 +19,8 @@ export class Findings {
   }
 
   /** Take the check's answer. What has not changed stays as it is, so that no button moves from under a finger. */
-  take({ findings, blocking }) {
+  take({ findings: raw, blocking }) {
+    const findings = raw.trim();
     this.blocking = blocking;
     this.#place.classList.remove("is-stale");
     if (this.#shown === findings) return;
