@@ -245,8 +245,21 @@ def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None
         "trainer.totl_training_steps",
         "trainer.logger",
         "trainer.project_name",
+        "VLLM_ATTENTION_BACKEND",
+        "WANDB_API_KEY",
     }
     assert "0123456789abcdef" not in json.dumps([str(read(PASTED).unread), dict(read(PASTED).spec)])
+
+
+def test_a_secret_in_a_command_is_kept_nowhere() -> None:
+    found = read(
+        "python -m verl.trainer.main_ppo +ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=hf_abc "
+        "+ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY='a b, c' ++wandb.api_key=[hf_abc"
+    )
+
+    assert "hf_abc" not in str(found)
+    assert "a b, c" not in str(found)
+    assert {unread.value for unread in found.unread} == {"…"}
 
 
 def test_keys_of_other_versions_are_translated() -> None:
