@@ -6,12 +6,17 @@ path on a cluster elsewhere) is "unknown", never "passed".
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
@@ -39,9 +44,33 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     model, model_checks = check_model(spec)
     data_checks = check_data(spec, project=project)[1]
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
-    if spec.algorithm == "grpo" and not any(c.state == "failed" for c in data_checks):
+    if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
-    return [*checks, *check_cluster(spec, cluster_state())]
+    return [*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]
+
+
+def check_trainer(spec: RunSpec) -> list[Check]:
+    """Return whether the cluster has another trainer in this version, as far as it can be told from here.
+
+    What is declared is looked for where the cluster is this machine; the runner asks the interpreter itself, before it
+    starts anything.
+    """
+    if spec.is_native:
+        return []
+    info, version = trainers()[spec.trainer.name], spec.trainer.version
+    values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
+    place = place_of(info.id, version, read_places(settings.TRAINERS))
+    if place is None:
+        text = (
+            _("No place of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.") % values
+        )
+        return [Check(state="unknown", text=text, field="trainer.version")]
+    values["at"] = place.at or place.kind
+    if place.kind == "python" and is_local() and not Path(place.at).exists():
+        text = _("%(label)s %(version)s is declared at %(at)s, and there is no such file: %(how)s.") % values
+        return [Check(state="failed", text=text, field="trainer.version")]
+    text = _("%(label)s %(version)s is declared: %(at)s") % values
+    return [Check(state="passed", text=text, field="trainer.version")]
 
 
 def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
@@ -63,7 +92,7 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
     if found.mapping_problem:
         return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
-    if spec.algorithm == "grpo" and found.num_too_long >= found.num_train:
+    if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
         text = _(
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
         )
@@ -81,7 +110,7 @@ def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
     """Return whether the longest sequence of the run fits into the model's context."""
     if model is None or not model.context_tokens:
         return []
-    if spec.algorithm == "grpo":
+    if is_in(spec.algorithm, "rl"):
         field = "knobs.rollout.max_new_tokens"
         longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
         what = _("Longest prompt plus longest answer")

@@ -7,8 +7,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.admission import demand
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec
-from jobs.checks import Check, check_cluster, check_data, check_lengths, check_model, place
+from jobs.checks import Check, check_cluster, check_data, check_lengths, check_model, check_trainer, place
 from jobs.cluster import ClusterState
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
@@ -131,8 +132,10 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
     """Try data and model and return what came of it; what cannot be tried is among the checks."""
     data, data_checks = check_data(spec, project=project)
     model, model_checks = check_model(spec)
-    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_cluster(spec, state)]
-    limit = spec.int_knob("rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "train.max_sequence_tokens")
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_trainer(spec)]
+    checks += check_cluster(spec, state)
+    is_rl = is_in(spec.algorithm, "rl")
+    limit = spec.int_knob("rollout.max_prompt_tokens" if is_rl else "train.max_sequence_tokens")
     top = max([*(data.edges if data else ()), limit * 1.04, 1])
     return PreviewPanel(
         checks=tuple(checks),
@@ -147,7 +150,7 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
         limit_anchor="end" if limit / top > 0.85 else "middle",
         passes=_passes(spec, data),
         truncated=f"{data.share_truncated * 100:.1f} %" if data else "—",
-        is_prompt_only=spec.algorithm == "grpo",
+        is_prompt_only=is_rl,
     )
 
 
