@@ -57,7 +57,7 @@ _REMEDY_KEYS = {"title", "change", "trainers", "algorithms", "when", "source"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSignal:
-    """A line by which a symptom is known, and whose text it is: `text` stands so in `file` of the package, or "" both."""
+    """A line by which a symptom is known, and whose: `text` stands so in `file` of the package, or both are ""."""
 
     pattern: re.Pattern[str]
     text: str
@@ -157,7 +157,7 @@ def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers) -> lis
         if _concerns(symptom, spec):
             evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics))
             if evidence:
-                found.append(Match(symptom=symptom, evidence=evidence, remedies=_offers(symptom, spec)))
+                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec)))
     return sorted(found, key=lambda match: match.evidence[0].kind != "log")
 
 
@@ -189,7 +189,8 @@ def _in_metrics(symptom: Symptom, metrics: Numbers) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-def _offers(symptom: Symptom, spec: RunSpec) -> tuple[Offer, ...]:
+def offers(symptom: Symptom, spec: RunSpec) -> tuple[Offer, ...]:
+    """Return what a run with this symptom can try, in order; what it has already is left out."""
     offers = []
     for remedy in symptom.remedies:
         if not _concerns(remedy, spec):
