@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from jobs.audit import record
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from jobs.custody import OPEN, called
 from jobs.files import delete_file
 from jobs.models import Attempt, Capture, Run, RunEvent
@@ -51,6 +52,7 @@ def request_capture(
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
         if attempt is None or attempt.state != "running":
             raise CaptureRefused("state", _not_running(run_id), is_conflict=True)
+        _check_trainer(attempt.run)
         asked: dict[str, Any] = {
             "tool": tool,
             "first_step": first_step,
@@ -198,6 +200,17 @@ def _check_tool(tool: str, chosen: list[Worker], roles: Sequence[str]) -> None:
     if able:
         said += " " + _("Choose other roles: %(roles)s.") % {"roles": ", ".join(sorted(able))}
     raise CaptureRefused("tool", said, is_conflict=True)
+
+
+def _check_trainer(run: Run) -> None:
+    """Refuse for other trainers, which look for no commands."""
+    trainer = trainers()[run.spec.get("trainer", {}).get("name") or "native"]
+    if trainer.package:
+        text = _(
+            "%(label)s takes no commands while it trains. What it can record itself is chosen before the launch, by "
+            "the knobs of the group profiling."
+        )
+        raise CaptureRefused("tool", text % {"label": trainer.label}, is_conflict=True)
 
 
 def _check_steps(run: Run, first_step: int, num_steps: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.captures import request_capture
+from jobs.captures import CaptureRefused, request_capture
 from jobs.custody import answered, recorded_steps
 from jobs.files import Piece, receive
 from jobs.lifecycle import finish
@@ -210,3 +210,10 @@ def test_a_trainer_cannot_mark_a_capture_as_cut_off(trainer: Trainer) -> None:
 
     assert "cut_off" not in capture.meta
     assert Attempt.objects.get().state == "running"
+
+
+def test_another_trainer_is_not_asked_to_record() -> None:
+    run = make_run(state="running", spec={"algorithm": "sft", "trainer": {"name": "openrlhf"}})
+
+    with pytest.raises(CaptureRefused, match="OpenRLHF takes no commands while it trains"):
+        request_capture(run_id=run.pk, tool="torch", first_step=0, num_steps=1, roles=[], ranks=[], user=None, now=NOW)
