@@ -6,8 +6,10 @@ path on a cluster elsewhere) is "unknown", never "passed".
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.access import User, allows, role
@@ -17,6 +19,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.rule import refused
 from jobs.catalog.runspec import Problem, RunSpec, differing
 from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
@@ -70,7 +73,31 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
     if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
-    return [*checks, *check_cluster(spec, cluster_state())]
+    return [*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]
+
+
+def check_trainer(spec: RunSpec) -> list[Check]:
+    """Return whether the cluster has another trainer in this version, as far as it can be told from here.
+
+    What is declared is looked for where the cluster is this machine; the runner asks the interpreter itself, before it
+    starts anything.
+    """
+    if spec.is_native:
+        return []
+    info, version = trainers()[spec.trainer.name], spec.trainer.version
+    values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
+    place = place_of(info.id, version, read_places(settings.TRAINERS))
+    if place is None:
+        text = (
+            _("No place of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.") % values
+        )
+        return [Check(state="unknown", text=text, field="trainer.version")]
+    values["at"] = place.at or place.kind
+    if place.kind == "python" and is_local() and not Path(place.at).exists():
+        text = _("%(label)s %(version)s is declared at %(at)s, and there is no such file: %(how)s.") % values
+        return [Check(state="failed", text=text, field="trainer.version")]
+    text = _("%(label)s %(version)s is declared: %(at)s") % values
+    return [Check(state="passed", text=text, field="trainer.version")]
 
 
 def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:

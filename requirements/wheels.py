@@ -1,4 +1,4 @@
-"""Fetch the wheels of frameworks.txt and unpack them: `.venv/bin/python requirements/wheels.py` (standard library only).
+"""Fetch the wheels of frameworks.txt and unpack them: `.venv/bin/python requirements/wheels.py`. Standard library only.
 
 pip checks every hash. The wheels are made for one Python and read by any: nothing of them is imported from where they
 lie, and nothing is installed. What is there already is not fetched again.
@@ -37,7 +37,7 @@ def unpacked(name: str) -> Path:
         with tempfile.TemporaryDirectory(dir=TARGET) as draft:
             unpack(fetch(pinned()[name], Path(draft)), Path(draft) / "tree")
             try:
-                os.rename(Path(draft) / "tree", folder)
+                (Path(draft) / "tree").rename(folder)
             except OSError:  # another process was faster
                 if not folder.is_dir():
                     raise

@@ -53,6 +53,14 @@ def test_a_lock_names_no_host_and_hashes_everything(lock: Path) -> None:
         assert "--hash=sha256:" in block, block.splitlines()[0]
 
 
+def test_the_wheels_of_other_trainers_are_pinned_by_hash_and_name_no_host() -> None:
+    lines = [line for line in (FOLDER / "frameworks.txt").read_text().splitlines() if not line.startswith("#")]
+
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9_-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line), line
+
+
 def test_no_lock_holds_a_kin_of_torch_that_breaks_it() -> None:
     for lock in LOCKS:
         assert not {"torchvision", "torchaudio", "torchcodec"} & set(versions(str(lock.relative_to(FOLDER)))), lock.name

@@ -11,7 +11,16 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.placement import pools_of
 from jobs.catalog.runspec import RunSpec
-from jobs.checks import Check, check_cluster, check_data, check_lengths, check_model, longest_sequence, place
+from jobs.checks import (
+    Check,
+    check_cluster,
+    check_data,
+    check_lengths,
+    check_model,
+    check_trainer,
+    longest_sequence,
+    place,
+)
 from jobs.cluster import ClusterState
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
@@ -134,7 +143,8 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
     """Try data and model and return what came of it; what cannot be tried is among the checks."""
     data, data_checks = check_data(spec, project=project)
     model, model_checks = check_model(spec)
-    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_cluster(spec, state)]
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_trainer(spec)]
+    checks += check_cluster(spec, state)
     limit = _limit(spec)
     top = max([*(data.edges if data else ()), limit * 1.04, 1])
     return PreviewPanel(

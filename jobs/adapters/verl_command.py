@@ -31,6 +31,8 @@ _VALUED = {
 }
 _NODES = ("--nnodes",)
 _PER_NODE = ("--nproc-per-node", "--nproc_per_node")
+HIDDEN = "…"
+_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
 
 
@@ -86,7 +88,20 @@ def _of_command(pasted: Pasted) -> VerlCommand:
         raise ValueError(f"{pasted.program} is {OTHER_PROGRAMS[module]}. Paste a command of main_ppo or sft_trainer.")
     found = _of_overrides(PROGRAMS[module], pasted.words)
     launcher = list(_of_launcher(pasted.before)) if PROGRAMS[module] == SFT else []
-    return VerlCommand(program=found.program, given=(*launcher, *found.given), unread=found.unread)
+    env = tuple(_of_environment(name, value) for name, value in pasted.env.items())
+    return VerlCommand(program=found.program, given=(*launcher, *found.given), unread=(*found.unread, *env))
+
+
+def shown(key: str, text: str) -> str:
+    """Return a value as it may be shown: nothing of what a key's name says is secret."""
+    return HIDDEN if _SECRET.search(key.rpartition(".")[2].upper()) else text
+
+
+def _of_environment(name: str, value: str) -> Unread:
+    why = "A run's spec holds no environment; the cluster's Ray runtime has it."
+    if shown(name, value) == HIDDEN:
+        why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+    return Unread(option=name, value=shown(name, value), why=why)
 
 
 def _of_overrides(program: str, words: Sequence[str]) -> VerlCommand:
@@ -106,7 +121,8 @@ def _of_overrides(program: str, words: Sequence[str]) -> VerlCommand:
             override = read(word)
         except ValueError as error:
             key, _, value = word.partition("=")
-            unread.append(Unread(option=key, value=value, why=str(error)))
+            why = "It is no value that Hydra reads." if shown(key, value) == HIDDEN else str(error)
+            unread.append(Unread(option=key, value=shown(key, value), why=why))
             continue
         if override.mark == "~":
             unread.append(Unread(option=word, value="", why="A key is taken out of the config; no knob can say that."))

@@ -21,6 +21,8 @@ from jobs.catalog.value import Value
 
 TRAINER = "verl"
 Entry = tuple[Knob, Flag]
+PLACES = ("data.train_files", "data.val_files", "actor_rollout_ref.model.path", "model.path", "critic.model.path")
+"""Keys whose default in verl is an example of a path, which somebody may mean all the same."""
 
 
 def read_back(words: Sequence[str], version: str, conversions: Conversions) -> ReadBack:
@@ -33,7 +35,8 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     program = command.program or _guessed(command)
     known = keys_of(program, version)
     settings, changed = _translated(program, command, version)
-    settings = _resolved(settings, known)
+    kept = PLACES if command.is_whole_config else (*PLACES, "trainer.logger")
+    settings = _told(_resolved(settings, known), known, kept)
     sections = Sections(unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
     read_sections(program, settings, sections)
@@ -115,12 +118,19 @@ def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given
     return found
 
 
+def _told(settings: Settings, known: Mapping[str, Plain], kept: Sequence[str]) -> dict[str, Given]:
+    """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
+    return {
+        key: given
+        for key, given in settings.items()
+        if key in kept or key not in known or not _is_same(given.value, known[key])
+    }
+
+
 def _name(
     program: str, key: str, given: Given, known: Mapping[str, Plain], values: "_Values", sections: Sections
 ) -> None:
-    """Say of a setting that became no knob why not; one that only repeats verl's default needs no word."""
-    if key in known and _is_same(given.value, known[key]):
-        return
+    """Say of a setting that became no knob why not."""
     mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
     if why := why_not(INERT, key):
         sections.refuse(given, why)

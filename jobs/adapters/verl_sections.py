@@ -6,7 +6,7 @@ from typing import Any
 
 from jobs.adapters.adapter import Unread
 from jobs.adapters.hydra import Plain
-from jobs.adapters.verl_command import Given
+from jobs.adapters.verl_command import Given, shown
 from jobs.adapters.verl_words import (
     ESTIMATORS,
     KL_NAMES,
@@ -52,7 +52,7 @@ class Sections:
 
     def refuse(self, given: Given, why: str) -> None:
         """Name a setting that stays behind."""
-        self.unread.append(Unread(option=given.option, value=given.text, why=why))
+        self.unread.append(Unread(option=given.option, value=shown(given.key, given.text), why=why))
 
 
 def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], sections: Sections) -> str:

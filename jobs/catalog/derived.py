@@ -179,6 +179,57 @@ def _is_held_out(spec: RunSpec) -> bool:
     return bool(spec.data.eval_id or spec.data.eval_split)
 
 
+def _cap_problem(spec: RunSpec) -> str:
+    """Return why verl would not read the cap of the importance weights; "" if it would."""
+    text = str(spec.values().get("algorithm.correction_cap") or "")
+    bounds = _bounds(text)
+    if bounds is None:
+        return f"{text!r} is neither a number nor two divided by _"
+    if min(bounds) <= 0:
+        return f"{min(bounds):g} is not above 0"
+    return "the lower bound is above the upper one" if bounds[0] > bounds[-1] else ""
+
+
+def _bounds(text: str) -> tuple[float, ...] | None:
+    try:
+        return tuple(float(part) for part in text.strip().split("_", 1))
+    except ValueError:
+        return None
+
+
+REJECTIONS = (
+    *(f"token_k{k}" for k in (1, 2, 3)),
+    *(f"seq_{what}_k{k}" for what in ("sum", "mean") for k in (1, 2, 3)),
+    *(f"seq_max_k{k}" for k in (2, 3)),
+)
+
+
+def _rejection_problem(spec: RunSpec) -> str:
+    """Return why verl would not read the criteria of rejection and their thresholds; "" if it would."""
+    values = spec.values()
+    criteria = list(dict.fromkeys(filter(None, map(str.strip, str(values.get("algorithm.rejection") or "").split(",")))))
+    given = [part.strip() for part in str(values.get("algorithm.rejection_threshold") or "").split(",") if part.strip()]
+    if strange := [name for name in criteria if name not in REJECTIONS]:
+        return f"there is no criterion {strange[0]!r}; known are {', '.join(REJECTIONS)}"
+    if not given:
+        return "there is no threshold"
+    if len(given) not in (1, len(criteria)):
+        return f"{len(given)} thresholds are given for {len(criteria)} criteria"
+    for name, text in zip(criteria, given if len(given) == len(criteria) else given * len(criteria), strict=True):
+        bounds = _bounds(text)
+        if bounds is None:
+            return f"{text!r} is neither a number nor two divided by _"
+        if min(bounds) <= 0:
+            return f"{min(bounds):g} is not above 0"
+        if len(bounds) == 2 and bounds[0] > bounds[1]:
+            return f"the lower bound of {text!r} is above the upper one"
+        if len(bounds) == 1 and name.endswith("k1") and bounds[0] < 1:  # its lower bound is 1 / upper then
+            return f"the upper bound {text!r} is below the lower one, {1 / bounds[0]:g}"
+        if len(bounds) == 2 and not name.endswith("k1"):
+            return f"{name} takes one upper bound, not {text!r}"
+    return ""
+
+
 DERIVED: Mapping[str, Derived] = {
     "gpus.total": lambda spec: spec.num_workers,  # devices of all pools
     **{f"gpus.{role}": _of(role) for role in _ROLES},
@@ -203,6 +254,8 @@ DERIVED: Mapping[str, Derived] = {
     "length.longest": _longest,  # tokens of prompt and answer, or of a sample
     "kl.factor": _adaptive_factor,
     "kl.factor_100": lambda spec: _adaptive_factor(spec) ** 100,
+    "correction.cap_problem": _cap_problem,
+    "correction.rejection_problem": _rejection_problem,
     "rollout.engines": _engines,
     "has.critic": lambda spec: is_in(spec.algorithm, "critic"),
     "has.reference": lambda spec: spec.needs_reference,

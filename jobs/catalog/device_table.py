@@ -78,24 +78,28 @@ def rows(
 ) -> tuple[DeviceRow, ...]:
     """Return the rows that answer a question, the smallest model first, then the fewest devices.
 
-    `model_billion` finds the smallest class of the table that is no smaller than the model: what trains a model of 14
-    billion parameters trains one of 8, never the reverse. A model at most a twentieth larger than a class belongs to
-    it (72.7 billion is the class of 70). `method` and `device` are compared as they stand in the table, whatever their
-    case. Rows without an entry are left out; no row means that nobody reported it.
+    `method` and `device` are compared as they stand in the table, whatever their case. Of what is left, `model_billion`
+    finds the smallest class that is no smaller than the model: what trains a model of 14 billion parameters trains one
+    of 8, never the reverse. Names of classes are rounded: one of 70 holds 72.7 billion. A mixture of experts answers
+    for its own class alone. No row means that nobody reported it.
     """
     found = [row for row in device_table().values() if row.num_devices]
-    if model_billion is not None:
-        sizes = {row.size for row in device_table().values()}
-        fitting = [size for size in sizes if size * _TOLERANCE >= model_billion]
-        found = [row for row in found if fitting and row.size == min(fitting)]
     if method is not None:
         found = [row for row in found if row.method.lower() == method.lower()]
     if device is not None:
         found = [row for row in found if row.device.lower() == device.lower()]
+    if model_billion is not None:
+        dense = [row.size for row in found if not row.is_mixture and row.size * _ROUNDED >= model_billion]
+        found = [
+            row
+            for row in found
+            if (row.size / _ROUNDED <= model_billion <= row.size * _ROUNDED)
+            or (not row.is_mixture and row.size == min(dense, default=None))
+        ]
     return tuple(sorted(found, key=lambda row: (row.size, row.num_devices, row.id)))
 
 
-_TOLERANCE = 1.05
+_ROUNDED = 1.1  # Qwen2.5-7B has 7.6 billion parameters
 
 
 def _row(name: str, table: Mapping[str, Any]) -> DeviceRow:

@@ -45,8 +45,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts_with": lambda text, *starts: str(text).startswith(starts),
 }
 _AT_NAMES = ("has", "get")
-_ASYNC = re.compile(r"\basync\.")
-"""A group of knobs is called like a word of Python."""
+_KEYWORD = re.compile(r"\b(async|is)\.")
+"""Groups that are called like a word of Python."""
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -93,7 +93,7 @@ class Expression:
 def parse_expression(text: str) -> Expression:
     """Return the expression. Raises: ExpressionInvalid, naming what is not allowed."""
     try:
-        tree = ast.parse(_ASYNC.sub("async_.", text.strip()), mode="eval").body
+        tree = ast.parse(_KEYWORD.sub(r"\1_.", text.strip()), mode="eval").body
     except SyntaxError as error:
         raise ExpressionInvalid(f"{text!r} is no expression: {error.msg}.") from error
     names: list[str] = []
@@ -103,7 +103,7 @@ def parse_expression(text: str) -> Expression:
 
 def _dotted(node: ast.expr) -> str | None:
     if isinstance(node, ast.Name):
-        return "async" if node.id == "async_" else node.id
+        return node.id.removesuffix("_")
     if isinstance(node, ast.Attribute):
         base = _dotted(node.value)
         return None if base is None else f"{base}.{node.attr}"

@@ -100,7 +100,7 @@ class Rule:
 
     def applies(self, spec: RunSpec) -> bool:
         """Return True if the rule has something to say of this run."""
-        return self.concerns(spec) and _applies(self, _lookup(spec))
+        return self.concerns(spec) and _applies(self, lookup_of(spec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def rules() -> Mapping[str, Rule]:
 
 def findings(spec: RunSpec, *, say: Say = str) -> tuple[Finding, ...]:
     """Return what the rules find in a run, the gravest first. `say` gives a text in the reader's language."""
-    lookup = _lookup(spec)
+    lookup = lookup_of(spec)
     found = [
         Finding(
             rule=rule.id,
@@ -190,7 +190,11 @@ def _field(name: str) -> str:
     return f"knobs.{name}" if name in knobs() else name
 
 
-def _lookup(spec: RunSpec) -> Lookup:
+def lookup_of(spec: RunSpec) -> Lookup:
+    """Return what a name in an expression stands for in this run: a live knob, a derived quantity, a field of the spec.
+
+    Asked for anything else, it raises NotApplicable.
+    """
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
     known: dict[str, Any] = {}
 

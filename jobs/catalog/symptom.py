@@ -6,11 +6,16 @@
     title = "Out of device memory"
     trainers = ["verl"]                # all where missing
     algorithms = ["rl"]                # ids or families; all where missing
-    when = "memory.zero_stage != 3"    # an expression over the spec; always where missing
+    when = "memory.zero_stage != '3'"  # an expression over the spec; always where missing
+    signal = "In words, how it shows."
     causes = ["The micro batch is too large."]
     source = "who says so"
     ref = "U02"
-    logs = [{ pattern = "CUDA out of memory", source = "torch, CUDACachingAllocator" }]
+    [[device_memory.logs]]             # a line of the log; `text` is what `file` of the package says, word for word
+    pattern = "No available memory for the cache blocks"
+    text = "No available memory for the cache blocks. "
+    file = "vllm/v1/core/kv_cache_utils.py"
+    source = "vLLM"
     [[device_memory.metrics]]          # each of these is enough; of its conditions, all have to hold
     all = [{ metric = "kl/reference", statistic = "mean", window = 10, above = 0.5 }]
     source = "whose threshold"
@@ -20,7 +25,8 @@
     when = "train.micro_batch_size > 1"
     source = "whose remedy"
 
-A remedy without `change` is advice. Patterns are regular expressions, searched line by line in the log and in the cause
+A remedy without `change` is advice. A symptom without logs and metrics is for people only: nothing that a run reports
+tells of it. Patterns are regular expressions, searched line by line in the log and in the cause
 of death; conditions read canonical metrics (jobs.catalog.metric), see `jobs.catalog.condition`.
 """
 
@@ -35,21 +41,27 @@ from typing import Any, Literal
 from jobs.catalog.algorithm import expand
 from jobs.catalog.condition import Condition, Numbers, condition
 from jobs.catalog.expression import Expression, NotApplicable, parse_expression
-from jobs.catalog.rule import Fix, fix_of, lookup_of
+from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
+from jobs.catalog.rule import Fix, changed, lookup_of
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
 
 MAX_LINE = 4000  # characters of a line that are searched: who prints more does not say it there
 
-_KEYS = {"title", "trainers", "algorithms", "when", "causes", "source", "ref", "logs", "metrics", "remedies"}
-_REMEDY_KEYS = {"title", "change", "trainers", "when", "source"}
+_REQUIRED = ("title", "signal", "causes", "source", "remedies")
+_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "logs", "metrics"}
+_LOG_KEYS = {"pattern", "text", "file", "source"}
+_REMEDY_KEYS = {"title", "change", "trainers", "algorithms", "when", "source"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSignal:
-    """A line by which a symptom is known, and whose text it is."""
+    """A line by which a symptom is known, and whose: `text` stands so in `file` of the package, or both are ""."""
 
     pattern: re.Pattern[str]
+    text: str
+    file: str
     source: str
 
 
@@ -68,6 +80,7 @@ class Remedy:
     title: str
     change: Mapping[str, Expression]
     trainers: tuple[str, ...]
+    algorithms: tuple[str, ...]
     when: Expression | None
     source: str
 
@@ -81,6 +94,7 @@ class Symptom:
     trainers: tuple[str, ...]
     algorithms: tuple[str, ...]
     when: Expression | None
+    signal: str
     causes: tuple[str, ...]
     source: str
     ref: str
@@ -140,18 +154,18 @@ def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers) -> lis
     """
     found = []
     for symptom in symptoms().values():
-        if _concerns(symptom.trainers, symptom.when, spec) and spec.algorithm in symptom.algorithms:
+        if _concerns(symptom, spec):
             evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics))
             if evidence:
-                found.append(Match(symptom=symptom, evidence=evidence, remedies=_offers(symptom, spec)))
+                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec)))
     return sorted(found, key=lambda match: match.evidence[0].kind != "log")
 
 
-def _concerns(names: tuple[str, ...], when: Expression | None, spec: RunSpec) -> bool:
-    if names and spec.trainer.name not in names:
+def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
+    if (part.trainers and spec.trainer.name not in part.trainers) or spec.algorithm not in part.algorithms:
         return False
     try:
-        return when is None or bool(when.value(lookup_of(spec)))
+        return part.when is None or bool(part.when.value(lookup_of(spec)))
     except NotApplicable:
         return False
 
@@ -175,24 +189,46 @@ def _in_metrics(symptom: Symptom, metrics: Numbers) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-def _offers(symptom: Symptom, spec: RunSpec) -> tuple[Offer, ...]:
+def offers(symptom: Symptom, spec: RunSpec) -> tuple[Offer, ...]:
+    """Return what a run with this symptom can try, in order; what it has already is left out."""
     offers = []
     for remedy in symptom.remedies:
-        if not _concerns(remedy.trainers, remedy.when, spec):
+        if not _concerns(remedy, spec):
             continue
         if not remedy.change:
             offers.append(Offer(title=remedy.title, fix=None, source=remedy.source))
             continue
-        fix = fix_of({k: e for k, e in remedy.change.items() if k in spec.knobs}, lookup_of(spec))
-        changed = {k: v for k, v in fix.changes.items() if v != spec.knob(k)} if fix else {}
-        if changed:
-            offers.append(Offer(title=remedy.title, fix=Fix(changes=changed), source=remedy.source))
+        if fix := _fix(remedy.change, spec):
+            offers.append(Offer(title=remedy.title, fix=fix, source=remedy.source))
     return tuple(offers)
+
+
+def _fix(change: Mapping[str, Expression], spec: RunSpec) -> Fix | None:
+    """Return what would change in this run; None if nothing would, or if a value cannot be reckoned or is not taken.
+
+    Knobs that the run does not have, or that would mean nothing beside the others, are left out.
+    """
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    changes: dict[str, Value] = {}
+    lookup = lookup_of(spec)
+    for knob_id, expression in change.items():
+        if knob_id in here:
+            try:
+                value = here[knob_id].check(expression.value(lookup))
+            except (NotApplicable, KnobValueInvalid):
+                return None
+            if value != spec.knob(knob_id):
+                changes[knob_id] = value
+    after = {knob_id: chosen.value for knob_id, chosen in changed(spec, changes).knobs.items()}
+    changes = {knob_id: value for knob_id, value in changes.items() if is_live(knob_id, after)}
+    return Fix(changes=changes) if changes else None
 
 
 def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
     if strange := sorted(set(table) - _KEYS):
         raise ValueError(f"{name}: a symptom has no key {strange[0]!r}. Known: {', '.join(sorted(_KEYS))}.")
+    if missing := [key for key in _REQUIRED if key not in table]:
+        raise ValueError(f"{name}: the symptom says nothing under {missing[0]!r}.")
     _check_trainers(name, table)
     return Symptom(
         id=name,
@@ -200,6 +236,7 @@ def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
         trainers=tuple(table.get("trainers", ())),
         algorithms=expand(table.get("algorithms", ("all",))),
         when=_optional(table),
+        signal=table["signal"],
         causes=tuple(table["causes"]),
         source=table["source"],
         ref=table.get("ref", ""),
@@ -213,20 +250,27 @@ def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
 
 
 def _log(name: str, signal: Mapping[str, Any]) -> LogSignal:
+    if strange := sorted(set(signal) - _LOG_KEYS):
+        raise ValueError(f"{name}: a line of the log has no key {strange[0]!r}. Known: {', '.join(sorted(_LOG_KEYS))}.")
     try:
-        return LogSignal(pattern=re.compile(signal["pattern"]), source=signal["source"])
+        pattern = re.compile(signal["pattern"])
     except re.error as error:
         raise ValueError(f"{name}: {signal['pattern']!r} is no regular expression: {error}.") from error
+    text, file = signal.get("text", ""), signal.get("file", "")
+    return LogSignal(pattern=pattern, text=text, file=file, source=signal["source"])
 
 
 def _remedy(name: str, table: Mapping[str, Any]) -> Remedy:
     if strange := sorted(set(table) - _REMEDY_KEYS):
         raise ValueError(f"{name}: a remedy has no key {strange[0]!r}. Known: {', '.join(sorted(_REMEDY_KEYS))}.")
     _check_trainers(name, table)
+    if unknown := sorted(set(table.get("change", {})) - set(knobs())):
+        raise ValueError(f"{name}: there is no knob {unknown[0]!r}.")
     return Remedy(
         title=table["title"],
         change={knob_id: parse_expression(str(e)) for knob_id, e in table.get("change", {}).items()},
         trainers=tuple(table.get("trainers", ())),
+        algorithms=expand(table.get("algorithms", ("all",))),
         when=_optional(table),
         source=table["source"],
     )

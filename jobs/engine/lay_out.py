@@ -17,10 +17,10 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.sections import DataSource
 from jobs.engine.dataset import Row, load_table
+from jobs.engine.examples import PAIRED
 from jobs.engine.problem import RunProblem
 from jobs.engine.sources import model_folder
 
-PAIRED = ("dpo", "rm")
 FLAW_SEED = 7
 REFUSED = 2
 

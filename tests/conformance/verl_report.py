@@ -25,9 +25,9 @@ from tests.conformance.verl_rejected import Rejected, rejected, starts
 INTRODUCTION = """\
 The commands are composed by Hydra itself from verl's own config folder, out of the wheels that
 `requirements/frameworks.txt` pins by hash; nothing of verl is imported for that. Accepted means: Hydra takes every
-word, no mandatory value is missing, and every value arrives with the value and the type that was meant. Read back means: the
-spec that the adapter reads from the command is the spec the command was written from. Every key that the catalogue
-spells stands in the composed config with the default that the catalogue says it has (`test_verl_keys.py`)."""
+word, no mandatory value is missing, and every value arrives with the value and the type that was meant. Read back
+means: the spec that the adapter reads from the command is the spec the command was written from. Every key that the
+catalogue spells stands in the composed config with the default that the catalogue says it has (`test_verl_keys.py`)."""
 
 BEYOND = """\
 Hydra refuses unknown keys and nothing else, so verl's own checks are run too, in an environment that has verl
