@@ -1,7 +1,8 @@
 """The catalogue's texts in the reader's language: knobs, fields of a spec, metrics, phases. It knows no gettext itself.
 
 makemessages cannot see TOML files nor the names of fields, so `python -m console.catalog_words` writes their texts into
-console/catalog_texts.py, where it can; `make messages` does that first.
+console/catalog_texts.py, where it can; `make messages` does that first. Knobs that only other trainers have are told in
+English, as those trainers' own documentation is.
 """
 
 import math
@@ -103,7 +104,8 @@ def _field_text(name: str) -> str:
 
 def _texts() -> Iterator[str]:
     for knob in knobs().values():
-        yield from (knob.label, knob.unit, knob.help, *knob.effects.values())
+        if "native" in knob.trainers:
+            yield from (knob.label, knob.unit, knob.help, *knob.effects.values())
     for info in metrics().values():
         yield from (info.label, info.unit, info.definition)
     yield from (phase.label for phase in PHASES)

@@ -12,7 +12,16 @@ from django.utils.translation import gettext as _
 
 from jobs import custody
 from jobs.audit import record
-from jobs.capture_checks import CaptureRefused, check_overlap, check_shape, check_steps, check_tool, check_trainer, chosen, not_running
+from jobs.capture_checks import (
+    CaptureRefused,
+    check_overlap,
+    check_shape,
+    check_steps,
+    check_tool,
+    check_trainer,
+    chosen,
+    not_running,
+)
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file

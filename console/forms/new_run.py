@@ -32,7 +32,9 @@ class Combination:
     version: str = ""
 
     def knobs(self) -> Mapping[str, Knob]:
-        """Return its knobs by id; none where the trainer does not offer the algorithm."""
+        """Return its knobs by id; none where there is no such trainer, version or algorithm."""
+        if self.trainer not in trainers() or self.version not in trainers()[self.trainer].versions:
+            return {}
         return applicable(self.algorithm, self.trainer, self.version)
 
     def default_of(self, knob: Knob) -> Value:
@@ -46,8 +48,12 @@ def combination_of(spec: RunSpec) -> Combination:
 
 
 def nearest(*, algorithm: str, trainer: str, version: str) -> Combination:
-    """Return the combination that was asked for, made possible: the trainer counts most, then version and algorithm."""
-    info = trainers().get(trainer, trainers()["native"])
+    """Return the combination that was asked for, made possible: the trainer counts most, then version and algorithm.
+
+    Without a trainer, it is the first one that offers the algorithm.
+    """
+    able = [info for info in trainers().values() if info.offers(algorithm, info.versions[0])]
+    info = trainers().get(trainer) or next(iter(able), trainers()["native"])
     version = version if version in info.versions else info.versions[0]
     offered = [a for a in info.algorithms if info.offers(a, version)]
     return Combination(algorithm=algorithm if algorithm in offered else offered[0], trainer=info.id, version=version)

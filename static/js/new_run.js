@@ -221,17 +221,17 @@ async function put(values, { isDone = true } = {}) {
   apply(form, { base: values.base ?? form.elements.base.value });
   combination.choose(values);
   combination.forget();
-  if (combination.isBehind && !(await recombine({}))) return;
+  if (combination.isBehind && !(await recombine(() => ({})))) return;
   apply(form, values);
   combination.settle();
   changed(Object.keys(values), { isDone });
 }
 
 /** Show the groups of the trainer, version and algorithm that are chosen; true once they are there. */
-async function recombine(carried) {
+async function recombine(carry) {
   check.cancel();
   try {
-    return await combination.show(carried);
+    return await combination.show(carry);
   } catch (error) {
     if (!(error instanceof Unanswered)) throw error;
     combination.revert();
@@ -242,16 +242,16 @@ async function recombine(carried) {
 
 /** Another trainer, version or algorithm: what was typed and still means something is kept. */
 async function chose(name) {
-  const carried = Object.fromEntries(knobs.changed().filter((n) => form.elements[n].closest("[data-groups]")).map((n) => [n, form.elements[n].value]));
+  const carry = () => Object.fromEntries(knobs.changed().filter((n) => form.elements[n].closest("[data-groups]")).map((n) => [n, form.elements[n].value]));
   combination.settle();
-  if (!combination.isBehind || (await recombine(carried))) changed([name]);
+  if (!combination.isBehind || (await recombine(carry))) changed([name]);
 }
 
-function undo() {
+async function undo() {
   const before = history.back();
   if (!before) return;
   const names = difference(snapshot(form), before);
-  put(before, { isDone: false });
+  await put(before, { isDone: false });
   const field = names.length === 1 ? form.elements[names[0]]?.closest?.(".field") : null;
   if (field) knobs.reveal(field)?.focus();
 }

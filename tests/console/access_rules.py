@@ -126,6 +126,7 @@ API: dict[str, Rule] = {
     "POST /api/runs/{run_id}/answers": Rule(needs="editor", body=lambda: {"artifact_id": 1, "prompt": "1+1="}),
     "GET /api/runs/{run_id}/answers/{answer_id}": VIEWER,
     "GET /api/runs/{run_id}/artifacts": VIEWER,
+    "GET /api/runs/{run_id}/trainer-command": VIEWER,
     "GET /api/runs/{run_id}/captures": VIEWER,
     "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
     "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,

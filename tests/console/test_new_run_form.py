@@ -186,6 +186,7 @@ def test_looking_at_another_kind_of_source_keeps_both_texts() -> None:
         ("knobs.train.nmu_steps", "3", "Did you mean train.num_steps?"),
         ("algorithm", "ppo", "Built-in trainer does not train PPO. Use OpenRLHF or verl for it."),
         ("algorithm", "pppo", "'pppo' is not allowed. Use one of grpo, sft"),
+        ("trainer.version", "seven", "Version 'seven' of Built-in trainer is not known."),
         ("trainer.version", "7", "Version '7' of Built-in trainer is not known."),
         ("model.kind", "ftp", "'ftp' is not allowed. Use one of bundled, path, hub"),
     ],

@@ -7,7 +7,16 @@ import pytest
 
 from console.api_client import ApiClient
 from tests.journeys.conftest import Stack, wait_for_line
-from tests.journeys.other_trainers import RUNS, files_of, make_environment, points, run_folder, token_of, watch
+from tests.journeys.other_trainers import (
+    RUNS,
+    files_of,
+    make_environment,
+    points,
+    run_folder,
+    shown_command,
+    token_of,
+    watch,
+)
 
 pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
@@ -52,6 +61,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     folder = run_folder(stack, launched.id)
     launch = json.loads((folder / "launch.json").read_text())
     assert launch["argv"][:3] == [environment, "-m", "openrlhf.cli.train_sft"]
+    assert shown_command(stack, token, launched.id) == launch["argv"], "what is shown is byte for byte what ran"
     left = files_of(stack, token, launched.id)
     assert left["model-final.zip"]["download_url"]
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {

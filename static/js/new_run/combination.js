@@ -41,14 +41,14 @@ export class Combination {
     this.#offer();
   }
 
-  /** Show the groups of what is chosen; `carried` are texts to keep. False if the server did not answer. */
-  async show(carried) {
+  /** Show the groups of what is chosen; `carry()` gives the texts to keep. False if something newer is on its way. */
+  async show(carry) {
     const texts = this.#texts();
     const key = this.#key(texts);
     const number = ++this.#asked;
-    for (const [name, text] of Object.entries(carried)) this.#parked.set(name, text);
     const answer = await this.#answerOf(key, texts);
-    if (number !== this.#asked) return false; // something newer is on its way
+    if (number !== this.#asked) return false;
+    for (const [name, text] of Object.entries(carry())) this.#parked.set(name, text);
     this.#place.innerHTML = answer.html; // escaped by the server's template
     Object.assign(this.#facts, answer.facts);
     this.#shown = key;
@@ -65,7 +65,8 @@ export class Combination {
 
   /** Put back the choice whose groups are shown. */
   revert() {
-    const [algorithm, trainer, version] = JSON.parse(this.#shown).slice(0, 3);
+    const [algorithm, trainer, version, base] = JSON.parse(this.#shown);
+    this.#form.elements.base.value = base;
     this.choose({ algorithm, "trainer.name": trainer, "trainer.version": version });
   }
 
