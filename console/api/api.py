@@ -23,6 +23,7 @@ from console.api import (
     series,
     specs,
     studies,
+    symptoms,
     tokens,
     uploads,
 )
@@ -47,6 +48,7 @@ for prefix, router in (
     ("/runs", attempts.router),
     ("/runs", captures.router),
     ("/runs", series.router),
+    ("/runs", symptoms.router),
     ("/compare", compare.router),
     ("/specs", specs.router),
     ("/studies", studies.router),

@@ -35,6 +35,7 @@ from console.forms.new_run_fields import facts_for_script, groups
 from console.forms.new_run_index import knob_index
 from console.forms.new_run_paste import NotRead, read_paste
 from console.forms.new_run_recipes import recipe_rows
+from console.forms.new_run_set import set_texts
 from console.forms.new_run_trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
@@ -55,7 +56,7 @@ MAX_IMPORT_BYTES = 1 << 20
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_run(request: HttpRequest) -> HttpResponse:
-    """Show the form, filled from a run with `?from=`; a POST launches."""
+    """Show the form, filled from a run with `?from=`, with knobs changed by `?set=`; a POST launches."""
     project = project_to_launch_in(request)
     if request.method == "POST":
         return _launch(request, project)
@@ -63,7 +64,9 @@ def new_run(request: HttpRequest) -> HttpResponse:
     values = spec_to_form(base)
     if origin is not None:
         values["name"] = next_name(origin.name)
-    return _page(request, project, base, values, origin=origin, notice=notice)
+    texts, refused = set_texts(request.GET.getlist("set"), base)
+    notice = " ".join(said for said in (notice, refused) if said)
+    return _page(request, project, base, values | texts, origin=origin, notice=notice, shows="changed" if texts else "")
 
 
 @require_POST
@@ -239,6 +242,7 @@ def _page(
     origin: Run | None = None,
     notice: str = "",
     problems: list[Problem] | None = None,
+    shows: str = "",
     status: int = 200,
 ) -> HttpResponse:
     named = chosen_in(values, base)
@@ -265,6 +269,7 @@ def _page(
             "problems": _plain(problems or []),
             "origin": origin.pk if origin else "",
             "upload_name": "",
+            "shows": shows,
         },
     }
     return render(request, "new_run/new_run.html", context, status=status)

@@ -380,4 +380,5 @@ if (facts.problems.length) {
   place("draft-drop").addEventListener("click", () => { put(pristine); place("draft").hidden = true; draft.drop(); });
 }
 changed([], { isDone: false });
+if (facts.shows) form.querySelector(`[data-show="${facts.shows}"]`).click(); // the address set knobs: show which
 check.ask({ now: true });
