@@ -16,7 +16,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.compare")),
     path("", include("console.views.cluster")),
     path("", include("console.views.guide")),
-    path("", include("console.views.guide")),
     path("", include("console.views.account")),
     path("", include("console.views.settings")),
     path("", include("console.views.new_run_sweep")),

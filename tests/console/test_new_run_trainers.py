@@ -129,7 +129,7 @@ def test_a_page_opened_with_a_recipe_starts_from_it_and_one_that_is_not_there_is
 
 PASTED = {
     "openrlhf": "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen3-0.6B --dataset a/b --input_key q "
-    "--output_key r --max_len 2048 --learning_rate 5e-6 --learning_rat 3",
+    "--output_key r --max_len 2048 --learning_rate 1e-5 --learning_rates 3",
     "verl": "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=/d/train.parquet "
     "data.val_files=/d/test.parquet actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.n=5 "
     "actor_rollout_ref.actor.nonsense=1",
@@ -138,7 +138,7 @@ PASTED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "unread"), [("openrlhf", "learning_rat"), ("verl", "nonsense"), ("verl yaml", "nonsense")]
+    ("name", "unread"), [("openrlhf", "learning_rates"), ("verl", "nonsense"), ("verl yaml", "nonsense")]
 )
 def test_a_pasted_command_fills_the_form_and_says_what_was_not_understood(
     editor: Client, name: str, unread: str
