@@ -8,7 +8,7 @@ from jobs.adapters.hydra import Interpolation, Plain
 from jobs.adapters.spelled import Conversions, ours
 from jobs.adapters.verl_command import Given, VerlCommand, command_of
 from jobs.adapters.verl_keys import keys_of, nearest
-from jobs.adapters.verl_older import INERT, REMOVED, RENAMED, translated, why_not
+from jobs.adapters.verl_older import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
 from jobs.adapters.verl_sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
 from jobs.adapters.verl_units import TOGETHER, options_text
 from jobs.adapters.verl_words import RUN, SFT
@@ -16,13 +16,16 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spelling import spell
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
 
 TRAINER = "verl"
 Entry = tuple[Knob, Flag]
-PLACES = ("data.train_files", "data.val_files", "actor_rollout_ref.model.path", "model.path", "critic.model.path")
-"""Keys whose default in verl is an example of a path, which somebody may mean all the same."""
+PLACES = (
+    *("data.train_files", "data.val_files", "data.prompt_key", "data.messages_key"),
+    *("actor_rollout_ref.model.path", "model.path", "critic.model.path"),
+)
+"""Keys of model and data: what verl has there is an example, and somebody may mean just that."""
 
 
 def read_back(words: Sequence[str], version: str, conversions: Conversions) -> ReadBack:
@@ -39,6 +42,8 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     settings = _told(_resolved(settings, known), known, kept)
     sections = Sections(unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
+    if not trainers()[TRAINER].offers(algorithm, version):
+        algorithm = "grpo"  # of its kin the one that every version has
     read_sections(program, settings, sections)
     values = _Values(algorithm, version, conversions, sections)
     if is_in(algorithm, "rl"):
@@ -70,7 +75,7 @@ def _translated(program: str, command: VerlCommand, version: str) -> tuple[dict[
         now = translated(program, given.key, version)
         now = others.get(now, now)
         is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
-        if now != given.key and not is_null:
+        if now not in (given.key, given.option) and not is_null:
             changed.append(Translated(option=given.option, now=now))
         if now == given.key or not (is_null or now in found):
             found[now] = given
@@ -132,7 +137,7 @@ def _name(
 ) -> None:
     """Say of a setting that became no knob why not."""
     mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
-    if why := why_not(INERT, key):
+    if (why := why_not(INERT, key)) and as_version(values.version) >= as_version(INERT_SINCE):
         sections.refuse(given, why)
     elif key in known:
         default = (

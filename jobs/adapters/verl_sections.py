@@ -169,6 +169,7 @@ def _read_reward(settings: Settings, sections: Sections) -> None:
             sections.refuse(settings[f"{_CUSTOM}.path"], why)
     elif is_on and model:
         sections.spec["reward"] = {"kind": "model", "location": str(model)}
+        value(f"{_REWARD_MODEL}.rollout.name")
     else:
         sections.spec["reward"] = {"kind": "file", "location": OWN_SCORES}
 

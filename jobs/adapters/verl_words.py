@@ -123,6 +123,7 @@ def _reward(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
         model = "reward.reward_model" if head else "reward_model"
         yield f"{model}.enable", True
         yield (f"{model}.model_path" if head else f"{model}.model.path"), spec.reward.location
+        yield f"{model}.rollout.name", _engine(spec)
     elif spec.reward.kind == "file":
         if spec.reward.location != OWN_SCORES:
             yield f"{head}custom_reward_function.path", spec.reward.location
@@ -205,6 +206,8 @@ def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[S
         there.add(word.knob)
         if word.form == "engine_options":
             yield from ((f"{word.name}.{key}", value) for key, value in options_of(str(word.values[0])).items())
+        elif word.name.startswith("--"):
+            yield word.name, str(word.values[0])  # an option of Hydra: the config of an older version's other engine
         elif word.form == "run_path":
             yield word.name, str(run_dir / RUN_PATHS[word.name])
         elif not _is_default(word, here[word.knob], flag) and has_key(

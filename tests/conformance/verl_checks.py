@@ -78,11 +78,12 @@ def refusals(spec: RunSpec, *, from_files: bool = False) -> list[str]:
     composed = composer.compose(program, overrides) if from_files else composer.quick(program, overrides)
     if not composed.is_accepted:
         return [f"{composed.text} {' '.join(overrides)}"]
-    found = [f"{key} is missing" for key in composed.missing if key not in NOT_MISSED]
+    may_miss = NOT_MISSED if spec.reward.kind != "model" else ()
+    found = [f"{key} is missing" for key in composed.missing if key not in may_miss]
     for word in overrides:
-        given = read(word)
-        if given.key == "model_engine" or given.key.startswith("hydra."):
+        if word.startswith(("--", "hydra.", "model_engine=")):
             continue
+        given = read(word)
         there = composed.values[given.key]
         if (there, type(there)) != (given.value, type(given.value)):
             found.append(f"{word} arrives as {there!r}")
