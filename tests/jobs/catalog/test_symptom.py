@@ -146,7 +146,20 @@ def test_a_symptom_of_numbers_says_which() -> None:
     (match,) = matches(spec=spec, log_lines=[], metrics={"kl/reference": [0.1] * 5 + [0.6] * 10})
 
     assert match.symptom.id == "learning.kl_runs_away"
-    assert match.evidence[0].text == "KL to reference: mean of the last 10 values is 0.6, above 0.5"
+    assert match.evidence[0].text == "KL to reference: the mean of the last 10 values is 0.6, above 0.5"
+
+
+def test_evidence_and_remedies_speak_the_readers_language() -> None:
+    numbers = {"kl/reference": [0.6] * 10}
+
+    (match,) = matches(
+        spec=spec_of("verl-grpo-qwen3-8b"),
+        log_lines=[],
+        metrics=numbers,
+        say=lambda text: text if "{" in text else text.upper(),
+    )
+
+    assert match.remedies[0].title == "HALVE THE LEARNING RATE"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +222,14 @@ def test_every_remedy_is_a_change_that_the_run_can_take(name: str) -> None:
                 after = parse_spec(to_json(changed(spec, offer.fix.changes)))
                 new = {found.rule: found.says for found in findings(after) if found.level == "error"}
                 assert set(new) <= before, f"{one.id}: {offer.title}: {new}"
+
+
+def test_a_change_that_rules_refuse_is_not_offered() -> None:
+    spec = spec_of("verl-grpo-long-context-qwen2.5-7b")  # four devices share a sequence: that needs packing
+
+    offered = offers(symptoms()["start.flash_attention"], spec)
+
+    assert [offer.fix for offer in offered] == [None]
 
 
 def test_every_symptom_says_how_it_shows_why_and_what_to_do() -> None:
