@@ -9,6 +9,7 @@ from jobs.adapters.openrlhf_words import CONVERSIONS
 from jobs.adapters.spelled import Word, words_of
 from jobs.adapters.units import listed
 from jobs.catalog.knob import is_live
+from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec, parse_spec
 from tests.conformance.openrlhf_parsers import Parsers, Verdict
 
@@ -44,6 +45,11 @@ def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
         if not _is_same(found.parsed.get(option["dest"]), expected):
             wrong.append(f"{name}: {found.parsed.get(option['dest'])!r} instead of {expected!r}")
     return wrong
+
+
+def errors_of(spec: RunSpec) -> list[str]:
+    """Return what our own checks refuse about a spec that OpenRLHF takes."""
+    return [f"{found.rule}: {found.says}" for found in findings(spec) if found.level == "error"]
 
 
 def _meant(word: Word, option: dict[str, Any]) -> Any:
