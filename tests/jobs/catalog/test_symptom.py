@@ -88,6 +88,11 @@ def ask_for_flash_attention() -> object:
     return LlamaForCausalLM._from_config(tiny, attn_implementation="flash_attention_2")
 
 
+def fill_the_disk() -> object:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        return full.write(b"x")
+
+
 def kv_cache(available: int) -> object:
     """Run vLLM's own check; its package takes long to import, so the function alone is compiled."""
     file = file_of("vllm/v1/core/kv_cache_utils.py")
@@ -111,8 +116,9 @@ def kv_cache(available: int) -> object:
         (lambda: kv_cache(1), "memory.cache_small"),
         (ask_for_flash_attention, "start.flash_attention"),
         (lambda: importlib.import_module("flash_attention_of_nobody"), "start.missing_package"),
+        (fill_the_disk, "machine.disk_full"),
     ],
-    ids=["cuda", "ray", "torch", "python", "no-cache", "small-cache", "transformers", "import"],
+    ids=["cuda", "ray", "torch", "python", "no-cache", "small-cache", "transformers", "import", "disk"],
 )
 def test_a_real_failure_is_recognized(fails: Callable[[], object], symptom: str) -> None:
     assert found_in(last_words(fails)) == [symptom]
