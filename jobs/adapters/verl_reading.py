@@ -1,6 +1,6 @@
 """A verl command as a spec: every setting finds its knob, or is named with the reason why it does not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread
@@ -38,14 +38,16 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     program = command.program or _guessed(command)
     known = keys_of(program, version)
     settings, changed = _translated(program, command, version)
-    kept = PLACES if command.is_whole_config else (*PLACES, "trainer.logger")
-    settings = _told(_resolved(settings, known), known, kept)
-    sections = Sections(unread=list(command.unread))
+    settings = _resolved(settings, known)
+    sections = Sections(version=version, unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
     if not trainers()[TRAINER].offers(algorithm, version):
         algorithm = "grpo"  # of its kin the one that every version has
-    read_sections(program, settings, sections)
     values = _Values(algorithm, version, conversions, sections)
+    following = {name for name in values.following() if known.get(name) is not None}
+    kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
+    settings = _told(settings, known, kept)
+    read_sections(program, settings, sections)
     if is_in(algorithm, "rl"):
         values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
     values.take(settings)
@@ -123,7 +125,7 @@ def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given
     return found
 
 
-def _told(settings: Settings, known: Mapping[str, Plain], kept: Sequence[str]) -> dict[str, Given]:
+def _told(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, Given]:
     """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
     return {
         key: given
@@ -179,6 +181,12 @@ class _Values:
             knob_id: knob.default_for(algorithm, TRAINER, version) for knob_id, (knob, _) in self.flags.items()
         }
         self.read: dict[str, Value] = {}
+
+    def following(self) -> Iterator[str]:
+        """Return the keys that follow others where nobody sets them: their default says nothing of its own."""
+        for name, entries in self.by_name.items():
+            if any(flag.default is None for _, flag in entries):
+                yield name
 
     def take(self, settings: Settings) -> None:
         """Read every setting that is a knob's; those whose unit depends on others come last."""

@@ -44,10 +44,11 @@ def composer_of(version: str) -> Composer:
 @cache
 def specs_of(version: str, number: int) -> tuple[RunSpec, ...]:
     """Return random specs of every algorithm; the knobs of each algorithm are wanted in turn."""
-    turns = {a: [k for k in applicable(a, "verl", version) if k not in DRAWING.skip] for a in ALGORITHMS}
+    offered = [a for a in ALGORITHMS if trainers()["verl"].offers(a, version)]
+    turns = {a: [k for k in applicable(a, "verl", version) if k not in DRAWING.skip] for a in offered}
     found = []
     for place in range(number):
-        algorithm = ALGORITHMS[place % len(ALGORITHMS)]
+        algorithm = offered[place % len(offered)]
         turn = turns[algorithm]
         wanted = [turn.pop(0) for _ in range(min(WANTED, len(turn)))]
         turns[algorithm] = turn + wanted

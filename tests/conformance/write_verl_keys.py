@@ -28,9 +28,15 @@ def tables(version: str) -> dict[str, dict[str, Any]]:
 
 
 def megatron_of(composer: Composer, version: str) -> Composed:
-    """Return the composition with Megatron as the training engine, which once had a config of its own."""
-    is_old = as_version(version) < as_version("0.8.0")
-    return composer.compose("main_ppo", ["--config-name=ppo_megatron_trainer" if is_old else "model_engine=megatron"])
+    """Return the composition with Megatron as the training engine."""
+    return composer.compose("main_ppo", engine_words(version, "megatron"))
+
+
+def engine_words(version: str, engine: str) -> list[str]:
+    """Return the words that choose a training engine: Megatron once had a config of its own."""
+    if as_version(version) < as_version("0.8.0"):
+        return ["--config-name=ppo_megatron_trainer"] if engine == "megatron" else []
+    return [f"model_engine={engine}"] if engine else []
 
 
 def text(version: str) -> str:
