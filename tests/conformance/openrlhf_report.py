@@ -21,8 +21,10 @@ The commands are run through OpenRLHF's own `cli/train_*.py`, executed as `__mai
 `train_ppo_ray` runs too, for its checks of the placement; then the constructors of OpenRLHF's strategy and loss, the
 check of its penalties, its distribution of scoring batches, and DeepSpeed's division of the batch, each cut out of the
 real source. Accepted means: nothing of this objects, every option stands in the parser under its exact name, every
-value arrives as it was meant, and every option that was not written has the value that the catalogue says it has. Read
-back means: the spec that the adapter reads from the command is the spec the command was written from."""
+value arrives as it was meant, every option that was not written has the value that the catalogue says it has, and the
+GPUs that `train()` asks Ray for are as many as the run is shown to need. Read back means: the spec that the adapter
+reads from the command is the spec the command was written from. Refused here are specs that Pitwall's own rules call
+an error although OpenRLHF takes them."""
 
 
 def report(number: int) -> Part:

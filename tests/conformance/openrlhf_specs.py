@@ -289,12 +289,13 @@ def _repair_batches(version: str, algorithm: str, values: Values, rng: random.Ra
     groups = [
         _size(values, role) // degree for role in ("policy", "reference", "reward", "critic") if _size(values, role)
     ]
-    most = max(samples // max(groups), 1)
-    if values["train.dynamic_batch"]:  # then the size is OpenRLHF's own, and still counted
-        while samples // (8 if version == "0.8.6" else 1) < max(groups):
-            values["rollout.prompts_per_step"] = _whole(values, "rollout.prompts_per_step") * 2
-            samples *= 2
-    else:
+    # With dynamic batches the size is OpenRLHF's own, and still counted.
+    least = max(groups) * ((8 if version == "0.8.6" else 1) if values["train.dynamic_batch"] else 1)
+    while samples < least:
+        values["rollout.prompts_per_step"] = _whole(values, "rollout.prompts_per_step") * 2
+        samples *= 2
+    if not values["train.dynamic_batch"]:
+        most = samples // max(groups)
         values["train.score_micro_batch_size"] = min(_whole(values, "train.score_micro_batch_size"), most)
     generated = values.get("rollout.prompts_per_generation")
     if generated is not None and not values["async.enable"]:
