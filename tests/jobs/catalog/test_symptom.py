@@ -131,6 +131,12 @@ def test_a_parsers_refusal_is_recognized(capsys: pytest.CaptureFixture[str]) -> 
     assert found_in(capsys.readouterr().err.splitlines()) == ["start.unknown_options"]
 
 
+def test_what_only_a_gpu_can_say_is_recognized_as_people_reported_it() -> None:
+    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 350.00 MiB. GPU 0 has a total capacity of 23.68 "
+
+    assert found_in([line]) == ["memory.device"]  # vllm-project/vllm, issue 16343
+
+
 def test_the_evidence_is_the_line_and_a_remedy_is_a_change() -> None:
     lines = ["step 1", *last_words(run_out_on_a_device)]
     spec = spec_of("openrlhf-grpo-qwen2.5-7b", train__dynamic_batch=False, train__micro_batch_size=4)
