@@ -37,7 +37,7 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     command = command_of(words)
     program = command.program or _guessed(command)
     known = keys_of(program, version)
-    settings, changed = _translated(program, command, version)
+    settings, changed = _translated(program, command, version, known)
     settings = _resolved(settings, known)
     sections = Sections(version=version, unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
@@ -68,14 +68,16 @@ def _guessed(command: VerlCommand) -> str:
     return RUN if is_rl else SFT
 
 
-def _translated(program: str, command: VerlCommand, version: str) -> tuple[dict[str, Given], list[Translated]]:
+def _translated(
+    program: str, command: VerlCommand, version: str, known: Mapping[str, Plain]
+) -> tuple[dict[str, Given], list[Translated]]:
     """Return the settings by their key in this version; of a key that stands there twice the last one counts."""
     found: dict[str, Given] = {}
     changed = []
     others = _names_of_other_versions(version)
     for given in command.given:
         now = translated(program, given.key, version)
-        now = others.get(now, now)
+        now = now if now in known else others.get(now, now)
         is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
         if now not in (given.key, given.option) and not is_null:
             changed.append(Translated(option=given.option, now=now))
