@@ -113,7 +113,10 @@ def _covered(specs: list[RunSpec]) -> tuple[str, Mapping[str, int]]:
         "(switches) to that one."
     )
     left_out = sorted({name for program in PROGRAMS for v in VERSIONS for name in not_offered(program, v)})
-    return f"{text} Options that are no knobs and not offered, each with its reason: {', '.join(left_out)}.", few
+    return (
+        f"{text} Options of at least one program that are not offered, each with its reason: {', '.join(left_out)}.",
+        few,
+    )
 
 
 def _refused(parsers: Parsers, failures: list[str]) -> str:
