@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.adapter import Launch, ReadBack, adapter
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from tests.conformance.openrlhf_parsers import RELEASES
 from tests.conformance.real_pieces import Anything, cut_class
 from tests.conformance.unpacked_wheels import unpacked
@@ -309,3 +309,18 @@ def test_options_alone_are_enough_to_know_the_program() -> None:
 def test_what_is_no_command_of_openrlhf_is_refused_with_a_sentence(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        ({"model": {"kind": "hub", "id": "a/b", "revision": "v2"}}, "model.revision"),
+        ({"data": {"kind": "path", "id": "/srv/x.jsonl", "system_prompt": "Be brief."}}, "data.system_prompt"),
+        ({"algorithm": "sft", "data": {"messages_column": "messages"}}, "knobs.data.apply_chat_template"),
+    ],
+)
+def test_what_openrlhf_has_no_word_for_is_refused_and_not_dropped(raw: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecInvalid) as caught:
+        command(raw)
+
+    assert [problem.field for problem in caught.value.problems] == [field]
