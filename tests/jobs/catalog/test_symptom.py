@@ -97,7 +97,9 @@ def kv_cache(available: int) -> object:
     """Run vLLM's own check; its package takes long to import, so the function alone is compiled."""
     file = file_of("vllm/v1/core/kv_cache_utils.py")
     nodes = ast.parse(file.read_text("utf-8")).body
-    wanted = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "_check_enough_kv_cache_memory"]
+    wanted: list[ast.stmt] = [
+        n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "_check_enough_kv_cache_memory"
+    ]
     names: dict[str, object] = {"Callable": Callable, "format_gib": str}
     exec(compile(ast.Module(body=wanted, type_ignores=[]), str(file), "exec"), names)
     check = names["_check_enough_kv_cache_memory"]
@@ -132,7 +134,9 @@ def test_a_parsers_refusal_is_recognized(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_what_only_a_gpu_can_say_is_recognized_as_people_reported_it() -> None:
-    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 350.00 MiB. GPU 0 has a total capacity of 23.68 "
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 350.00 MiB. GPU 0 has a total capacity of 23.68 "
+    )
 
     assert found_in([line]) == ["memory.device"]  # vllm-project/vllm, issue 16343
 
