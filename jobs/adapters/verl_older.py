@@ -93,6 +93,7 @@ RENAMED: Mapping[str, tuple[Renamed, ...]] = {
     ),
 }
 
+INERT_SINCE = "0.9.0"
 INERT: Mapping[str, str] = {
     f"{ACTOR}.clip_ratio": "verl reads clip_ratio_low and clip_ratio_high, which have values of their own, before it.",
     f"{ACTOR}.grad_clip": f"No part of verl reads it; the gradient is clipped at {ACTOR}.optim.clip_grad.",

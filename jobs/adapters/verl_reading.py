@@ -1,6 +1,6 @@
 """A verl command as a spec: every setting finds its knob, or is named with the reason why it does not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread
@@ -8,7 +8,7 @@ from jobs.adapters.hydra import Interpolation, Plain
 from jobs.adapters.spelled import Conversions, ours
 from jobs.adapters.verl_command import Given, VerlCommand, command_of
 from jobs.adapters.verl_keys import keys_of, nearest
-from jobs.adapters.verl_older import INERT, REMOVED, RENAMED, translated, why_not
+from jobs.adapters.verl_older import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
 from jobs.adapters.verl_sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
 from jobs.adapters.verl_units import TOGETHER, options_text
 from jobs.adapters.verl_words import RUN, SFT
@@ -16,13 +16,16 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spelling import spell
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
 
 TRAINER = "verl"
 Entry = tuple[Knob, Flag]
-PLACES = ("data.train_files", "data.val_files", "actor_rollout_ref.model.path", "model.path", "critic.model.path")
-"""Keys whose default in verl is an example of a path, which somebody may mean all the same."""
+PLACES = (
+    *("data.train_files", "data.val_files", "data.prompt_key", "data.messages_key"),
+    *("actor_rollout_ref.model.path", "model.path", "critic.model.path"),
+)
+"""Keys of model and data: what verl has there is an example, and somebody may mean just that."""
 
 
 def read_back(words: Sequence[str], version: str, conversions: Conversions) -> ReadBack:
@@ -34,13 +37,17 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     command = command_of(words)
     program = command.program or _guessed(command)
     known = keys_of(program, version)
-    settings, changed = _translated(program, command, version)
-    kept = PLACES if command.is_whole_config else (*PLACES, "trainer.logger")
-    settings = _told(_resolved(settings, known), known, kept)
-    sections = Sections(unread=list(command.unread))
+    settings, changed = _translated(program, command, version, known)
+    settings = _resolved(settings, known)
+    sections = Sections(version=version, unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
-    read_sections(program, settings, sections)
+    if not trainers()[TRAINER].offers(algorithm, version):
+        algorithm = "grpo"  # of its kin the one that every version has
     values = _Values(algorithm, version, conversions, sections)
+    following = {name for name in values.following() if known.get(name) is not None}
+    kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
+    settings = _told(settings, known, kept)
+    read_sections(program, settings, sections)
     if is_in(algorithm, "rl"):
         values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
     values.take(settings)
@@ -61,16 +68,18 @@ def _guessed(command: VerlCommand) -> str:
     return RUN if is_rl else SFT
 
 
-def _translated(program: str, command: VerlCommand, version: str) -> tuple[dict[str, Given], list[Translated]]:
+def _translated(
+    program: str, command: VerlCommand, version: str, known: Mapping[str, Plain]
+) -> tuple[dict[str, Given], list[Translated]]:
     """Return the settings by their key in this version; of a key that stands there twice the last one counts."""
     found: dict[str, Given] = {}
     changed = []
     others = _names_of_other_versions(version)
     for given in command.given:
         now = translated(program, given.key, version)
-        now = others.get(now, now)
+        now = now if now in known else others.get(now, now)
         is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
-        if now != given.key and not is_null:
+        if now not in (given.key, given.option) and not is_null:
             changed.append(Translated(option=given.option, now=now))
         if now == given.key or not (is_null or now in found):
             found[now] = given
@@ -118,7 +127,7 @@ def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given
     return found
 
 
-def _told(settings: Settings, known: Mapping[str, Plain], kept: Sequence[str]) -> dict[str, Given]:
+def _told(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, Given]:
     """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
     return {
         key: given
@@ -132,7 +141,7 @@ def _name(
 ) -> None:
     """Say of a setting that became no knob why not."""
     mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
-    if why := why_not(INERT, key):
+    if (why := why_not(INERT, key)) and as_version(values.version) >= as_version(INERT_SINCE):
         sections.refuse(given, why)
     elif key in known:
         default = (
@@ -174,6 +183,12 @@ class _Values:
             knob_id: knob.default_for(algorithm, TRAINER, version) for knob_id, (knob, _) in self.flags.items()
         }
         self.read: dict[str, Value] = {}
+
+    def following(self) -> Iterator[str]:
+        """Return the keys that follow others where nobody sets them: their default says nothing of its own."""
+        for name, entries in self.by_name.items():
+            if any(flag.default is None for _, flag in entries):
+                yield name
 
     def take(self, settings: Settings) -> None:
         """Read every setting that is a knob's; those whose unit depends on others come last."""

@@ -7,6 +7,7 @@ from typing import Any
 from jobs.adapters.adapter import Unread
 from jobs.adapters.hydra import Plain
 from jobs.adapters.verl_command import Given, shown
+from jobs.adapters.verl_older import translated
 from jobs.adapters.verl_words import (
     ESTIMATORS,
     KL_NAMES,
@@ -15,6 +16,7 @@ from jobs.adapters.verl_words import (
     OWN_SCORES,
     PROJECT,
     REWARD_FILE,
+    RUN,
     SFT,
     UNNAMED,
 )
@@ -46,6 +48,7 @@ OURS: Mapping[str, str] = {
 class Sections:
     """The parts of a spec so far, what was taken, and what was not understood."""
 
+    version: str
     spec: dict[str, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     unread: list[Unread] = field(default_factory=list)
@@ -156,7 +159,8 @@ def _joined(value: Plain) -> str:
 
 
 def _read_reward(settings: Settings, sections: Sections) -> None:
-    def value(key: str) -> Plain:
+    def value(name: str) -> Plain:
+        key = translated(RUN, name, sections.version)
         sections.taken |= {key} & set(settings)
         return settings[key].value if key in settings else None
 
@@ -166,9 +170,10 @@ def _read_reward(settings: Settings, sections: Sections) -> None:
         sections.spec["reward"] = {"kind": "file", "location": str(path)}
         if str(path).endswith(f"/{REWARD_FILE}"):
             why = "The file belongs to another run of Pitwall. Give the reward's source, or its kind."
-            sections.refuse(settings[f"{_CUSTOM}.path"], why)
+            sections.refuse(settings[translated(RUN, f"{_CUSTOM}.path", sections.version)], why)
     elif is_on and model:
         sections.spec["reward"] = {"kind": "model", "location": str(model)}
+        value(f"{_REWARD_MODEL}.rollout.name")
     else:
         sections.spec["reward"] = {"kind": "file", "location": OWN_SCORES}
 
@@ -210,7 +215,7 @@ def kl_of(settings: Settings, known: Mapping[str, Plain], sections: Sections) ->
 
 def overlong_of(settings: Settings, sections: Sections) -> dict[str, Plain]:
     """Return the knobs of the penalty for overlong answers, of whose five keys two say something."""
-    head = "reward.reward_kwargs"
+    head = translated(RUN, "reward.reward_kwargs.", sections.version).rstrip(".")
     keys = {key for key in settings if key.startswith(f"{head}.overlong_buffer_cfg.")} | {f"{head}.max_resp_len"}
     sections.taken |= keys & set(settings)
 

@@ -15,7 +15,7 @@ from jobs.adapters.verl_units import options_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable, is_live
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.runspec import RunSpec, default_of
 from jobs.catalog.trainer import as_version
 
 Setting = tuple[str, Plain]
@@ -123,6 +123,7 @@ def _reward(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
         model = "reward.reward_model" if head else "reward_model"
         yield f"{model}.enable", True
         yield (f"{model}.model_path" if head else f"{model}.model.path"), spec.reward.location
+        yield f"{model}.rollout.name", _engine(spec)
     elif spec.reward.kind == "file":
         if spec.reward.location != OWN_SCORES:
             yield f"{head}custom_reward_function.path", spec.reward.location
@@ -193,24 +194,37 @@ def _value(spec: RunSpec, knob_id: str) -> Plain:
 
 
 def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[Setting]:
-    """Return the words of the knobs; those of keys that the chosen engine's config does not have mean nothing to it."""
+    """Return the words of the knobs. A knob of several keys is written where the chosen engine's config has them.
+
+    Raises: ValueError with a sentence for a knob that somebody chose and of which that config has no key at all.
+    """
     trainer = spec.trainer
     here = applicable(spec.algorithm, trainer.name, trainer.version)
     program = RUN if is_in(spec.algorithm, "rl") else SFT
     is_megatron = _value(spec, ENGINE_KNOB) == MEGATRON
     there: set[str] = set()
+    written: set[str] = set()
+    lacking: dict[str, str] = {}
     for word in words_of(spec, conversions):
         flag = here[word.knob].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
         assert flag is not None
         there.add(word.knob)
         if word.form == "engine_options":
             yield from ((f"{word.name}.{key}", value) for key, value in options_of(str(word.values[0])).items())
+        elif word.name.startswith("--"):
+            yield word.name, str(word.values[0])  # an option of Hydra: the config of an older version's other engine
+        elif not has_key(program, trainer.version, word.name, is_megatron=is_megatron):
+            lacking[word.knob] = word.name
         elif word.form == "run_path":
+            written.add(word.knob)
             yield word.name, str(run_dir / RUN_PATHS[word.name])
-        elif not _is_default(word, here[word.knob], flag) and has_key(
-            program, trainer.version, word.name, is_megatron=is_megatron
-        ):
+        elif not _is_default(word, here[word.knob], flag):
+            written.add(word.knob)
             yield word.name, _plain(word, here[word.knob], flag)
+    for knob_id, name in lacking.items():
+        if knob_id not in written and spec.knob(knob_id) != default_of(spec, here[knob_id]):
+            config = "with Megatron" if is_megatron else "with FSDP"
+            raise ValueError(f"verl {trainer.version} {config} has no {name}. Leave {here[knob_id].label} as it is.")
     for knob_id in ALWAYS:
         if knob_id in here and knob_id not in there:
             flag = here[knob_id].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)

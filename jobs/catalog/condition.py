@@ -24,6 +24,7 @@ from jobs.catalog.metric import metric, metrics
 Numbers = Mapping[str, Sequence[float | None]]
 """Values by canonical name, in the order of steps; None where the trainer reported what is no number."""
 
+Say = Callable[[str], str]
 DEFAULT_WINDOW = 10
 _KEYS = {"metric", "over", "statistic", "window", "above", "below"}
 
@@ -47,6 +48,18 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 _NOT_FINITE = "not_finite"
 
+TEXTS: Mapping[str, str] = {
+    "above": "{metric}: {statistic} of the last {window} values is {value}, above {bound}",
+    "below": "{metric}: {statistic} of the last {window} values is {value}, below {bound}",
+    _NOT_FINITE: "{metric} is not a number in {value} of its last {window} values",
+    "mean": "the mean",
+    "min": "the smallest",
+    "max": "the largest",
+    "spread": "the spread",
+    "growth": "the growth from the earlier to the later half",
+}
+"""The sentences of evidence and the words for statistics, for whoever translates them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
@@ -59,19 +72,25 @@ class Condition:
     above: float | None
     below: float | None
 
-    def evidence(self, numbers: Numbers) -> str:
-        """Return a sentence with the numbers if the condition holds; "" if not, or if there is too little to say."""
+    def evidence(self, numbers: Numbers, *, say: Say = str) -> str:
+        """Return a sentence with the numbers if the condition holds; "" if not, or if there is too little to say.
+
+        `say` gives a text in the reader's language.
+        """
         found = self._value(numbers)
         if found is None or math.isnan(found):
             return ""
-        holds = found > self.above if self.above is not None else found < (self.below or 0.0)
-        if not holds:
+        bound, word = (self.above, "above") if self.above is not None else (self.below or 0.0, "below")
+        if not (found > bound if word == "above" else found < bound):
             return ""
-        if self.statistic == _NOT_FINITE:
-            return f"{metric(self.metric).label} is not a number in {found:.0f} of its last values"
-        bound = f"above {self.above:g}" if self.above is not None else f"below {self.below:g}"
-        name = metric(self.metric).label + (f" / {metric(self.over).label}" if self.over else "")
-        return f"{name}: {self.statistic} of the last {self.window} values is {found:.4g}, {bound}"
+        labels = [say(metric(name).label) for name in (self.metric, self.over) if name]
+        return say(TEXTS[_NOT_FINITE if self.statistic == _NOT_FINITE else word]).format(
+            metric=" / ".join(labels),
+            statistic=say(TEXTS[self.statistic]),
+            window=self.window,
+            value=f"{found:.4g}",
+            bound=f"{bound:g}",
+        )
 
     def _value(self, numbers: Numbers) -> float | None:
         values = list(numbers.get(self.metric, ()))[-self.window :]

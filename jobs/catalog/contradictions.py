@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
 
 if TYPE_CHECKING:  # the parser of specs calls this module
@@ -63,8 +64,25 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
             _check_grpo_batches(spec, refuse)
         else:
             _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
+    else:
+        _check_told(spec, refuse)
     _check_profile(spec, refuse)
     return found
+
+
+def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
+    """Refuse what another trainer has no way of being told: it would be dropped without a word."""
+    label = trainers()[spec.trainer.name].label
+    if spec.model.kind == "hub" and spec.model.revision.strip():
+        text = f"{label} takes no revision of a hub model. Download that one and give its folder."
+        refuse("model.revision", text)
+    is_laid_out = spec.trainer.name == "verl" and spec.data.kind in ("bundled", "upload")
+    if spec.data.system_prompt.strip() and not is_laid_out:
+        refuse("data.system_prompt", f"{label} adds no system prompt to this data. Put it into the prompts.")
+    is_sft = spec.trainer.name == "openrlhf" and spec.algorithm == "sft"
+    if is_sft and spec.data.messages_column.strip() and not spec.knob("data.apply_chat_template"):
+        text = "OpenRLHF reads a messages column only through the chat template. Switch that knob on."
+        refuse("knobs.data.apply_chat_template", text)
 
 
 def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:

@@ -1,8 +1,8 @@
 """Quantities that rules reckon with and that no knob holds: one small function each, by dotted name.
 
 The trainer's own sizes are meant: a rank of data parallelism is what is left of a group when its devices are divided
-among sequence, tensor, pipeline and context parallelism. Sources: OpenRLHF cli/train_ppo_ray.py, trainer/ray/launcher.py
-and utils/deepspeed/deepspeed.py; verl utils/config.py and workers/engine_workers.py.
+among sequence, tensor, pipeline and context parallelism. Sources: OpenRLHF cli/train_ppo_ray.py,
+trainer/ray/launcher.py and utils/deepspeed/deepspeed.py; verl utils/config.py and workers/engine_workers.py.
 """
 
 import math
@@ -204,11 +204,14 @@ REJECTIONS = (
 )
 
 
+def _listed(spec: RunSpec, knob_id: str) -> list[str]:
+    return [part.strip() for part in str(spec.values().get(knob_id) or "").split(",") if part.strip()]
+
+
 def _rejection_problem(spec: RunSpec) -> str:
     """Return why verl would not read the criteria of rejection and their thresholds; "" if it would."""
-    values = spec.values()
-    criteria = list(dict.fromkeys(filter(None, map(str.strip, str(values.get("algorithm.rejection") or "").split(",")))))
-    given = [part.strip() for part in str(values.get("algorithm.rejection_threshold") or "").split(",") if part.strip()]
+    criteria = list(dict.fromkeys(_listed(spec, "algorithm.rejection")))
+    given = _listed(spec, "algorithm.rejection_threshold")
     if strange := [name for name in criteria if name not in REJECTIONS]:
         return f"there is no criterion {strange[0]!r}; known are {', '.join(REJECTIONS)}"
     if not given:

@@ -147,10 +147,12 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     match node:
         case ast.Constant():
             return node.value
-        case ast.BoolOp(op=ast.And()):
-            return all(_value(part, lookup) for part in node.values)
-        case ast.BoolOp():
-            return any(_value(part, lookup) for part in node.values)
+        case ast.BoolOp(op=op):  # as in Python: the value that decides, not only whether it is true
+            for part in node.values[:-1]:
+                found = _value(part, lookup)
+                if bool(found) is not isinstance(op, ast.And):
+                    return found
+            return _value(node.values[-1], lookup)
         case ast.UnaryOp(op=ast.Not()):
             return not _value(node.operand, lookup)
         case ast.UnaryOp():

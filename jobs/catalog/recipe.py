@@ -118,9 +118,10 @@ def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str,
         raise ValueError(f"{name}: there is no recipe {base!r} to be based on.")
     found = _whole(base, tables, (*above, name))
     without = tables[name].get("without", ())
-    if unknown := sorted(set(without) - set(found["knobs"])):
+    below = found.get("knobs", {})
+    if unknown := sorted(set(without) - set(below)):
         raise ValueError(f"{name}: {base} sets no knob {unknown[0]!r} that could be left out.")
-    return _over(found | {"knobs": {k: v for k, v in found["knobs"].items() if k not in without}}, own)
+    return _over(found | {"knobs": {k: v for k, v in below.items() if k not in without}}, own)
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,10 +39,11 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
-from jobs.catalog.condition import Condition, Numbers, condition
+from jobs.catalog.condition import Condition, Numbers, Say, condition
+from jobs.catalog.contradictions import contradictions
 from jobs.catalog.expression import Expression, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
-from jobs.catalog.rule import Fix, changed, lookup_of
+from jobs.catalog.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -146,18 +147,19 @@ def symptoms() -> Mapping[str, Symptom]:
     return found
 
 
-def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers) -> list[Match]:
+def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: Say = str) -> list[Match]:
     """Return the symptoms that a run has: those that its log tells of first, then those of its numbers.
 
     `log_lines` are lines of its log, the cause of its death among them; `metrics` are values by canonical name, in the
-    order of steps. A change that the run already has is not offered.
+    order of steps. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
+    used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     found = []
     for symptom in symptoms().values():
         if _concerns(symptom, spec):
-            evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics))
+            evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics, say))
             if evidence:
-                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec)))
+                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
     return sorted(found, key=lambda match: match.evidence[0].kind != "log")
 
 
@@ -180,27 +182,37 @@ def _in_log(symptom: Symptom, lines: Sequence[str]) -> tuple[Evidence, ...]:
     return tuple(found.values())
 
 
-def _in_metrics(symptom: Symptom, metrics: Numbers) -> tuple[Evidence, ...]:
+def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[Evidence, ...]:
     found = []
     for signal in symptom.metrics:
-        said = [each.evidence(metrics) for each in signal.conditions]
+        said = [each.evidence(metrics, say=say) for each in signal.conditions]
         if all(said):
             found.append(Evidence(kind="metric", text="; ".join(said), source=signal.source))
     return tuple(found)
 
 
-def offers(symptom: Symptom, spec: RunSpec) -> tuple[Offer, ...]:
-    """Return what a run with this symptom can try, in order; what it has already is left out."""
-    offers = []
+def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, ...]:
+    """Return what a run with this symptom can try, in order.
+
+    What it has already is left out, and a change that would make a run that cannot be launched, where this one can.
+    """
+    found = []
+    faults: set[str] | None = None
     for remedy in symptom.remedies:
         if not _concerns(remedy, spec):
             continue
-        if not remedy.change:
-            offers.append(Offer(title=remedy.title, fix=None, source=remedy.source))
-            continue
-        if fix := _fix(remedy.change, spec):
-            offers.append(Offer(title=remedy.title, fix=fix, source=remedy.source))
-    return tuple(offers)
+        fix = _fix(remedy.change, spec)
+        if fix is not None:
+            faults = _faults(spec) if faults is None else faults
+            fix = fix if _faults(changed(spec, fix.changes)) <= faults else None
+        if fix is not None or not remedy.change:
+            found.append(Offer(title=say(remedy.title), fix=fix, source=remedy.source))
+    return tuple(found)
+
+
+def _faults(spec: RunSpec) -> set[str]:
+    """Return why a run cannot be launched: the fields of what contradicts and of errors that nobody has put aside."""
+    return {name for name, _ in contradictions(spec)} | {problem.field for problem in refused(spec)}
 
 
 def _fix(change: Mapping[str, Expression], spec: RunSpec) -> Fix | None:

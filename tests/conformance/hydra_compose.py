@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 CONFIGS = {"main_ppo": "ppo_trainer", "sft_trainer": "sft_trainer_engine", "sft_trainer_ray": "sft_trainer_engine"}
+OPTION = "--config-name="
 GROUPS = ("model_engine", "engine", "optim", "model", "profiler")  # overrides of these choose files, not values
 
 
@@ -50,8 +51,9 @@ class Composer:
     def quick(self, program: str, overrides: list[str]) -> Composed:
         """Return the same as `compose`, from a composition made before; `values` are those of its keys."""
         try:
-            parsed = self.parser.parse_overrides(overrides)
+            parsed = self.parser.parse_overrides([o for o in overrides if not o.startswith("--")])
             groups = [o.input_line or "" for o in parsed if o.key_or_group in GROUPS]
+            groups += [o for o in overrides if o.startswith(OPTION)]
             start = (CONFIGS[program], *groups)
             if start not in self.bases:
                 self.bases[start] = self._from_files(CONFIGS[program], groups)
@@ -66,6 +68,8 @@ class Composer:
             return Composed(is_accepted=False, text=str(error))
 
     def _from_files(self, name: str, overrides: list[str]) -> DictConfig:
+        name = next((o.removeprefix(OPTION) for o in overrides if o.startswith(OPTION)), name)
+        overrides = [override for override in overrides if not override.startswith("--")]
         with initialize_config_dir(config_dir=str(self.folder), version_base=None):
             return compose(name, overrides=overrides)
 

@@ -8,7 +8,9 @@ from jobs.adapters.openrlhf_options import OURS, SECTIONS, program_of
 from jobs.adapters.openrlhf_words import CONVERSIONS
 from jobs.adapters.spelled import Word, words_of
 from jobs.adapters.units import listed
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live
+from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec, parse_spec
 from tests.conformance.openrlhf_parsers import Parsers, Verdict
 
@@ -28,7 +30,7 @@ def verdict(parsers: Parsers, spec: RunSpec) -> Verdict:
 
 
 def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
-    """Return what the real parser understood otherwise than it was meant: of every option, written or left out."""
+    """Return what the real program understood otherwise than it was meant: options, written or not, and devices."""
     options = parsers.options(spec.trainer.version, program_of(spec.algorithm))
     meant: dict[str, Any] = {}
     for word in words_of(spec, CONVERSIONS):
@@ -37,6 +39,8 @@ def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
             meant[option["dest"]] = _meant(word, option)
     written = {name for row in (*SECTIONS, *OURS) for name in (row.dotted, row.flat)}
     wrong = []
+    if is_in(spec.algorithm, "rl") and found.gpus != spec.num_workers:
+        wrong.append(f"devices: OpenRLHF asks for {found.gpus}, the spec says {spec.num_workers}")
     for name, option in options.items():
         if name in written:
             continue
@@ -44,6 +48,11 @@ def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
         if not _is_same(found.parsed.get(option["dest"]), expected):
             wrong.append(f"{name}: {found.parsed.get(option['dest'])!r} instead of {expected!r}")
     return wrong
+
+
+def errors_of(spec: RunSpec) -> list[str]:
+    """Return what our own checks refuse about a spec that OpenRLHF takes."""
+    return [f"{found.rule}: {found.says}" for found in findings(spec) if found.level == "error"]
 
 
 def _meant(word: Word, option: dict[str, Any]) -> Any:

@@ -28,6 +28,7 @@ class Verdict:
     text: str
     inexact: tuple[str, ...]
     parsed: dict[str, Any]
+    gpus: int
 
 
 @dataclass(slots=True)

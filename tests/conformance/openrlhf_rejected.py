@@ -24,7 +24,8 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.algorithm import expand, is_in
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.rule import findings
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sections import KnobValue, RewardSource
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
@@ -424,3 +425,14 @@ def _broken(spec: RunSpec, broken: _Break) -> Rejected:
     fields = tuple(field if field in ("algorithm", "reward.kind") else f"knobs.{field}" for field in broken.fields)
     broken_spec = replace(spec, knobs=knobs, reward=reward, data=data)
     return Rejected(rule=broken.rule, spec=broken_spec, says=broken.says, fields=fields)
+
+
+def is_refused(each: Rejected) -> bool:
+    """Return True if our own checks refuse the spec and name one of the fields that make it so."""
+    try:
+        spec = parse_spec(each.raw)
+    except SpecInvalid as error:
+        return any(problem.field in each.fields for problem in error.problems)
+    named = {f"knobs.{knob}" for found in findings(spec) if found.level == "error" for knob in found.knobs}
+    named |= {knob for found in findings(spec) if found.level == "error" for knob in found.knobs}
+    return bool(named & set(each.fields))

@@ -111,8 +111,10 @@ def _drawing(version: str, algorithm: str, rng: random.Random) -> Drawing:
     }
 
     def repair(algorithm: str, values: Values, rng: random.Random) -> None:
+        _repair_numbers(algorithm, values)
         if not is_rl:
             _repair_supervised(algorithm, values, rng, data=sections["data"])
+            _repair_samples(values, _whole(values, "train.batch_size"))
             return
         sections["reward"] = reward
         if has_agent:
@@ -120,6 +122,7 @@ def _drawing(version: str, algorithm: str, rng: random.Random) -> Drawing:
         _repair_placement(algorithm, values, rng)
         _repair_rollout(version, algorithm, values, has_reward_code=has_agent or reward["kind"] != "model")
         _repair_batches(version, algorithm, values, rng)
+        _repair_samples(values, _whole(values, "rollout.prompts_per_step"))
 
     return Drawing(
         trainer="openrlhf",
@@ -157,6 +160,27 @@ def _data(algorithm: str, rng: random.Random, *, can_evaluate: bool) -> dict[str
 
 def _whole(values: Values, knob_id: str) -> int:
     return int(values.get(knob_id) or 0)
+
+
+def _repair_numbers(algorithm: str, values: Values) -> None:
+    """Leave out what OpenRLHF's parser takes and its engines do not."""
+    if is_in(algorithm, "rl"):
+        values["lora.rank"] = 0
+        if values["memory.precision"] == "float16":  # vLLM is always started in bfloat16
+            values["memory.precision"] = "bfloat16"
+    if values["quantization.load_in_4bit"]:
+        values["memory.precision"] = "bfloat16"
+    if "muon" in (values.get("optimizer.kind"), values.get("optimizer.critic_kind")):
+        values["memory.adam_offload"] = False
+    if "algorithm.correction_low" in values:
+        low, high = float(values["algorithm.correction_low"] or 0), float(values["algorithm.correction_high"] or 0)
+        values["algorithm.correction_low"], values["algorithm.correction_high"] = min(low, high), max(low, high, 1.0)
+
+
+def _repair_samples(values: Values, least: int) -> None:
+    """Let at least one whole batch be read."""
+    if values["data.max_samples"] is not None:
+        values["data.max_samples"] = max(_whole(values, "data.max_samples"), least)
 
 
 def _repair_supervised(algorithm: str, values: Values, rng: random.Random, *, data: dict[str, Any]) -> None:
@@ -265,12 +289,13 @@ def _repair_batches(version: str, algorithm: str, values: Values, rng: random.Ra
     groups = [
         _size(values, role) // degree for role in ("policy", "reference", "reward", "critic") if _size(values, role)
     ]
-    most = max(samples // max(groups), 1)
-    if values["train.dynamic_batch"]:  # then the size is OpenRLHF's own, and still counted
-        while samples // (8 if version == "0.8.6" else 1) < max(groups):
-            values["rollout.prompts_per_step"] = _whole(values, "rollout.prompts_per_step") * 2
-            samples *= 2
-    else:
+    # With dynamic batches the size is OpenRLHF's own, and still counted.
+    least = max(groups) * ((8 if version == "0.8.6" else 1) if values["train.dynamic_batch"] else 1)
+    while samples < least:
+        values["rollout.prompts_per_step"] = _whole(values, "rollout.prompts_per_step") * 2
+        samples *= 2
+    if not values["train.dynamic_batch"]:
+        most = samples // max(groups)
         values["train.score_micro_batch_size"] = min(_whole(values, "train.score_micro_batch_size"), most)
     generated = values.get("rollout.prompts_per_generation")
     if generated is not None and not values["async.enable"]:

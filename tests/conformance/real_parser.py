@@ -27,6 +27,37 @@ REAL = ("openrlhf.utils.config",)  # of the wheel; it imports the standard libra
 KEEP = "train = keep(train)"
 
 
+class Placed:
+    """What `train` asks of the cluster: the GPUs of every group of bundles, every role and every engine of its own."""
+
+    def __init__(self) -> None:
+        self.gpus = 0
+
+    def bundles(self, bundles: list[dict[str, int]], **_: Any) -> Anything:
+        """Reserve a group of bundles, which several roles share."""
+        self.gpus += sum(bundle["GPU"] for bundle in bundles)
+        return Anything()
+
+    def role(self, num_nodes: int, num_gpus_per_node: int, *_: Any, pg: Any = None, **__: Any) -> Anything:
+        """Place a role: among bundles, or one GPU per rank."""
+        self.gpus += 0 if pg else num_nodes * num_gpus_per_node
+        return Anything()
+
+    def engines(self, num_engines: int, tensor_parallel_size: int, *given: Any, **_: Any) -> Anything:
+        """Place the engines: among bundles, or with GPUs of their own."""
+        shared = given[6]  # pretrain, seed, full_determinism, prefix caching, eager, length, then the bundles
+        self.gpus += 0 if shared else num_engines * tensor_parallel_size
+        return Anything()
+
+
+placed = Placed()
+PLACED = {
+    "ray.util.placement_group": {"placement_group": placed.bundles},
+    "openrlhf.trainer.ray.launcher": {"RayActorGroup": placed.role},
+    "openrlhf.trainer.ray": {"create_vllm_engines": placed.engines},
+}
+
+
 class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers every import of what is not in the standard library."""
 
@@ -48,6 +79,8 @@ class _Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return a module on which everything is there and callable."""
         module = Anything()
         module.__path__ = []
+        for name, record in PLACED.get(spec.name, {}).items():
+            setattr(module, name, record)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -73,10 +106,11 @@ class RealParser:
         """Return what the program makes of the words.
 
         `accepted`; else `kind` (the exception, or "usage") and `text`. `parsed` are the values by dest as argparse left
-        them; `inexact` are options that were only understood as the beginning of another.
+        them; `inexact` are options that were only understood as the beginning of another; `gpus` is what `train` asks
+        the cluster for in RL.
         """
         self.parsers.clear()
-        self.parsed, self.processes = {}, processes
+        self.parsed, self.processes, placed.gpus = {}, processes, 0
         said = io.StringIO()
         answer: dict[str, Any] = {"accepted": True, "kind": "", "text": ""}
         sys.argv = [self.program, *words]
@@ -90,6 +124,7 @@ class RealParser:
         options = {option for parser in self.parsers for option in parser._option_string_actions}
         answer["inexact"] = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
         answer["parsed"] = self.parsed
+        answer["gpus"] = placed.gpus
         return answer
 
     def options(self) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from jobs.adapters.openrlhf_options import PROGRAMS, algorithms_of, options_of
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.recipe import recipes
-from tests.conformance.openrlhf_checks import differences, verdict, wrong_values
+from tests.conformance.openrlhf_checks import differences, errors_of, verdict, wrong_values
 from tests.conformance.openrlhf_parsers import Parsers, real_parsers
-from tests.conformance.openrlhf_rejected import rejected
+from tests.conformance.openrlhf_rejected import is_refused, rejected
 from tests.conformance.openrlhf_specs import VERSIONS, reachable, specs_of
 from tests.conformance.specs import coverage
 
@@ -93,6 +93,7 @@ def test_the_real_program_takes_every_command_as_it_is_meant_and_it_reads_back_a
         assert found.inexact == ()
         assert wrong_values(parsers, spec, found) == []
         assert differences(spec) == []
+        assert errors_of(spec) == []
 
 
 @pytest.mark.parametrize("recipe", [r for r in recipes() if r.startswith("openrlhf-")])
@@ -125,7 +126,7 @@ def test_the_specs_set_every_knob(version: str, record_property: Callable[[str, 
         assert seldom == []
 
 
-def test_openrlhf_itself_refuses_what_the_oracle_of_our_rules_holds(parsers: Parsers) -> None:
+def test_what_openrlhf_itself_refuses_is_refused_here_at_the_right_field(parsers: Parsers) -> None:
     step = 1 if number_of_specs() >= 500 else 5
     counts: Counter[str] = Counter()
 
@@ -135,6 +136,7 @@ def test_openrlhf_itself_refuses_what_the_oracle_of_our_rules_holds(parsers: Par
 
         assert not found.accepted, f"{each.rule} {each.spec.trainer.version} {each.spec.algorithm}"
         assert each.says in found.text
+        assert is_refused(each), f"{each.rule} {each.spec.trainer.version} {each.spec.algorithm}: {each.fields}"
 
     assert counts.total() >= 120
     assert len(counts) >= 19

@@ -44,10 +44,11 @@ def composer_of(version: str) -> Composer:
 @cache
 def specs_of(version: str, number: int) -> tuple[RunSpec, ...]:
     """Return random specs of every algorithm; the knobs of each algorithm are wanted in turn."""
-    turns = {a: [k for k in applicable(a, "verl", version) if k not in DRAWING.skip] for a in ALGORITHMS}
+    offered = [a for a in ALGORITHMS if trainers()["verl"].offers(a, version)]
+    turns = {a: [k for k in applicable(a, "verl", version) if k not in DRAWING.skip] for a in offered}
     found = []
     for place in range(number):
-        algorithm = ALGORITHMS[place % len(ALGORITHMS)]
+        algorithm = offered[place % len(offered)]
         turn = turns[algorithm]
         wanted = [turn.pop(0) for _ in range(min(WANTED, len(turn)))]
         turns[algorithm] = turn + wanted
@@ -78,11 +79,12 @@ def refusals(spec: RunSpec, *, from_files: bool = False) -> list[str]:
     composed = composer.compose(program, overrides) if from_files else composer.quick(program, overrides)
     if not composed.is_accepted:
         return [f"{composed.text} {' '.join(overrides)}"]
-    found = [f"{key} is missing" for key in composed.missing if key not in NOT_MISSED]
+    may_miss = NOT_MISSED if spec.reward.kind != "model" else ()
+    found = [f"{key} is missing" for key in composed.missing if key not in may_miss]
     for word in overrides:
-        given = read(word)
-        if given.key == "model_engine" or given.key.startswith("hydra."):
+        if word.startswith(("--", "hydra.", "model_engine=")):
             continue
+        given = read(word)
         there = composed.values[given.key]
         if (there, type(there)) != (given.value, type(given.value)):
             found.append(f"{word} arrives as {there!r}")

@@ -87,6 +87,8 @@ def repair(algorithm: str, values: Values, rng: random.Random) -> None:
     """Make batches divide, and leave alone what other values switch off or on."""
     if algorithm == "sft":
         return
+    if values.get("parallel.engine") == "megatron":  # whose config of 0.7.0 lacks them
+        values |= {"eval.only": False, "memory.entropy_chunking": False, "logging.dump_evaluations": False}
     updates = max(int(values["train.updates_per_rollout"] or 1), 1)
     prompts = int(values["rollout.prompts_per_step"] or 1)
     values["rollout.prompts_per_step"] = prompts + -prompts % updates

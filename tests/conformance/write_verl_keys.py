@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.trainer import as_version, trainers
 from tests.conformance.hydra_compose import Composed, Composer
 from tests.conformance.unpacked_wheels import unpacked
 
 FOLDER = Path(__file__).resolve().parents[2] / "jobs" / "adapters" / "known_keys"
-VERSIONS = ("0.9.1",)
+VERSIONS = trainers()["verl"].versions
 
 
 def tables(version: str) -> dict[str, dict[str, Any]]:
@@ -28,7 +29,14 @@ def tables(version: str) -> dict[str, dict[str, Any]]:
 
 def megatron_of(composer: Composer, version: str) -> Composed:
     """Return the composition with Megatron as the training engine."""
-    return composer.compose("main_ppo", ["model_engine=megatron"])
+    return composer.compose("main_ppo", engine_words(version, "megatron"))
+
+
+def engine_words(version: str, engine: str) -> list[str]:
+    """Return the words that choose a training engine: Megatron once had a config of its own."""
+    if as_version(version) < as_version("0.8.0"):
+        return ["--config-name=ppo_megatron_trainer"] if engine == "megatron" else []
+    return [f"model_engine={engine}"] if engine else []
 
 
 def text(version: str) -> str:

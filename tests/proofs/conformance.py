@@ -1,9 +1,12 @@
 """`make proof-conformance`: commands held against the other trainers' own code at length; writes the report.
 
+Arguments: any of `openrlhf`, `verl`; nothing for both. What one of them found stays in build/proofs/, for the report.
 Each trainer's part is a module of tests/conformance with `report(number) -> Part`.
 """
 
+import dataclasses
 import importlib
+import json
 import os
 import sys
 import time
@@ -11,30 +14,54 @@ from pathlib import Path
 
 from tests.conformance.report import Part
 
-REPORT = Path(__file__).resolve().parents[2] / "docs" / "proofs" / "conformance.md"
-PARTS = ("openrlhf_report", "verl_report")
+HOUSE = Path(__file__).resolve().parents[2]
+REPORT = HOUSE / "docs" / "proofs" / "conformance.md"
+RESULTS = HOUSE / "build" / "proofs"
+TRAINERS = ("openrlhf", "verl")
 NUMBER = 500
 
 
 def main() -> int:
-    """Run every part and write the report; return the exit code."""
+    """Run the parts that are asked for and write the report; return the exit code."""
     number = int(os.environ.get("PITWALL_CONFORMANCE_SPECS", str(NUMBER)))
-    parts: list[Part] = []
-    begin = time.monotonic()
-    for name in PARTS:
-        print(f"=== {name}", flush=True)
-        parts.append(importlib.import_module(f"tests.conformance.{name}").report(number))
-        for failure in parts[-1].failures[:20]:
+    os.environ["PITWALL_CONFORMANCE_SPECS"] = str(number)
+    failed = 0
+    for trainer in sys.argv[1:] or TRAINERS:
+        begin = time.monotonic()
+        print(f"=== {trainer}", flush=True)
+        part: Part = importlib.import_module(f"tests.conformance.{trainer}_report").report(number)
+        keep(trainer, part)
+        for failure in part.failures[:20]:
             print(failure)
-    lines = ["# Commands for other trainers, held against their own code", ""]
-    lines += [f"Written by `make proof-conformance`: {number} random valid specs per trainer and version.", ""]
-    for part in parts:
-        result = f"{len(part.failures)} failures." if part.failures else "No failures."
-        lines += [f"## {part.title}", "", part.text, "", result, ""]
-    REPORT.write_text("\n".join(lines), encoding="utf-8")
-    failed = sum(len(part.failures) for part in parts)
-    print(f"=== {failed} failures in {time.monotonic() - begin:.0f} s; {REPORT.name} is written")
+        print(f"=== {trainer}: {len(part.failures)} failures in {time.monotonic() - begin:.0f} s", flush=True)
+        failed += len(part.failures)
+    write()
     return 1 if failed else 0
+
+
+def keep(trainer: str, part: Part) -> None:
+    """Keep what was found."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"conformance-{trainer}.json").write_text(json.dumps(dataclasses.asdict(part)), encoding="utf-8")
+
+
+def write() -> None:
+    """Write the report of all that is kept."""
+    lines = [
+        "# Commands for other trainers, held against their own code",
+        "",
+        "Written by `make proof-conformance`.",
+        "",
+    ]
+    for trainer in TRAINERS:
+        file = RESULTS / f"conformance-{trainer}.json"
+        if not file.exists():
+            continue
+        part = Part(**json.loads(file.read_text(encoding="utf-8")))
+        lines += [f"## {part.title}", "", part.text, ""]
+        lines += [f"{len(part.failures)} failures:", ""] if part.failures else ["No failures.", ""]
+        lines += [f"- {failure}" for failure in part.failures[:40]] + [""] * bool(part.failures)
+    REPORT.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

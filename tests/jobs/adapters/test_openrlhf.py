@@ -2,14 +2,17 @@
 
 import asyncio
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.adapters.adapter import Launch, ReadBack, adapter
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.adapters.openrlhf_options import PROGRAMS, options_of
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from tests.conformance.openrlhf_parsers import RELEASES
+from tests.conformance.openrlhf_specs import VERSIONS
 from tests.conformance.real_pieces import Anything, cut_class
 from tests.conformance.unpacked_wheels import unpacked
 
@@ -309,3 +312,56 @@ def test_options_alone_are_enough_to_know_the_program() -> None:
 def test_what_is_no_command_of_openrlhf_is_refused_with_a_sentence(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        ({"model": {"kind": "hub", "id": "a/b", "revision": "v2"}}, "model.revision"),
+        ({"data": {"kind": "path", "id": "/srv/x.jsonl", "system_prompt": "Be brief."}}, "data.system_prompt"),
+        ({"algorithm": "sft", "data": {"messages_column": "messages"}}, "knobs.data.apply_chat_template"),
+    ],
+)
+def test_what_openrlhf_has_no_word_for_is_refused_and_not_dropped(raw: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecInvalid) as caught:
+        command(raw)
+
+    assert [problem.field for problem in caught.value.problems] == [field]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_any_options_are_read_or_named_and_no_value_gets_through_that_a_knob_does_not_take(program: str) -> None:
+    rng = random.Random(20261120)
+    names = sorted({name for version in VERSIONS for name in options_of(program, version)} | {"--foo", "--x.y", "--"})
+    values = [
+        "1",
+        "0",
+        "-1",
+        "true",
+        "a b",
+        "",
+        "1e8",
+        "inf",
+        "nan",
+        "k3",
+        "gspo",
+        "-1e-3",
+        "$X",
+        "/a/b.py",
+        "x/y",
+        "{}",
+    ]
+    for _ in range(100):
+        words = ["python", "-m", f"openrlhf.cli.{program}"]
+        for _ in range(rng.randint(0, 20)):
+            words += [rng.choice(names), *rng.choices(values, k=rng.choice([0, 1, 1, 1, 2, 3]))]
+
+        found = adapter("openrlhf").read_back(words=words, version=rng.choice(["", *VERSIONS]))
+        problems = []
+        try:
+            parse_spec(found.spec)
+        except SpecInvalid as error:
+            problems = [p.field for p in error.problems if p.field not in ("knobs.data.apply_chat_template",)]
+
+        assert all(unread.why.endswith((".", "?")) for unread in found.unread)
+        assert [field for field in problems if field.startswith("knobs.")] == []

@@ -165,6 +165,7 @@ def test_a_reward_model_is_served_and_a_file_is_named() -> None:
     named = settings(command({"algorithm": "grpo", "reward": {"kind": "file", "location": "/r.py"}}))
 
     assert (served["reward.reward_model.enable"], served["reward.reward_model.model_path"]) == (True, "/rm")
+    assert served["reward.reward_model.rollout.name"] == "vllm"
     assert named["reward.custom_reward_function.path"] == "/r.py"
 
 

@@ -88,11 +88,18 @@ def ask_for_flash_attention() -> object:
     return LlamaForCausalLM._from_config(tiny, attn_implementation="flash_attention_2")
 
 
+def fill_the_disk() -> object:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        return full.write(b"x")
+
+
 def kv_cache(available: int) -> object:
     """Run vLLM's own check; its package takes long to import, so the function alone is compiled."""
     file = file_of("vllm/v1/core/kv_cache_utils.py")
     nodes = ast.parse(file.read_text("utf-8")).body
-    wanted = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "_check_enough_kv_cache_memory"]
+    wanted: list[ast.stmt] = [
+        n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "_check_enough_kv_cache_memory"
+    ]
     names: dict[str, object] = {"Callable": Callable, "format_gib": str}
     exec(compile(ast.Module(body=wanted, type_ignores=[]), str(file), "exec"), names)
     check = names["_check_enough_kv_cache_memory"]
@@ -111,8 +118,9 @@ def kv_cache(available: int) -> object:
         (lambda: kv_cache(1), "memory.cache_small"),
         (ask_for_flash_attention, "start.flash_attention"),
         (lambda: importlib.import_module("flash_attention_of_nobody"), "start.missing_package"),
+        (fill_the_disk, "machine.disk_full"),
     ],
-    ids=["cuda", "ray", "torch", "python", "no-cache", "small-cache", "transformers", "import"],
+    ids=["cuda", "ray", "torch", "python", "no-cache", "small-cache", "transformers", "import", "disk"],
 )
 def test_a_real_failure_is_recognized(fails: Callable[[], object], symptom: str) -> None:
     assert found_in(last_words(fails)) == [symptom]
@@ -123,6 +131,14 @@ def test_a_parsers_refusal_is_recognized(capsys: pytest.CaptureFixture[str]) -> 
         argparse.ArgumentParser(prog="train_ppo_ray").parse_args(["--actor_learning_rate", "1e-6"])
 
     assert found_in(capsys.readouterr().err.splitlines()) == ["start.unknown_options"]
+
+
+def test_what_only_a_gpu_can_say_is_recognized_as_people_reported_it() -> None:
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 350.00 MiB. GPU 0 has a total capacity of 23.68 "
+    )
+
+    assert found_in([line]) == ["memory.device"]  # vllm-project/vllm, issue 16343
 
 
 def test_the_evidence_is_the_line_and_a_remedy_is_a_change() -> None:
@@ -146,7 +162,20 @@ def test_a_symptom_of_numbers_says_which() -> None:
     (match,) = matches(spec=spec, log_lines=[], metrics={"kl/reference": [0.1] * 5 + [0.6] * 10})
 
     assert match.symptom.id == "learning.kl_runs_away"
-    assert match.evidence[0].text == "KL to reference: mean of the last 10 values is 0.6, above 0.5"
+    assert match.evidence[0].text == "KL to reference: the mean of the last 10 values is 0.6, above 0.5"
+
+
+def test_evidence_and_remedies_speak_the_readers_language() -> None:
+    numbers = {"kl/reference": [0.6] * 10}
+
+    (match,) = matches(
+        spec=spec_of("verl-grpo-qwen3-8b"),
+        log_lines=[],
+        metrics=numbers,
+        say=lambda text: text if "{" in text else text.upper(),
+    )
+
+    assert match.remedies[0].title == "HALVE THE LEARNING RATE"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +238,14 @@ def test_every_remedy_is_a_change_that_the_run_can_take(name: str) -> None:
                 after = parse_spec(to_json(changed(spec, offer.fix.changes)))
                 new = {found.rule: found.says for found in findings(after) if found.level == "error"}
                 assert set(new) <= before, f"{one.id}: {offer.title}: {new}"
+
+
+def test_a_change_that_rules_refuse_is_not_offered() -> None:
+    spec = spec_of("verl-grpo-long-context-qwen2.5-7b")  # four devices share a sequence: that needs packing
+
+    offered = offers(symptoms()["start.flash_attention"], spec)
+
+    assert [offer.fix for offer in offered] == [None]
 
 
 def test_every_symptom_says_how_it_shows_why_and_what_to_do() -> None:

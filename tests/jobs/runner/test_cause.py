@@ -66,6 +66,11 @@ DEATHS = [
         "cluster",
         "wanted a network port that is taken",
     ),
+    (
+        "import datasets; datasets.load_dataset('json', data_files='/no/such.jsonl')",
+        "user",
+        "could not read the model or the data: Unable to find '/no/such.jsonl'",
+    ),
     ("import sys; sys.exit('config.json is missing')", "trainer", "exit code 1 in step 12: config.json is missing"),
 ]
 

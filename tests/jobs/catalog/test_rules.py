@@ -1,0 +1,184 @@
+"""Every rule is whole, finds what it is about, offers changes that mend it, and leaves sound runs alone."""
+
+import re
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.forms.rule_docs import BEGIN, END, rule_tables
+from jobs.catalog.derived import DERIVED
+from jobs.catalog.expression import parse_expression
+from jobs.catalog.knob import knobs
+from jobs.catalog.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
+from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.trainer import trainers
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("rule_examples.toml").read_text(encoding="utf-8")
+)
+SPEC = parse_spec({})
+SECTIONS = {f.name for f in fields(RunSpec)}
+FIELDS = {
+    f"{section}.{field.name}"
+    for section in SECTIONS
+    if is_dataclass(part := getattr(SPEC, section))
+    for field in fields(part)
+}
+NAMES = set(knobs()) | set(DERIVED) | SECTIONS | FIELDS
+REFERENCE = re.compile(r"(R-neg|[A-Z]{1,2}\d{1,2}|guide \d+\.\d+)")
+
+
+def example(rule_id: str) -> RunSpec:
+    given = dict(EXAMPLES[rule_id])
+    trainer = {"name": given.pop("trainer"), "version": given.pop("version", "")}
+    return parse_spec({**given, "trainer": trainer})
+
+
+def found(rule_id: str, spec: RunSpec) -> Finding:
+    return next(finding for finding in findings(spec) if finding.rule == rule_id)
+
+
+def templates(rule: Rule) -> list[str]:
+    return re.findall(r"\{([^{}]+)\}", rule.says + rule.why)
+
+
+@pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
+def test_a_rule_has_all_its_parts_and_knows_what_it_reads(rule: Rule) -> None:
+    expressions = [rule.when, *map(parse_expression, templates(rule))]
+    expressions += [expression for fix in rule.fixes for expression in fix.values()]
+
+    assert rule.level in LEVELS
+    assert rule.kind in KINDS
+    assert rule.source
+    assert all(REFERENCE.fullmatch(part) for part in rule.ref.split(", ")), rule.ref
+    for text in (rule.says, rule.why):
+        assert text.endswith("."), text
+    assert rule.knobs
+    assert set(rule.knobs) <= set(knobs()) | FIELDS | {"algorithm"}
+    assert {name for fix in rule.fixes for name in fix} <= set(knobs()) | FIELDS
+    for expression in expressions:
+        assert set(expression.names) <= NAMES, expression.text
+    assert {n for n in rule.when.names if n in knobs()} or set(rule.when.names) & (set(DERIVED) | FIELDS)
+
+
+def test_every_rule_has_an_example_and_every_example_a_rule() -> None:
+    assert set(EXAMPLES) == set(rules())
+
+
+@pytest.mark.parametrize("rule_id", EXAMPLES)
+def test_a_rule_finds_its_example_and_each_change_on_offer_mends_it(rule_id: str) -> None:
+    spec = example(rule_id)
+
+    finding = found(rule_id, spec)
+
+    assert "—" not in finding.says + finding.why, "a value is missing in the sentence"
+    assert "{" not in finding.says.replace("{}", "") + finding.why
+    assert finding.knobs
+    assert bool(finding.fixes) == bool(rules()[rule_id].fixes)
+    for fix in finding.fixes:
+        mended = parse_spec(to_json(changed(spec, fix.changes)))
+        assert rule_id not in {other.rule for other in findings(mended)}, fix
+
+
+@pytest.mark.parametrize(
+    ("trainer", "version", "algorithm"),
+    [
+        (info.id, version, algorithm)
+        for info in trainers().values()
+        for version in info.versions
+        for algorithm in info.algorithms
+        if info.offers(algorithm, version)
+    ],
+)
+def test_a_run_of_defaults_is_not_refused(trainer: str, version: str, algorithm: str) -> None:
+    spec = parse_spec({"algorithm": algorithm, "trainer": {"name": trainer, "version": version}})
+
+    assert refused(spec) == []
+
+
+def test_a_change_never_refuses_a_run_that_had_no_other_errors() -> None:
+    for rule_id in EXAMPLES:
+        spec = example(rule_id)
+        if {f.rule for f in findings(spec) if f.level == "error"} > {rule_id}:
+            continue
+        first = next(iter(found(rule_id, spec).fixes), None)
+        if first is not None:
+            mended = changed(spec, first.changes)
+            assert refused(mended) == [], f"{rule_id}: {first}"
+
+
+def test_an_error_refuses_the_run_at_its_first_knob_until_it_is_put_aside() -> None:
+    spec = example("parallel.tensor_parallel_with_zero_3")
+
+    (problem,) = refused(spec)
+
+    assert problem.field == "knobs.parallel.tensor_parallel_size"
+    assert "does not go with ZeRO-3" in problem.message
+    aside = parse_spec(to_json(spec) | {"overridden": ["parallel.tensor_parallel_with_zero_3"]})
+    assert refused(aside) == []
+    assert found("parallel.tensor_parallel_with_zero_3", aside).is_overridden
+
+
+def test_a_finding_speaks_the_readers_language() -> None:
+    spec = example("algorithm.clip_higher_is_looser")
+
+    finding = findings(spec, say=lambda text: text.replace("The upper clip", "Die obere Grenze"))[0]
+
+    assert finding.says.startswith("Die obere Grenze 0.28")
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "parts"),
+    [
+        ("placement.balanced_recipe_hides_groups", ["48 together", "asked for 64", "needs 64"]),
+        ("kl.adaptive_target_out_of_reach", ["factor 0.9795", "after 100 steps by 0.126", "switches KL control off"]),
+        ("algorithm.clip_higher_is_looser", ["0.28 is looser", "no remedy"]),
+        ("rollout.nccl_cumem_breaks_vllm", ["NCCL_CUMEM_ENABLE=0", "vLLM 0.16 and later"]),
+        ("parallel.tensor_parallel_with_zero_3", ["ZeRO-2 or lower"]),
+        ("lora.not_in_openrlhf_rl", ["trains no LoRA", "SFT, DPO and reward models can"]),
+        ("quantization.fp8_without_correction", ["accuracy visibly drops"]),
+        ("trace.prometheus_is_rewritten", ["rewrites the whole"]),
+        ("parallel.stage_split_by_hand", ["88 / 7", "72 / 6"]),
+    ],
+)
+def test_the_traps_are_told_as_they_are(rule_id: str, parts: list[str]) -> None:
+    finding = found(rule_id, example(rule_id))
+
+    for part in parts:
+        assert part in f"{finding.says} {finding.why}"
+
+
+def test_a_change_makes_the_48_gpu_recipe_fit_48_gpus() -> None:
+    spec = example("placement.balanced_recipe_hides_groups")
+
+    (fix,) = found("placement.balanced_recipe_hides_groups", spec).fixes
+
+    assert spec.num_workers == 64
+    assert changed(spec, fix.changes).num_workers == 48
+
+
+def test_a_full_spec_is_checked_in_well_under_50_ms() -> None:
+    spec = parse_spec({"algorithm": "ppo", "trainer": {"name": "verl"}})
+    findings(spec)  # what is parsed once is parsed
+    seconds = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        findings(spec)
+        seconds.append(time.perf_counter() - begin)
+
+    assert len(spec.knobs) > 300
+    assert min(seconds) < 0.050
+
+
+def test_the_page_of_rules_is_made_from_them() -> None:
+    page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+
+    between = page.partition(BEGIN)[2].partition(END)[0].strip()
+
+    assert between == rule_tables(), "run: python -m console.forms.rule_docs docs/rules.md"
