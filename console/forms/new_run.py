@@ -195,15 +195,25 @@ def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> d
         if name.startswith("knobs.") and knob_id not in knobs():
             raw[knob_id] = text  # refused by name
     for knob_id, begun in baseline(base, chosen).items():
-        text = form.get(f"knobs.{knob_id}", show(begun["value"]))
+        text = _lines(form.get(f"knobs.{knob_id}", show(begun["value"])))
         default = chosen.default_of(here[knob_id])
-        if _same(text, show(begun["value"])):
+        if here[knob_id].type == "text":  # white space at its ends may be meant, in a template
+            raw[knob_id] = _text_chosen(text, begun, default)
+        elif _same(text, show(begun["value"])):
             raw[knob_id] = begun
         elif _same(text, show(default)):
             raw[knob_id] = {"value": default, "origin": "default"}
         else:
             raw[knob_id] = {"value": text.strip(), "origin": "you"}
     return raw
+
+
+def _text_chosen(text: str, begun: dict[str, Any], default: Value) -> dict[str, Any]:
+    if text == show(begun["value"]):
+        return begun
+    if text == show(default):
+        return {"value": default, "origin": "default"}
+    return {"value": text, "origin": "you"}
 
 
 def _same(text: str, other: str) -> bool:

@@ -33,8 +33,6 @@ def recipe_rows() -> list[RecipeRow]:
 
 def recipe_of(base: RunSpec) -> Recipe | None:
     """Return the recipe whose very spec this is; None where the form was started from something else."""
-    if not any(chosen.origin == "recipe" for chosen in base.knobs.values()):
-        return None
     return next((recipe for recipe in recipes().values() if recipe.spec == base), None)
 
 

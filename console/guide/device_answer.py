@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
-from console.guide.parts import Asked, knob_link, pick, value_text
+from console.guide.parts import Asked, knob_link, pick, said, value_text
 from jobs.catalog.device_table import EVIDENCE, DeviceRow, device_table, rows
 
 _GRADES = {
@@ -17,18 +17,19 @@ _GRADES = {
     "none": gettext_noop("no entry"),
 }
 _MOST = 100_000.0  # billions
+_UNNAMED = "not named"
 
 
 def devices_page(asked: Asked) -> dict[str, Any]:
     """Return the context of the tab: the question, its answer in words, the rows it comes from, and those near it."""
     table = [row for row in device_table().values() if row.num_devices]
     method = pick(asked, "method", _("Method"), _offered(row.method for row in table))
-    device = pick(asked, "device", _("Device"), _offered(row.device for row in table))
+    device = pick(asked, "device", _("Device"), _offered(row.device for row in table if row.device != _UNNAMED))
     given = asked.get("size", "").strip()
     size, problem = _size(given)
     found = rows(model_billion=size, method=method.chosen or None, device=device.chosen or None) if not problem else ()
     is_asked = bool(given or method.chosen or device.chosen)
-    near = _near(size, found) if size is not None and not found else ()
+    near = _near(size, found) if size is not None else ()
     return {
         "filters": (method, device),
         "size": given,
@@ -37,7 +38,7 @@ def devices_page(asked: Asked) -> dict[str, Any]:
         "verdict": _verdict(size, method.chosen, device.chosen, found) if is_asked and not problem else None,
         "rows": [_shown(row) for row in found],
         "near": [_shown(row) for row in near],
-        "empty_places": [row for row in device_table().values() if not row.num_devices],
+        "empty_places": [f"{row.size:g}B" for row in device_table().values() if not row.num_devices],
         "all": len(table),
         "is_asked": is_asked,
     }
@@ -68,11 +69,8 @@ def _near(size: float, found: Iterable[DeviceRow]) -> tuple[DeviceRow, ...]:
 
 def _verdict(size: float | None, method: str, device: str, found: tuple[DeviceRow, ...]) -> dict[str, str]:
     """Say in a sentence what the rows answer, and how well it is known."""
-    question = ", ".join(
-        filter(None, [_("%(size)s billion parameters") % {"size": f"{size:g}"} if size else "", _(method), _(device)])
-        if size or method or device
-        else []
-    )
+    billion = _("%(size)s billion parameters") % {"size": f"{size:g}"} if size is not None else ""
+    question = ", ".join(part for part in (billion, said(method), said(device)) if part)
     if not found:
         text = _("Nobody reported it: the table has no row for %(question)s.") % {"question": question}
         return {
@@ -92,9 +90,7 @@ def _verdict(size: float | None, method: str, device: str, found: tuple[DeviceRo
         text = _("Yes: %(model)s was trained with %(method)s on %(n)s × %(device)s.") % words
     else:
         state, word = "warning", _("stated, not reported")
-        text = (
-            _("Its authors say so: %(model)s with %(method)s on %(n)s × %(device)s. No run of it is reported.") % words
-        )
+        text = _("Its authors say so: %(model)s with %(method)s on %(n)s × %(device)s. Nobody reported a run.") % words
     more = ""
     if best.size > size * 1.1:
         more = _("The row is of the class %(size)sB: what trains that trains a smaller model of the same kind.") % {
@@ -104,11 +100,10 @@ def _verdict(size: float | None, method: str, device: str, found: tuple[DeviceRo
 
 
 def _device(row: DeviceRow) -> str:
-    return (
-        f"{_(row.device)} {row.memory_gb} GB"
-        if row.memory_gb and str(row.memory_gb) not in row.device
-        else _(row.device)
-    )
+    if row.device == _UNNAMED:
+        return _("a device that the source does not name")
+    memory = f"{row.memory_gb} GB"
+    return said(row.device) if memory in row.device else f"{said(row.device)} {memory}"
 
 
 def _shown(row: DeviceRow) -> dict[str, Any]:
@@ -116,7 +111,7 @@ def _shown(row: DeviceRow) -> dict[str, Any]:
         "row": row,
         "size": f"{row.size:g}",
         "device": _device(row),
-        "notes": _(row.notes) if row.notes else "",
+        "notes": said(row.notes),
         "grade": _(_GRADES[row.evidence]),
         "evidence": _(EVIDENCE[row.evidence]),
         "settings": [knob_link(name, value_text(value)) for name, value in row.settings.items()],

@@ -8,7 +8,7 @@ from functools import cache
 from django.utils.translation import gettext as _
 
 from console.catalog_words import knob_allowed
-from console.guide.parts import KnobLink, algorithm_words, effect_word, group_title, knob_link, value_text, whose
+from console.guide.parts import KnobLink, algorithm_words, effect_word, group_title, knob_link, said, value_text, whose
 from console.guide.rule_words import rule_title
 from jobs.catalog.advice import advice
 from jobs.catalog.flag import FORMS, Flag
@@ -72,7 +72,7 @@ def knob_detail(knob: Knob) -> KnobDetail:
         group_title=group_title(knob.group),
         help=_(knob.help),
         allowed=knob_allowed(knob),
-        unit=_(knob.unit) if knob.unit else "",
+        unit=said(knob.unit),
         algorithms=algorithm_words(knob.algorithms, list(dict.fromkeys(every))),
         effects=tuple((effect_word(key), _(text)) for key, text in knob.effects.items()),
         needs=tuple(_needs(knob)),
@@ -135,7 +135,7 @@ def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
             Mention(kind=rule.level, id=rule.id, label=rule_title(rule.id)) for rule in _rules().get(knob_id, ())
         ),
         "advice": tuple(
-            Mention(kind=piece.question, id=piece.id.partition(".")[2], label=_(piece.title), note=_(to))
+            Mention(kind=piece.question, id=piece.id.partition(".")[2], label=_(piece.title), note=said(to))
             for piece, to in ((advice()[name], to) for name, to in _advice().get(knob_id, ()))
         ),
         "symptoms": tuple(

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from console.guide.parts import Asked, has_words, pick, words_of
+from console.guide.parts import Asked, has_words, pick, said, words_of
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
@@ -41,12 +41,12 @@ def _shown(info: MetricInfo) -> dict[str, Any]:
     return {
         "name": info.name,
         "label": _(info.label),
-        "unit": _(info.unit) if info.unit else "",
+        "unit": said(info.unit),
         "definition": _(info.definition),
         "better": {"higher": _("higher"), "lower": _("lower")}.get(info.better, ""),
         "arrow": {"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
         "healthy": " – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
-        "healthy_source": _(info.healthy_source) if info.healthy_source else "",
+        "healthy_source": said(info.healthy_source),
         "names": [(_whose(key), names) for key, names in info.names.items()],
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from console.forms.new_run_fields import GROUP_TITLES
-from jobs.catalog.algorithm import algorithms
+from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -15,12 +15,15 @@ from jobs.catalog.value import Value
 Asked = Mapping[str, str]
 """The values of an address's query, by name."""
 
+_WORTH_A_WORD = 3
+"""From so many algorithms of RL on, they are named together."""
+
 _BRACES = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing in a list: `caption` is the id or flag by which it was found, or whose it is, `level` an icon's word where it has one."""
+    """One thing in a list: `caption` is the id or flag by which it was found, or whose it is; `level` a rule's."""
 
     id: str
     label: str
@@ -61,6 +64,11 @@ class Part:
 
     text: str
     is_code: bool
+
+
+def said(text: str) -> str:
+    """Return a text of the catalogue in the reader's language; gettext would answer "" with its own header."""
+    return _(text) if text else ""
 
 
 def pick(asked: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]) -> Filter:
@@ -134,9 +142,19 @@ def whose(trainer: str, versions: Sequence[str]) -> str:
 
 
 def algorithm_words(names: Iterable[str], among: Sequence[str]) -> str:
-    """Name algorithms; "" where they are all of those that come into question."""
+    """Name algorithms; "" where they are all of those that come into question, one word where they are all of RL."""
     given = list(names)
-    return "" if len(given) == len(among) else ", ".join(_(algorithms()[name].label) for name in given)
+    if len(given) == len(among):
+        return ""
+    rl = [name for name in among if is_in(name, "rl")]
+    chosen = [name for name in given if name in rl]
+    missing = [name for name in rl if name not in chosen]
+    labels = [_(algorithms()[name].label) for name in given]
+    if len(chosen) >= _WORTH_A_WORD and len(missing) <= 2:
+        but = _("RL but %(names)s") % {"names": _(" and ").join(_(algorithms()[name].label) for name in missing)}
+        rest = [_(algorithms()[name].label) for name in given if name not in rl]
+        labels = [but if missing else _("RL"), *rest]
+    return ", ".join(labels)
 
 
 def effect_word(key: str) -> str:

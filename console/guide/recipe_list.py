@@ -1,6 +1,5 @@
 """The guide's recipes: when to use each, what it needs, and in which values it differs from the defaults."""
 
-from collections import defaultdict
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -13,6 +12,7 @@ from console.guide.parts import (
     group_title,
     has_words,
     knob_link,
+    said,
     trainer_filter,
     value_text,
     words_of,
@@ -79,15 +79,14 @@ def _detail(each: Recipe) -> dict[str, Any]:
         "model": spec.model.id,
         "data": spec.data.id,
         "reward": spec.reward.location or spec.reward.kind if "rl" in algorithms()[spec.algorithm].families else "",
-        "groups": differ,
-        "num_values": sum(len(rows) for _title, rows in differ),
+        "values": differ,
         "num_same": same,
     }
 
 
-def _values(spec: RunSpec) -> tuple[list[tuple[str, list[dict[str, Any]]]], int]:
-    """Return the values that differ from the trainer's defaults, by group, and how many that are set do not."""
-    found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+def _values(spec: RunSpec) -> tuple[list[dict[str, Any]], int]:
+    """Return the values that differ from the trainer's defaults, and how many that are set do not."""
+    found = []
     same = 0
     for knob_id, chosen in spec.knobs.items():
         if chosen.origin != "recipe":
@@ -98,13 +97,14 @@ def _values(spec: RunSpec) -> tuple[list[tuple[str, list[dict[str, Any]]]], int]
             same += 1
             continue
         flag = knob.flag(trainer=spec.trainer.name, version=spec.trainer.version, algorithm=spec.algorithm)
-        found[knob.group].append(
+        found.append(
             {
                 "knob": knob_link(knob_id),
                 "value": value_text(chosen.value),
                 "default": value_text(default),
-                "unit": _(knob.unit) if knob.unit else "",
+                "unit": said(knob.unit),
                 "flag": flag.name if flag else "",
+                "group": group_title(knob.group),
             }
         )
-    return [(group_title(name), rows) for name, rows in found.items()], same
+    return found, same

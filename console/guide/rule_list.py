@@ -70,10 +70,11 @@ def _sections(found: list[Rule], groups: list[str]) -> Iterator[Section]:
     for name in groups:
         members = sorted((r for r in found if _group(r) == name), key=lambda rule: LEVELS.index(rule.level))
         if members:
-            rows = [
-                Row(id=r.id, label=rule_title(r.id), caption=trainer_words(r.trainers), level=r.level) for r in members
-            ]
-            yield Section(title=group_title(name), rows=rows)
+            yield Section(title=group_title(name), rows=[_row(rule) for rule in members])
+
+
+def _row(rule: Rule) -> Row:
+    return Row(id=rule.id, label=rule_title(rule.id), caption=trainer_words(rule.trainers), level=rule.level)
 
 
 def _detail(rule: Rule) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:
     """Return the context of the tab. Raises: KeyError for a symptom that is not there."""
     trainer = trainer_filter(asked)
     groups = dict.fromkeys(_group(symptom) for symptom in symptoms().values())
-    group = pick(asked, "group", _("Group"), [(name, group_title(name)) for name in groups])
+    group = pick(asked, "group", _("Group"), [(name, _title(name)) for name in groups])
     found = [
         symptom
         for symptom in symptoms().values()
@@ -36,7 +36,7 @@ def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:
         and has_words(_text(symptom), words_of(asked))
     ]
     sections = [
-        Section(title=group_title(name), rows=rows)
+        Section(title=_title(name), rows=rows)
         for name in groups
         if (rows := [_row(symptom) for symptom in found if _group(symptom) == name])
     ]
@@ -55,6 +55,10 @@ def _group(symptom: Symptom) -> str:
     return symptom.id.partition(".")[0]
 
 
+def _title(group: str) -> str:
+    return _("Memory") if group == "memory" else group_title(group)
+
+
 def _row(symptom: Symptom) -> Row:
     return Row(id=symptom.id, label=_(symptom.title), caption=trainer_words(symptom.trainers))
 
@@ -70,7 +74,7 @@ def _detail(symptom: Symptom) -> dict[str, Any]:
     return {
         "id": symptom.id,
         "title": _(symptom.title),
-        "group": group_title(_group(symptom)),
+        "group": _title(_group(symptom)),
         "signal": _(symptom.signal),
         "causes": [_(cause) for cause in symptom.causes],
         "logs": symptom.logs,

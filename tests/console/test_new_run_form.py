@@ -55,7 +55,7 @@ def knob_value(knob: Knob) -> st.SearchStrategy[Any]:
     if knob.is_optional:
         return st.none() | knob_value(replace(knob, is_optional=False))
     if knob.type == "text":
-        return TEXT.map(str.strip)
+        return TEXT
     if knob.type == "bool":
         return st.booleans()
     if knob.type == "choice":

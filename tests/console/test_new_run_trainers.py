@@ -18,7 +18,8 @@ from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
-OPENRLHF_SFT = {"algorithm": "sft", "trainer": {"name": "openrlhf"}, "hardware": {"device": "cpu"}}
+SHORT = {"train.max_sequence_tokens": 256}  # what the bundled model holds
+OPENRLHF_SFT = {"algorithm": "sft", "trainer": {"name": "openrlhf"}, "hardware": {"device": "cpu"}, "knobs": SHORT}
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,12 @@ def test_a_run_of_another_trainer_is_queued_with_its_version(editor: Client) -> 
 def test_only_an_admin_launches_with_a_knob_that_names_code(
     client: Client, project: Project, role: str, status: int
 ) -> None:
-    raw = {**OPENRLHF_SFT, "algorithm": "sft", "trainer": {"name": "verl"}, "knobs": {"models.trust_remote_code": True}}
+    raw = {
+        **OPENRLHF_SFT,
+        "algorithm": "sft",
+        "trainer": {"name": "verl"},
+        "knobs": {**SHORT, "models.trust_remote_code": True},
+    }
 
     answer = launched(signed_in(client, project, role), raw)
 
@@ -80,7 +86,7 @@ def test_an_editor_may_not_name_a_reward_file_of_the_cluster_but_the_trainer_s_o
 
 
 def test_an_error_blocks_the_launch_until_it_is_put_aside_by_name(editor: Client) -> None:
-    raw = {**OPENRLHF_SFT, "knobs": {"train.batch_size": 100, "train.micro_batch_size": 32}}
+    raw = {**OPENRLHF_SFT, "knobs": {**SHORT, "train.batch_size": 100, "train.micro_batch_size": 32}}
     rule = "batch.batch_does_not_divide"
 
     shown = editor.post(reverse("new-run-check"), spec_to_form(parse_spec(raw))).json()
@@ -96,7 +102,9 @@ def test_an_error_blocks_the_launch_until_it_is_put_aside_by_name(editor: Client
 
 
 def test_a_fix_on_offer_names_inputs_and_texts_that_mend_it(editor: Client) -> None:
-    form = spec_to_form(parse_spec({**OPENRLHF_SFT, "knobs": {"train.batch_size": 100, "train.micro_batch_size": 32}}))
+    form = spec_to_form(
+        parse_spec({**OPENRLHF_SFT, "knobs": {**SHORT, "train.batch_size": 100, "train.micro_batch_size": 32}})
+    )
 
     before = editor.post(reverse("new-run-check"), form)
     button = before.json()["findings"].split('data-fix="')[1].split('"')[0].replace("&quot;", '"')
