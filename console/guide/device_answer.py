@@ -101,7 +101,7 @@ def _verdict(size: float | None, method: str, device: str, found: tuple[DeviceRo
 
 def _device(row: DeviceRow) -> str:
     if row.device == _UNNAMED:
-        return _("a device that the source does not name")
+        return _("devices not named")
     memory = f"{row.memory_gb} GB"
     return said(row.device) if memory in row.device else f"{said(row.device)} {memory}"
 

@@ -3,31 +3,11 @@
 _NAMES = {
     name.lower(): name
     for name in (
-        "Adam",
-        "CPU",
-        "CUDA",
-        "DRO",
-        "FP8",
-        "GPU",
-        "GPUs",
-        "GRPO",
-        "KL",
-        "LoRA",
-        "Liger",
-        "Megatron",
-        "PPO",
-        "Parquet",
-        "Python",
-        "QAT",
-        "RLOO",
-        "Ray",
-        "SFT",
-        "SGLang",
-        "URL",
-        "YaRN",
-        "vLLM",
+        *("Adam", "CPU", "CUDA", "DRO", "FP8", "GPU", "GPUs", "GRPO", "KL", "LoRA", "Liger", "Megatron", "PPO"),
+        *("Parquet", "Python", "QAT", "RLOO", "Ray", "SFT", "SGLang", "URL", "YaRN", "vLLM"),
     )
 }
+"""Words of ids that are names, by how they stand there."""
 
 
 def rule_title(rule_id: str) -> str:

@@ -99,9 +99,9 @@ def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpRespon
         "tabs": list(titles.items()),
         "part": part,
         "tab_url": f"guide-{tab}",
-        "item_url": f"guide-{tab.removesuffix('s')}",
+        "list_url": reverse(f"guide-{tab}"),
         "q": request.GET.get("q", ""),
-        "query": query,
+        "suffix": f"?{query}" if query else "",
     }
     answer = render(request, template, context | more)
     patch_vary_headers(answer, ["HX-Target"])

@@ -119,8 +119,13 @@ PAGES: dict[str, Rule] = {
 API: dict[str, Rule] = {
     "GET /api/account": SIGNED_IN,
     "GET /api/openapi.json": SIGNED_IN,
+    "GET /api/catalog/advice": SIGNED_IN,
+    "GET /api/catalog/devices": SIGNED_IN,
     "GET /api/catalog/knobs": SIGNED_IN,
     "GET /api/catalog/metrics": SIGNED_IN,
+    "GET /api/catalog/recipes": SIGNED_IN,
+    "GET /api/catalog/rules": SIGNED_IN,
+    "GET /api/catalog/symptoms": SIGNED_IN,
     "GET /api/cluster": SIGNED_IN,
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),

@@ -1,6 +1,7 @@
 """The guide's pages: what they find, what they say of it, and what they do not claim."""
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -147,3 +148,20 @@ def test_strange_addresses_are_no_trouble(viewer: Client) -> None:
         )
         assert odd.status_code == 200
         assert "<b>x" not in odd.content.decode()
+
+
+def test_the_same_is_there_by_api(viewer: Client) -> None:
+    def ask(name: str, **query: str) -> dict[str, Any]:
+        answer = viewer.get(f"/api/catalog/{name}", query)
+        assert answer.status_code == 200, answer.content
+        found: dict[str, Any] = answer.json()
+        return found
+
+    assert [each["id"] for each in ask("recipes")["recipes"]] == list(recipes())
+    assert {row["id"] for row in ask("devices", size="7.6", method="GRPO-LoRA")["rows"]} == {"H05"}
+    assert ask("devices", size="405")["rows"] == []
+    assert {piece["question"] for piece in ask("advice", question="too_slow")["advice"]} == {"too_slow"}
+    assert len(ask("symptoms")["symptoms"]) == len(symptoms())
+    assert len(ask("rules", trainer="verl", level="error")["rules"]) < len(ask("rules")["rules"]) == len(rules())
+    assert viewer.get("/api/catalog/rules", {"trainer": "nobody"}).status_code == 422
+    assert viewer.get("/api/catalog/devices", {"size": "-1"}).status_code == 422
