@@ -23,10 +23,15 @@ RUN_TO_BE = "r-new"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerCommand:
-    """What will run; `shell` begins with what is not known of it here. `problem` says why there is no command."""
+    """What will run. `problem` says why there is no command.
+
+    `shell` is a whole script, `shown` the same for reading: the files, which are written first, stand at the end. Both
+    begin with what is not known of it here.
+    """
 
     argv: tuple[str, ...]
     shell: str
+    shown: str
     problem: str = ""
 
 
@@ -41,13 +46,18 @@ def command_of(spec: RunSpec, attempt: Attempt) -> TrainerCommand:
     return _command(spec, Path(settings.RUN_ROOT) / attempt.run_id / f"a{attempt.number}", device)
 
 
-def as_shell(launch: Launch, run_dir: Path) -> str:
-    """Return a launch as a shell script that does the same: folder, files, environment, one option a line."""
-    lines = [f"cd {shlex.quote(str(run_dir))}"]
-    for name, text in launch.files.items():
-        lines += _file(name, text)
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in launch.env.items()]
-    return "\n".join([*lines, " \\\n  ".join(option_lines(launch.argv))])
+def as_shell(launch: Launch, run_dir: Path, *, files_first: bool = True) -> str:
+    """Return a launch as a shell script that does the same: folder, files, environment, one option a line.
+
+    With `files_first` false the files stand at the end, which reads better and does not run.
+    """
+    head = [f"cd {shlex.quote(str(run_dir))}"]
+    files = [line for name, text in launch.files.items() for line in _file(name, text)]
+    start = [f"export {name}={shlex.quote(value)}" for name, value in launch.env.items()]
+    start.append(" \\\n  ".join(option_lines(launch.argv)))
+    if files_first or not files:
+        return "\n".join([*head, *files, *start])
+    return "\n".join([*head, *start, "", "# " + _("Files that are written before:"), *files])
 
 
 def option_lines(argv: Sequence[str]) -> list[str]:
@@ -77,9 +87,10 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
     try:
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
     except ValueError as error:
-        return TrainerCommand(argv=(), shell="", problem=str(error))
+        return TrainerCommand(argv=(), shell="", shown="", problem=str(error))
     head = f"# {note}\n" if note else ""
-    return TrainerCommand(argv=launch.argv, shell=head + as_shell(launch, run_dir))
+    shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
+    return TrainerCommand(argv=launch.argv, shell=shell, shown=shown)
 
 
 def _file(name: str, text: str) -> list[str]:

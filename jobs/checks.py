@@ -164,9 +164,9 @@ def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
 def longest_sequence(spec: RunSpec) -> int:
     """Return the most tokens that a sequence of the run has; 0 where only the data decides."""
     if is_in(spec.algorithm, "rl"):
-        names = ("rollout.max_prompt_tokens", "rollout.max_new_tokens")
+        names = ["rollout.max_prompt_tokens", "rollout.max_new_tokens"]
     else:
-        names = ("train.max_sequence_tokens",)
+        names = ["train.max_sequence_tokens"]
     values = [spec.knobs[name].value if name in spec.knobs else None for name in names]
     return sum(int(value) for value in values if value is not None) if None not in values else 0
 

@@ -91,7 +91,7 @@ def check(request: HttpRequest) -> JsonResponse:
             "launch": launch_label(spec, state),
             "hardware": hardware_caption(state),
             "changed": [name for name, _was in changes(spec, base)],
-            "commands": {**dataclasses.asdict(written), "trainer": started.shell},
+            "commands": {**dataclasses.asdict(written), "trainer": started.shown, "script": started.shell},
             "full": to_text(spec),
         }
     )

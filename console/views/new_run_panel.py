@@ -148,7 +148,7 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
     limit = _limit(spec)
     top = max([*(data.edges if data else ()), limit * 1.04, 1])
     return PreviewPanel(
-        checks=tuple(checks),
+        checks=tuple(dict.fromkeys(checks)),  # what stops the model stops the data, and is said once
         data=data,
         model=model,
         data_caption=_data_caption(data),

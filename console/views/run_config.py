@@ -83,6 +83,8 @@ def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
 
 def show(value: Any) -> str:
     """Return a value as people write it: on, off, 3e-4, 12,480; an empty text is a dash."""
+    if value is None:
+        return _("not set")
     if isinstance(value, bool):
         return _("on") if value else _("off")
     if isinstance(value, int):
@@ -91,4 +93,4 @@ def show(value: Any) -> str:
         return spell(value)
     text = str(value)
     lines = text.count("\n")
-    return _("%(n)s lines of Python") % {"n": lines + 1} if lines else text or "—"
+    return _("%(n)s lines") % {"n": lines + 1} if lines else text or "—"

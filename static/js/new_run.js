@@ -304,7 +304,7 @@ function showCommand() {
   const shown = sweep.commands ?? commands;
   place("command-text").textContent = shown[command] ?? "";
   form.querySelector(".launch-bar").toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
-  place("copy-command").dataset.copy = shown[command];
+  place("copy-command").dataset.copy = (command === "trainer" ? shown.script : shown[command]) ?? "";
 }
 
 const tabs = [...form.querySelectorAll("[data-command]")];
