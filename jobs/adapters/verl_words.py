@@ -174,8 +174,8 @@ def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
         yield "actor_rollout_ref.rollout.name", _engine(spec)
     if is_in(spec.algorithm, "critic") and "critic.model.path" not in given:
         yield "critic.model.path", _below(model_path(spec), run_dir, spec.model.kind == "bundled")
-    if _value(spec, "async.mode") == "separate":
-        yield "actor_rollout_ref.hybrid_engine", False
+    if _value(spec, "async.mode") == "separate" and not _value(spec, "async.lend_trainer_devices"):
+        yield "actor_rollout_ref.hybrid_engine", False  # with it verl would lend nothing
     if is_rl and "global_profiler.tool" in given and "global_profiler.save_path" not in given:
         yield "global_profiler.save_path", str(run_dir / "profile")
     if not is_rl and "profiler.enable" in given and "profiler.save_path" not in given:

@@ -147,10 +147,10 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
     match node:
         case ast.Constant():
             return node.value
-        case ast.BoolOp(op=op):  # as in Python: the value that decides, not only whether it is true
+        case ast.BoolOp(op=junction):  # as in Python: the value that decides, not only whether it is true
             for part in node.values[:-1]:
                 found = _value(part, lookup)
-                if bool(found) is not isinstance(op, ast.And):
+                if bool(found) is not isinstance(junction, ast.And):
                     return found
             return _value(node.values[-1], lookup)
         case ast.UnaryOp(op=ast.Not()):

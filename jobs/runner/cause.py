@@ -16,6 +16,7 @@ TAIL_LINES = 80  # of each log: what stands further up was survived
 FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
 
 _RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
+_RANK_PREFIX = re.compile(r"^\[rank(?P<rank>\d+)\]: (?P<text>.*)$")  # torch's, of an exception in a process group
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
 
 
@@ -212,7 +213,9 @@ def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
 
 
 def _driver_line(raw: str) -> _Line:
-    """Undo the prefix that Ray puts before what its workers print."""
+    """Undo the prefix that Ray puts before what its workers print, and torch's before the exceptions of ranks."""
+    if of_rank := _RANK_PREFIX.match(raw):
+        return _Line(role="policy", rank=int(of_rank["rank"]), text=of_rank["text"])
     match = _RAY_PREFIX.match(raw)
     if not match:
         return _Line(role="driver", rank=0, text=raw)

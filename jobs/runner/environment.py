@@ -2,9 +2,10 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
@@ -18,6 +19,10 @@ except importlib.metadata.PackageNotFoundError:
     found = ""
 print(json.dumps(found))
 """
+
+
+RAY_KEEPS_DEVICES = "RAY_EXPERIMENTAL_NOSET_"
+"""What Ray gives a job's driver so that it may see devices that Ray did not give it."""
 
 
 class TrainerMissing(Exception):
@@ -45,6 +50,17 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
     if not _is_asked(found, trainer.version):
         raise TrainerMissing(_sentence(info, trainer.version, found, python, place, places))
     return python
+
+
+def environment_for(spec: RunSpec, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment in which the trainer is started, before its launch adds to it.
+
+    Ray's marks for drivers are not for another trainer: verl takes them for those of an actor, and asks Ray for devices
+    that a process outside of Ray does not have.
+    """
+    if spec.is_native:
+        return environ
+    return {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
 
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:

@@ -17,6 +17,7 @@ from jobs.runner.console import Console, ConsoleAway, ConsoleError
 from jobs.runner.drafts import tidy
 from jobs.runner.elsewhere import Elsewhere
 from jobs.runner.ending import hand_over_files, outcome
+from jobs.runner.environment import environment_for
 from jobs.runner.job import Job
 from jobs.runner.leftovers import end_all
 from jobs.runner.node import NodeSampler
@@ -92,7 +93,7 @@ class Ride:
             trainer = start(
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
-                environ=os.environ,
+                environ=environment_for(prepared.spec, os.environ),
                 working_dir=None if prepared.spec.is_native else self.job.run_dir,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:

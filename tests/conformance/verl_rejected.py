@@ -203,6 +203,13 @@ BREAKS = (
         fields=("placement.reward_nodes", "placement.reward_own_pool"),
     ),
     Break(
+        rule="W19",
+        algorithms=FEW,
+        change={"placement.reward_own_pool": True, "placement.reward_nodes": 0},  # also without a reward model
+        says="reward.reward_model.nnodes must be greater than 0",
+        fields=("placement.reward_nodes", "placement.reward_own_pool"),
+    ),
+    Break(
         rule="W20",
         algorithms=RL,
         change={"checkpoint.resume": "path", "checkpoint.resume_from": "/srv/checkpoints/last"},

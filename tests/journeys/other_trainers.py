@@ -45,7 +45,8 @@ RUNS: Mapping[str, dict[str, Any]] = {
         "knobs": {
             **SMALL,
             **EAGER,
-            "train.num_steps": 24,
+            "train.batch_size": 32,
+            "train.num_steps": 16,
             "train.packing": False,
             "train.dynamic_batch": False,
             "kernels.torch_compile": False,

@@ -53,6 +53,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
 
     assert seen.header["state"] == "finished", seen.header["cause"]
     assert len(seen.steps_while_running) >= 3, "steps have to arrive while it trains"
+    assert seen.header["num_steps"] == NUM_STEPS, "read off the progress bars"
     losses = points(client, launched.id, "loss/sft")
     assert [step for step, _ in losses] == list(range(1, NUM_STEPS + 1))
     assert losses[-1][1] < losses[0][1] / 2

@@ -170,3 +170,14 @@ def test_a_death_before_the_first_step_says_so(tmp_path: Path) -> None:
     )
 
     assert cause["text"] == "the trainer ended with exit code 1 before the first step was done"
+
+
+def test_an_exception_of_a_rank_of_torch_is_named_without_its_prefix(tmp_path: Path) -> None:
+    cause = die(
+        tmp_path,
+        "import torch.distributed as d; d.init_process_group(store=d.HashStore(), world_size=1, rank=0, "
+        "backend='gloo'); raise KeyError('CPU')",
+    )
+
+    assert cause["text"] == "policy rank 0 ended with exit code 1 in step 12: KeyError: 'CPU'"
+    assert (cause["role"], cause["rank"], cause["log_line"]) == ("policy", 0, "KeyError: 'CPU'")

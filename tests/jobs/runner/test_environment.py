@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.catalog.runspec import parse_spec
 from jobs.catalog.sections import Trainer
-from jobs.runner.environment import TrainerMissing, interpreter
+from jobs.runner.environment import TrainerMissing, environment_for, interpreter
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
 
@@ -82,3 +83,10 @@ def test_what_is_missing_is_said_with_the_way_out(
 def test_a_declaration_that_makes_no_sense_is_said_as_it_is() -> None:
     with pytest.raises(TrainerMissing, match="PITWALL_TRAINERS names a trainer 'trl'"):
         interpreter(ASKED, declared="trl=/x", own_python=sys.executable)
+
+
+def test_another_trainer_is_not_told_that_it_is_rays_driver() -> None:
+    environ = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1", "RAY_ADDRESS": "127.0.0.1:6379"}
+
+    assert environment_for(parse_spec({"trainer": {"name": "verl"}}), environ) == {"RAY_ADDRESS": "127.0.0.1:6379"}
+    assert environment_for(parse_spec({}), environ) == environ

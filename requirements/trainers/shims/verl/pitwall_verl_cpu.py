@@ -21,13 +21,14 @@ def _device_module():
     for name in zero:
         setattr(module, name, lambda *_arguments, **_more: 0)
     module.current_device = lambda: "cpu"
+    module.get_device_name = lambda *_arguments: "CPU"  # as verl calls it where it reckons floating point operations
     module.device_count = lambda: 1
     module.is_available = lambda: True
     module.is_initialized = lambda: True
     module.mem_get_info = lambda *_arguments: (0, 0)
     module.get_rng_state = torch.get_rng_state
     module.set_rng_state = torch.set_rng_state
-    module.Stream, module.stream = torch.cpu.Stream, torch.cpu.stream
+    module.Stream, module.stream, module.current_stream = torch.cpu.Stream, torch.cpu.stream, torch.cpu.current_stream
     return module
 
 
