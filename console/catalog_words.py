@@ -13,8 +13,12 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from jobs.catalog import advice, device_table
+from jobs.catalog.advice import QUESTIONS
+from jobs.catalog.flag import FORMS
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.rule import KINDS
 from jobs.catalog.runspec import parse_spec
 from profiling.phases import BY_KEY, PHASES
 
@@ -109,6 +113,8 @@ def _texts() -> Iterator[str]:
     for info in metrics().values():
         yield from (info.label, info.unit, info.definition)
     yield from (phase.label for phase in PHASES)
+    for words in (FORMS, QUESTIONS, advice.EVIDENCE, device_table.EVIDENCE, KINDS):
+        yield from words.values()
     spec = parse_spec({})
     for section in fields(spec):
         if is_dataclass(part := getattr(spec, section.name)):
