@@ -12,11 +12,9 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import cache
 
-from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, to_json
 from jobs.models import Project, Upload
-from jobs.trial import TrialFailed, TrialUnavailable, run_trial
+from jobs.trial import TrialFailed, run_trial
 
 PREVIEW_SAMPLES = 5
 REWARD_SAMPLES = 8
@@ -25,7 +23,6 @@ MODEL_SECONDS = 30.0
 REWARD_SECONDS = 14.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
 
-_LENGTHS = ("rollout.max_prompt_tokens", "rollout.max_new_tokens", "train.max_sequence_tokens")
 _PREVIEW_GROUPS = ("rollout", "train", "eval")  # of knobs that change which rows are read or cut
 
 
@@ -85,40 +82,6 @@ class RewardResult:
     seconds: float
 
 
-def native_twin(spec: RunSpec) -> RunSpec:
-    """Return a spec of the built-in trainer that reads the same rows of the same data with the same model.
-
-    The trial renders as the built-in trainer does. Reinforcement learning reads prompts and answers in each of its
-    algorithms; of pairs, the prompt and the chosen answer are shown.
-
-    Raises: TrialUnavailable where the built-in trainer reads no such data.
-    """
-    if spec.is_native:
-        return spec
-    is_rl = is_in(spec.algorithm, "rl")
-    raw = to_json(spec)
-    data = raw["data"] | {"eval_id": ""}
-    if is_in(spec.algorithm, "pairs"):
-        data |= {"response_column": spec.data.chosen_column, "messages_column": ""}
-    lengths = {name: spec.knobs[name].value for name in _LENGTHS if name in spec.knobs}
-    reward = raw["reward"] if spec.reward.kind in ("math", "exact_match", "format", "custom") else {"kind": "format"}
-    given = {"algorithm": "grpo" if is_rl else "sft", "model": raw["model"], "data": data, "reward": reward}
-    here = applicable(str(given["algorithm"]), "native")
-    knobs = {name: value for name, value in lengths.items() if name in here and _takes(here[name], value)}
-    try:
-        return parse_spec(given | {"knobs": knobs})
-    except SpecInvalid as error:  # another trainer may take what ours does not: a folder of data
-        raise TrialUnavailable(error.problems[0].field, error.problems[0].message) from error
-
-
-def _takes(knob: Knob, value: object) -> bool:
-    try:
-        knob.check_set(value)
-    except KnobValueInvalid:
-        return False
-    return True
-
-
 def uploads_dir() -> Path:
     """Return where uploaded files stand, each under its SHA-256."""
     return Path(settings.FILES_DIR) / "uploads"
@@ -130,7 +93,7 @@ def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
     Raises: TrialFailed beside the data field that is wrong; also if an upload is not this project's.
     """
     _require_upload(spec, project)
-    raw = to_json(native_twin(spec))
+    raw = to_json(spec)
     knobs = {k: v["value"] for k, v in raw["knobs"].items() if k.partition(".")[0] in _PREVIEW_GROUPS}
     depends_on = [raw["algorithm"], raw["model"], raw["data"], knobs, _stamps(spec.data.id, spec.model.id)]
     op = {"op": "preview", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
@@ -139,7 +102,7 @@ def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
 
 def describe_model(spec: RunSpec) -> ModelFacts:
     """Return what the spec's model is. Raises: TrialFailed beside `model.id` if it cannot be loaded."""
-    raw = to_json(parse_spec({"model": to_json(spec)["model"]}))
+    raw = to_json(spec)
     answer = _kept("model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS)
     return ModelFacts(
         architecture=str(answer.get("architecture", "")),
@@ -155,7 +118,7 @@ def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
     Raises: TrialFailed; beside `reward.source` if the file raises, hangs, or returns something that is no number.
     """
     _require_upload(spec, project)
-    raw = to_json(native_twin(spec))
+    raw = to_json(spec)
     depends_on = [raw["reward"], raw["data"], raw["model"], _stamps(spec.data.id)]
     op = {"op": "reward", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": REWARD_SAMPLES}
     answer = _kept("reward", depends_on, op, REWARD_SECONDS)

@@ -208,7 +208,8 @@ function changed(names, { isDone = true } = {}) {
   place("undo").disabled = history.size === 0;
   if (difference(pristine, now).length) draft.write(now);
   else draft.drop();
-  place("reward-card").hidden = !combination.words.includes("rl");
+  const isTried = !["file", "url", "model"].includes(form.elements["reward.kind"].value); // others live with the trainer
+  place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
   problems.show();
