@@ -102,12 +102,28 @@ class ApiClient:
     def follow_capture(
         self, run_id: str, capture_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
     ) -> dict[str, Any]:
-        """Tell each reading of a capture until it is ready or failed, and return the last; otherwise as `follow`."""
+        """Tell each reading of a capture until it is ready, failed or withdrawn, and return the last; otherwise as
+        `follow`.
+        """
 
         def state(capture: Mapping[str, Any]) -> str:
-            return {"ready": "finished"}.get(capture["state"], capture["state"])
+            return {"ready": "finished", "withdrawn": "stopped"}.get(capture["state"], capture["state"])
 
         return _follow(lambda: self.capture(run_id, capture_id), state, tell, poll_seconds)
+
+    def withdraw_capture(self, run_id: str, capture_id: str) -> dict[str, Any]:
+        """Take an armed capture back and return it. Raises: RequestRefused, also if it is not armed; ConsoleAway."""
+        address = f"/api/runs/{run_id}/captures/{capture_id}"
+        found: dict[str, Any] = self._send("DELETE", address, params={"state": "armed"}).json()
+        return found
+
+    def follow_withdrawal(self, run_id: str, capture_id: str, *, poll_seconds: float = 1.0) -> dict[str, Any]:
+        """Return the capture once it is not armed any more: withdrawn, or begun before; otherwise as `follow`."""
+
+        def state(capture: Mapping[str, Any]) -> str:
+            return "armed" if capture["state"] == "armed" else "finished"
+
+        return _follow(lambda: self.capture(run_id, capture_id), state, lambda _: None, poll_seconds)
 
     def save_capture(self, run_id: str, capture_id: str, folder: Path) -> Path:
         """Save a ready capture as a zip in `folder` and return its path; a broken download leaves nothing there.

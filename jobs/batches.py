@@ -222,7 +222,7 @@ def _artifact(event: dict[str, Any]) -> str:
 def _capture(event: dict[str, Any]) -> str:
     if not _is_text(event.get("capture"), 1, 16):
         return f"capture: {_shown(event.get('capture'))} is not the id of a capture."
-    told = [state for state in CUSTODY if state != "ready"] + ["failed"]
+    told = [state for state in CUSTODY if state != "ready"] + ["failed", "withdrawn"]
     if event.get("state") not in told:
         return f"state: {_shown(event.get('state'))} is not one of {', '.join(told)}."
     if not isinstance(event.get("text", ""), str):

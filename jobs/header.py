@@ -62,7 +62,8 @@ class RunHeader:
     `queue_position` counts from 1 and is None outside the queue; `step` of `num_steps` counts completed steps; `seq` is
     the number of the newest frame; `is_lost_contact` says that a live run's runner has been silent for 15 s. `attempt`
     is the number of the latest of `attempts`; `retry` says whether a failed run starts again by itself, and when.
-    `elapsed_seconds` is the time that its attempts ran.
+    `elapsed_seconds` is the time that its attempts ran. `capture_changes` grows whenever the list of its captures is to
+    be read again.
     """
 
     id: str
@@ -90,6 +91,7 @@ class RunHeader:
     attempts: tuple[AttemptLine, ...]
     retry: Retry | None
     study: StudyName | None
+    capture_changes: int
     seq: int
     algorithm: str
     trainer: str
@@ -214,6 +216,7 @@ def _header(
         attempts=attempt_lines(attempts),
         retry=_retry(run, attempts, now),
         study=studies.get(run.study_id or ""),
+        capture_changes=run.capture_changes,
         seq=run.seq,
         algorithm=run.spec.get("algorithm", ""),
         trainer=run.spec.get("trainer", {}).get("name", ""),

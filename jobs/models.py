@@ -145,6 +145,7 @@ class Run(models.Model):
     color = models.PositiveSmallIntegerField(default=0)  # index of the run colours
     study = models.ForeignKey(Study, null=True, on_delete=models.SET_NULL, related_name="runs")
     study_values = models.JSONField(default=dict)  # knob id -> value that the sweep gave this run
+    capture_changes = models.PositiveIntegerField(default=0)  # grows with what pages cannot learn from frames
     tags = models.JSONField(default=list)
     note = models.TextField(default="", blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
@@ -188,12 +189,21 @@ class Attempt(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_number")]
 
+    @property
+    def lost_checkpoint(self) -> tuple[int, int] | None:
+        """Attempt and step of the checkpoint that it was to start from and did not find, or found damaged.
+
+        Its runner or trainer says so by `field` in a cause of side cluster. Such an attempt has trained nothing.
+        """
+        is_lost = self.cause.get("side") == "cluster" and self.cause.get("field") == "resume"
+        return (self.resume_attempt, self.resume_step) if is_lost and self.resume_attempt else None
+
 
 class Command(models.Model):
     """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="commands")
-    verb = models.CharField(max_length=30)  # stop | checkpoint | profile
+    verb = models.CharField(max_length=30)  # stop | checkpoint | profile | withdraw
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
@@ -319,6 +329,10 @@ class Capture(models.Model):
     state = models.CharField(max_length=10, default="armed")
     problem = models.CharField(max_length=500, default="")  # why it failed
     state_times = models.JSONField(default=dict)  # state -> ISO 8601, when it was reached
+    withdraw_asked_at = models.DateTimeField(null=True)  # the trainer decides whether that was in time: state withdrawn
+    withdraw_asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     meta = models.JSONField(default=dict)  # what the trainer told: steps recorded, overhead in seconds, files by name
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)

@@ -139,9 +139,9 @@ def _on_its_way(run: Run) -> str:
 
 def _chosen(run: Run, step: int, attempt: int | None) -> Checkpoint:
     there = list_checkpoints(run, with_scores=False)
-    for checkpoint in there:
-        if checkpoint.step == step and attempt in (None, checkpoint.attempt):
-            return checkpoint
+    fitting = [c for c in there if c.step == step and attempt in (None, c.attempt)]
+    if fitting:  # one believed lost may be asked for: its node may be back
+        return next((c for c in fitting if not c.problem), fitting[0])
     if not there:
         text = _("There is no checkpoint of step %(step)s, nor any other. Restart from the start, or clone the run.")
         raise ResumeRefused("step", text % {"step": step})

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from jobs import lifecycle
 from jobs.attempt_spec import merged
 from jobs.catalog.runspec import SpecInvalid, parse_spec
-from jobs.checkpoints import newest_visible
+from jobs.checkpoints import Checkpoint, newest_visible
 from jobs.models import Attempt, Run
 from jobs.resume import begin, cleanup_left
 from jobs.retry_rule import TOO_LATE, Decision, decide
@@ -48,20 +48,27 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
         return None
     origin = newest_visible(run)
     at = max(decision.at, now)
-    text = _reason(decision, latest, at, origin.step if origin else None)
+    text = _reason(decision, latest, at, origin)
     return begin(run, latest, origin, latest.overrides, spec, text=text, user=None, now=now, not_before=at)
 
 
-def _reason(decision: Decision, latest: Attempt, at: datetime, step: int | None) -> str:
-    text = (
-        _("Retries at %(time)s UTC from the start, attempt %(number)s of %(most)s: %(why)s")
-        if step is None
-        else _("Retries at %(time)s UTC from checkpoint %(step)s, attempt %(number)s of %(most)s: %(why)s")
-    )
+def _reason(decision: Decision, latest: Attempt, at: datetime, origin: Checkpoint | None) -> str:
+    lost = latest.lost_checkpoint
+    if lost is not None:
+        text = (
+            _("Retries at %(time)s UTC from checkpoint %(step)s instead of %(lost)s, attempt %(number)s: %(why)s")
+            if origin
+            else _("Retries at %(time)s UTC from the start instead of checkpoint %(lost)s, attempt %(number)s: %(why)s")
+        )
+    elif origin:
+        text = _("Retries at %(time)s UTC from checkpoint %(step)s, attempt %(number)s of %(most)s: %(why)s")
+    else:
+        text = _("Retries at %(time)s UTC from the start, attempt %(number)s of %(most)s: %(why)s")
     why = str(latest.cause.get("text", "")) or _("no cause was given")
     return text % {
         "time": at.strftime("%H:%M:%S"),
-        "step": step,
+        "step": origin.step if origin else 0,
+        "lost": lost[1] if lost else 0,
         "number": decision.number,
         "most": decision.most,
         "why": why[:MAX_REASON_CHARS],

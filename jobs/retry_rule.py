@@ -4,7 +4,10 @@
 |---|---|---|
 | cluster, pitwall: Ray, a node or a process was lost | yes | yes |
 | trainer: memory, data, code | no | yes, if the attempt got further than any before it |
-| a person stopped or canceled it | no | no |
+| user: a person stopped or canceled it, or must put the spec right | no | no |
+
+An attempt that did not find its checkpoint, or found it damaged (`Attempt.lost_checkpoint`), has trained nothing: it
+uses up no retry, and the next one comes soon. There are only so many checkpoints, and the start is always there.
 """
 
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from jobs.models import Attempt, Run
 
@@ -56,7 +60,8 @@ def decide(run: Run, attempts: Sequence[Attempt], *, now: datetime) -> Decision 
         why_not = _("Not retried: it failed more than a day ago, when the console was away.")
     if why_not:
         return Decision(number=found.number, most=found.most, why_not=why_not)
-    return Decision(number=found.number, most=found.most, at=failed_at + delay(used))
+    wait = FIRST_DELAY if latest.lost_checkpoint else delay(used)
+    return Decision(number=found.number, most=found.most, at=failed_at + wait)
 
 
 def most_attempts(run: Run, attempts: Sequence[Attempt]) -> int:
@@ -67,19 +72,21 @@ def most_attempts(run: Run, attempts: Sequence[Attempt]) -> int:
 
 def _retries_used(attempts: Sequence[Attempt]) -> int:
     """Return how many retries the latest attempt has behind it since a person last started the run."""
-    used = 0
-    for attempt in reversed(attempts):
-        if not attempt.is_automatic:
-            break
-        used += 1
-    return used
+    return sum(a.is_automatic and a.lost_checkpoint is None for a in _since_person(attempts))
+
+
+def _since_person(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return the attempts from the last one that a person started."""
+    return attempts[max((i for i, attempt in enumerate(attempts) if not attempt.is_automatic), default=0) :]
 
 
 def _why_not(run: Run, attempts: Sequence[Attempt], left: int, retry_on: str) -> str:
     latest = attempts[-1]
     side = latest.cause.get("side", "")
-    if run.is_stop_requested or side == "user":
+    if run.is_stop_requested:
         return _("Not retried: it was asked to stop.")
+    if side == "user":
+        return _("Not retried: it would fail again until somebody puts right what the cause says.")
     if run.study is not None and run.study.is_stop_requested:
         return _("Not retried: its sweep was stopped.")
     if side in _LOST:
@@ -91,15 +98,18 @@ def _why_not(run: Run, attempts: Sequence[Attempt], left: int, retry_on: str) ->
         text = _("Not retried: the trainer failed at step %(step)s and got no further than before, so it would again.")
         return text % {"step": latest.step}
     if left <= 0:
-        return _("Not retried: all %(num)s retries are used up.") % {"num": _retries_used(attempts)}
+        used = _retries_used(attempts)
+        text = ngettext(
+            "Not retried: its %(num)s retry is used up.", "Not retried: all %(num)s retries are used up.", used
+        )
+        return text % {"num": used}
     return ""
 
 
 def _got_further(attempts: Sequence[Attempt]) -> bool:
     """Return True if the latest attempt did a step that no attempt before it, since a person last started one, did."""
     latest = attempts[-1]
-    reached = latest.resume_step if latest.resume_attempt else 0
-    if latest.is_automatic:
-        before = attempts[-2 : -2 - _retries_used(attempts) : -1]
-        reached = max([reached, *(attempt.step for attempt in before)])
-    return latest.step > reached
+    began = latest.resume_step if latest.resume_attempt else 0
+    # One that lost its checkpoint stands at the step it was to start from, and did none.
+    trained = [attempt.step for attempt in _since_person(attempts)[:-1] if attempt.lost_checkpoint is None]
+    return latest.step > max([began, *trained])

@@ -125,6 +125,24 @@ def problem_of_install() -> str:
     return ""
 
 
+def version_of_install() -> str:
+    """Return "nsys" and its version as it tells it itself, "" if it does not."""
+    try:
+        done = subprocess.run(
+            [find_nsys(), "--version"],
+            env=without_injection(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    _, _, version = done.stdout.strip().partition(" version ")  # "NVIDIA Nsight Systems version 2024.6.2..."
+    return f"nsys {version.split()[0]}" if version.split() and done.returncode == 0 else ""
+
+
 def problem_of_process(environ: Mapping[str, str] = os.environ) -> str:
     """Return why this process cannot be recorded by nsys, "" if it can."""
     if environ.get(SESSION):

@@ -11,20 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiling import profile
-from profiling.recorders.recorder import Recorder, RecorderFailed, WrongThread, load_tool, tool_names
+from profiling.recorders.recorder import Recorder, RecorderFailed, Tool, WrongThread, load_tool, tool_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a recording: `size` is -1 while it is written; `problem` says why there is no file."""
+    """What became of a recording: `size` is -1 while it is written; `problem` says why there is no file.
+
+    `version` says what made the file ("torch 2.9.0 (kineto)"), "" while it is written or where nobody knows.
+    """
 
     path: Path
     size: int = -1
     problem: str = ""
+    version: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Current:
+    tool: Tool
     recorder: Recorder
     path: Path
     marks: str
@@ -74,7 +79,7 @@ def start(tool: str, *, folder: Path, name: str) -> Path:
             recorder.discard()
             raise RecorderFailed(f"{tool} did not start: {type(error).__name__}: {error}") from error
         attached = profile.attach(recorder.marks)
-        _current = _Current(recorder=recorder, path=path, marks=recorder.marks, has_attached=attached)
+        _current = _Current(tool=chosen, recorder=recorder, path=path, marks=recorder.marks, has_attached=attached)
         return path
 
 
@@ -142,12 +147,20 @@ def _write(current: _Current) -> None:
     global _current
     try:
         current.recorder.write()
-        found = Outcome(path=current.path, size=current.path.stat().st_size)
+        found = Outcome(path=current.path, size=current.path.stat().st_size, version=_version(current.tool))
     except Exception as error:  # as in `start`
         found = Outcome(path=current.path, problem=str(error) if isinstance(error, RecorderFailed) else _told(error))
     with _lock:
         _outcomes[current.path] = found
         _current = None
+
+
+def _version(tool: Tool) -> str:
+    """Ask the tool here, in the writing thread: a file without its version is still a good file."""
+    try:
+        return tool.version()
+    except Exception:  # whatever a tool raises for a word about itself
+        return ""
 
 
 def _told(error: Exception) -> str:

@@ -43,6 +43,18 @@ def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "train
     assert lifecycle.finish(run_id=run.pk, attempt=attempt, state=state, cause=cause, cleanup=proof, now=now)
 
 
+def lose_checkpoint(run: Run, attempt: int, *, now: datetime = NOW, said: str = "is not on this node, node-b") -> str:
+    """End an attempt as a runner, or a trainer, does that cannot use the checkpoint to start from; return its words."""
+    lifecycle.admit(run_id=run.pk, attempt=attempt, now=now)
+    mine = Attempt.objects.filter(run=run, number=attempt)
+    mine.update(submitted_at=now)
+    text = f"checkpoint {mine.get().resume_step} of attempt {mine.get().resume_attempt} {said}"
+    cause = {"side": "cluster", "field": "resume", "text": text}
+    proof = {"processes_left": 0}
+    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state="failed", cause=cause, cleanup=proof, now=now)
+    return text
+
+
 def begin_training(run: Run, attempt: int) -> None:
     """Let an attempt train, taken out of the queue if nobody has yet."""
     lifecycle.admit(run_id=run.pk, attempt=attempt, now=NOW)

@@ -1,8 +1,9 @@
 """What `make test` runs: every check, then the tests; one line sums it all up.
 
-The tests run in three parts: what needs little of the machine, in two processes; what starts Ray, an engine, a console
-or ends processes, one after the other; and those with a browser, apart because Playwright's loop and asyncio tests do
-not share a process.
+The tests run in parts. In two processes, a file's tests together: what needs little of the machine, what starts an
+engine, and what opens pages of a console that lives in the test's process. Then one after the other: what may not have
+company because it ends processes. Those with a browser are apart, as Playwright's loop and asyncio tests do not share
+a process.
 """
 
 import os
@@ -24,11 +25,14 @@ CHECKS = {
     "django": [sys.executable, "manage.py", "check"],
     "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
 }
-HEAVY = "engine or stack or ray or alone"
+HEAVY = "(engine or ray)"
+BY_FILE = ["-n", "2", "--dist", "loadfile"]
 PARTS = {
-    "light": ["-m", f"not browser and not ({HEAVY})", "-n", "2"],
-    "heavy": ["-m", f"not browser and ({HEAVY})"],
-    "browser": ["-m", "browser"],
+    "light": ["-m", f"not alone and not browser and not {HEAVY}", "-n", "2"],
+    "engine": ["-m", f"not alone and not browser and {HEAVY}", *BY_FILE],
+    "pages": ["-m", "not alone and browser", *BY_FILE],
+    "alone": ["-m", "alone and not browser"],
+    "journeys": ["-m", "alone and browser"],
 }
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 

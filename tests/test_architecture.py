@@ -123,3 +123,32 @@ def test_nothing_tracked_names_a_path_of_one_machine() -> None:
 def test_no_file_has_a_name_that_says_nothing() -> None:
     empty_names = {"utils.py", "helpers.py", "common.py", "misc.py", "manager.py", "base.py", "core.py"}
     assert not [str(path.relative_to(ROOT)) for path in tracked("*.py") if path.name in empty_names]
+
+
+def test_scripts_import_downwards_and_export_nothing_unused() -> None:
+    """What one page's folder holds is that page's alone; what pages share stands in charts/ or beside it."""
+    root = ROOT / "static" / "js"
+    texts = {path: path.read_text(encoding="utf-8") for path in tracked("static/js/*.js")}
+    pages = {path.relative_to(root).parts[0] for path in texts if path.parent != root} - {"charts"}
+    sideways, used = [], set()
+    for path, text in texts.items():
+        for names, target in re.findall(r'import\s+([^;]*?)\s+from\s+"(\.[^"]+)"', text):
+            to = (path.parent / target).resolve()
+            if "vendor" in to.parts:
+                continue
+            own = path.relative_to(root).parts[0].removesuffix(".js")
+            room = to.relative_to(root).parts[0]
+            if room in pages and room != own:
+                sideways.append(f"{path.relative_to(root)} imports {to.relative_to(root)}")
+            words = re.findall(r"\w+", names)
+            if words[:1] == ["as"]:  # import * as numbers
+                words = re.findall(rf"\b{words[1]}\.(\w+)", text)
+            used |= {(to, word) for word in words}
+    exported = {
+        (path, name)
+        for path, text in texts.items()
+        for name in re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", text, re.MULTILINE)
+    }
+
+    assert sideways == []
+    assert sorted(f"{path.name}: {name}" for path, name in exported - used) == []

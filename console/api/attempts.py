@@ -55,7 +55,10 @@ class ResumedOut(Schema):
 
 @router.get("/{run_id}/checkpoints", response={200: CheckpointsOut, **REFUSALS}, summary="Checkpoints to resume from")
 def get_checkpoints(request: HttpRequest, run_id: str) -> CheckpointsOut:
-    """Return the checkpoints that are still on the cluster, of the run's history and of its dead branches."""
+    """Return the checkpoints that were not deleted, of the run's history and of its dead branches.
+
+    One that an attempt did not find, or found damaged, has a `problem`; it may be tried again once its node is back.
+    """
     run = run_for(request, run_id)
     spec = latest_spec_json(run)
     return CheckpointsOut(

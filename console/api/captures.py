@@ -1,7 +1,7 @@
-"""Captures of a run: ask for one, follow it, fetch its files, delete it."""
+"""Captures of a run: ask for one, follow it, fetch its files, withdraw or delete it."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
@@ -12,7 +12,8 @@ from ninja import Field, Query, Router, Schema, Status
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
-from jobs.captures import CaptureRefused, delete_capture, opens_in_perfetto, request_capture
+from jobs.capture_checks import CaptureRefused
+from jobs.captures import delete_capture, opens_in_perfetto, request_capture, withdraw_capture
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.profilers import workers
@@ -48,9 +49,17 @@ class CaptureFileOut(Schema):
     received: int
     sha256: str
     is_ready: bool
+    tool_version: str = Field(description="What made it, as its worker knows it; empty where that is not known")
     meta: dict[str, Any]
     download_url: str | None
     perfetto_url: str | None
+
+
+class WithdrawalOut(Schema):
+    """Who took a capture back, and when. Its `state` says what became of it: still armed, withdrawn, or too late."""
+
+    by: str
+    at: datetime
 
 
 class CaptureOut(Schema):
@@ -69,6 +78,7 @@ class CaptureOut(Schema):
     state_times: dict[str, str]
     meta: dict[str, Any]
     author: str
+    withdrawal: WithdrawalOut | None
     created_at: datetime
     ended_at: datetime | None
     size: int
@@ -81,6 +91,7 @@ class WorkerOut(Schema):
 
     role: str
     rank: int
+    node: str = Field(description="Name of its node; empty until it has told")
     problems: dict[str, str]
 
 
@@ -101,14 +112,15 @@ def list_captures(
 ) -> CapturesOut:
     """Return what was recorded, is being recorded, and which worker has which profiler."""
     run = run_for(request, run_id)
-    rows = run.captures.select_related("created_by").prefetch_related("files").order_by("-created_at", "-pk")
+    rows = run.captures.select_related("created_by", "withdraw_asked_by").prefetch_related("files")
+    newest = rows.order_by("-created_at", "-pk")[:limit]
     there = workers(run=run, attempt=run.latest_attempt)
     return CapturesOut(
-        captures=[capture_out(run, row) for row in rows[:limit]],
+        captures=[capture_out(run, row) for row in newest],
         total=run.captures.count(),
         states=list(STATES),
         tools=list(TOOLS),
-        workers=[WorkerOut(role=w.role, rank=w.rank, problems=dict(w.problems)) for w in there],
+        workers=[WorkerOut(role=w.role, rank=w.rank, node=w.node, problems=dict(w.problems)) for w in there],
         install_nsys=INSTALL,
     )
 
@@ -131,7 +143,7 @@ def ask_capture(request: HttpRequest, run_id: str, asked: CaptureIn) -> Status[C
 def read_capture(request: HttpRequest, run_id: str, capture_id: str) -> CaptureOut:
     """Return one capture with its files."""
     run = run_for(request, run_id)
-    row = run.captures.select_related("created_by").filter(pk=capture_id).first()
+    row = run.captures.select_related("created_by", "withdraw_asked_by").filter(pk=capture_id).first()
     if row is None:
         raise Http404
     return capture_out(run, row)
@@ -155,12 +167,31 @@ def download_capture(request: HttpRequest, run_id: str, capture_id: str) -> Http
     return zip_response(*zip_entries(run_for(request, run_id), capture_id))
 
 
-@router.delete("/{run_id}/captures/{capture_id}", response={204: None, **REFUSALS}, summary="Delete a capture")
-def remove_capture(request: HttpRequest, run_id: str, capture_id: str) -> Any:
-    """Delete a capture that is ready or failed, and its files, for good."""
+@router.delete(
+    "/{run_id}/captures/{capture_id}",
+    response={202: CaptureOut, 204: None, **REFUSALS},
+    summary="Withdraw or delete a capture",
+)
+def remove_capture(
+    request: HttpRequest,
+    run_id: str,
+    capture_id: str,
+    state: Annotated[
+        Literal["armed"] | None, Query(None, description="armed: withdraw it, and delete nothing if it is not armed")
+    ] = None,
+) -> Any:
+    """Withdraw a capture that is armed (202, with the capture: follow it until it is withdrawn or was faster), or
+    delete one that has ended, and its files, for good (204).
+    """
     run = run_for(request, run_id, "editor")
+    row = run.captures.filter(pk=capture_id).first()
+    if row is None:
+        raise Http404
+    about: dict[str, Any] = {"run_id": run.pk, "capture_id": capture_id, "user": caller(request), "now": timezone.now()}
     try:
-        delete_capture(run_id=run.pk, capture_id=capture_id, user=caller(request), now=timezone.now())
+        if state == "armed" or row.state == "armed":
+            return Status(202, capture_out(run, withdraw_capture(**about)))
+        delete_capture(**about)
     except Capture.DoesNotExist as error:
         raise Http404 from error
     except CaptureRefused as error:
@@ -186,12 +217,20 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
         state_times=row.state_times,
         meta=row.meta,
         author=row.created_by.get_username() if row.created_by else "",
+        withdrawal=_withdrawal(row),
         created_at=row.created_at,
         ended_at=row.ended_at,
         size=sum(file.size for file in files),
         files=files,
         zip_url=reverse("capture-zip", args=[run.pk, row.pk]) if is_ready else None,
     )
+
+
+def _withdrawal(row: Capture) -> WithdrawalOut | None:
+    if row.withdraw_asked_at is None:
+        return None
+    by = row.withdraw_asked_by
+    return WithdrawalOut(by=by.get_username() if by else "", at=row.withdraw_asked_at)
 
 
 def _file_out(run: Run, capture: Capture, row: Artifact) -> CaptureFileOut:
@@ -206,6 +245,7 @@ def _file_out(run: Run, capture: Capture, row: Artifact) -> CaptureFileOut:
         received=row.received,
         sha256=row.sha256,
         is_ready=row.is_ready,
+        tool_version=str(row.meta.get("tool_version", ""))[:200],
         meta=row.meta,
         download_url=reverse("run-file", args=[run.pk, row.pk]) if row.is_ready else None,
         perfetto_url=perfetto if row.is_ready and opens_in_perfetto(row.name) else None,

@@ -17,6 +17,7 @@ from jobs.clean_series import read_clean
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
+from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
 from jobs.series import MAX_NAMES, Series, Window
 
@@ -39,7 +40,13 @@ def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step
         raise Refused(422, f"{base!r} is not among the runs {', '.join(ids)}.", field="base")
     window = window_of(rows)
     at = step if step is not None else window.high if window else None
-    return compare_out(runs=rows, found=compare(runs=rows, base_id=base), table=metric_table(runs=rows, at=at), at=at)
+    return compare_out(
+        runs=rows,
+        found=compare(runs=rows, base_id=base),
+        table=metric_table(runs=rows, at=at),
+        at=at,
+        traces=traces_side_by_side(run_ids=ids),
+    )
 
 
 @router.get("/series", response={200: CompareSeriesListOut, **REFUSALS}, summary="Series of several runs")

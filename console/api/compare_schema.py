@@ -5,12 +5,14 @@ from typing import Any
 
 from ninja import Field, Schema
 
+from console.api.captures import CaptureOut, capture_out
 from console.api.series_schema import Number
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
 from jobs.comparison.config import setting_rows
 from jobs.comparison.stats import Interval
 from jobs.comparison.summary import STATISTICS, Spot
+from jobs.comparison.traces import TraceRow, Traces
 from jobs.models import Run
 from profiling.events import encode_number
 
@@ -94,6 +96,20 @@ class DifferenceOut(Schema):
     values: dict[str, SettingOut | None]
 
 
+class ComparedCaptureOut(CaptureOut):
+    """A capture; `is_dead` where its run was resumed from before its steps."""
+
+    is_dead: bool
+
+
+class CaptureRowOut(Schema):
+    """Captures with one tool of steps that overlap, by run id; `steps` None: those whose steps are not known yet."""
+
+    tool: str
+    steps: tuple[int, int] | None
+    runs: dict[str, list[ComparedCaptureOut]]
+
+
 class CompareOut(Schema):
     """A comparison. `window` is None before every run has done a step."""
 
@@ -104,6 +120,7 @@ class CompareOut(Schema):
     metrics: list[MetricRowOut]
     differences: list[DifferenceOut]
     num_equal: int
+    captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
 
 
 class CompareSeriesOut(Schema):
@@ -126,7 +143,9 @@ class CompareSeriesListOut(Schema):
     series: list[CompareSeriesOut]
 
 
-def compare_out(*, runs: Sequence[Run], found: Comparison, table: Sequence[MetricRow], at: int | None) -> CompareOut:
+def compare_out(
+    *, runs: Sequence[Run], found: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
+) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
     settings = setting_rows(current_specs(runs), base=ids.index(found.base_id))
@@ -148,6 +167,21 @@ def compare_out(*, runs: Sequence[Run], found: Comparison, table: Sequence[Metri
             if row.is_different
         ],
         num_equal=sum(1 for row in settings if not row.is_different),
+        captures=[_captures(row, runs) for row in traces.rows],
+    )
+
+
+def _captures(row: TraceRow, runs: Sequence[Run]) -> CaptureRowOut:
+    return CaptureRowOut(
+        tool=row.tool,
+        steps=row.steps,
+        runs={
+            run.pk: [
+                ComparedCaptureOut(**capture_out(run, trace.capture).model_dump(), is_dead=trace.is_dead)
+                for trace in own
+            ]
+            for run, own in zip(runs, row.captures, strict=True)
+        },
     )
 
 

@@ -74,7 +74,10 @@ class EventsOut(Schema):
 
 
 class ArtifactOut(Schema):
-    """A file that the run left; `download_url` is there once all bytes are."""
+    """A file that the run left; `download_url` is there once all bytes are.
+
+    `problem` says why a checkpoint is believed lost, in the words of the attempt that could not start from it.
+    """
 
     id: int
     name: str
@@ -85,6 +88,7 @@ class ArtifactOut(Schema):
     received: int
     sha256: str
     is_ready: bool
+    problem: str
     meta: dict[str, Any]
     created_at: datetime
     download_url: str | None

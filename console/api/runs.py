@@ -1,5 +1,6 @@
 """Runs: launch, find, read, change, stop, delete."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -27,6 +28,7 @@ from jobs import lifecycle, tasks
 from jobs.annotate import ChangeRefused, annotate_run, delete_run
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.checkpoints import lost_checkpoints
 from jobs.checks import check_launchable
 from jobs.launch import MAX_KEY_LENGTH, create_run, launched_before
 from jobs.models import Artifact, Run
@@ -202,10 +204,11 @@ def list_events(request: HttpRequest, run_id: str, page: Page = 1) -> EventsOut:
 def list_artifacts(request: HttpRequest, run_id: str) -> ArtifactsOut:
     """Return models, checkpoints, traces and TensorBoard folders, oldest first."""
     run = run_for(request, run_id)
-    return ArtifactsOut(artifacts=[_artifact(run, row) for row in run.artifacts.order_by("pk")])
+    lost = lost_checkpoints(run.attempts.order_by("number"))
+    return ArtifactsOut(artifacts=[_artifact(run, row, lost) for row in run.artifacts.order_by("pk")])
 
 
-def _artifact(run: Run, row: Artifact) -> ArtifactOut:
+def _artifact(run: Run, row: Artifact, lost: Mapping[tuple[int, int], str]) -> ArtifactOut:
     return ArtifactOut(
         id=row.pk,
         name=row.name,
@@ -216,6 +219,7 @@ def _artifact(run: Run, row: Artifact) -> ArtifactOut:
         received=row.received,
         sha256=row.sha256,
         is_ready=row.is_ready,
+        problem=lost.get((row.attempt, row.step), "") if row.type == "checkpoint" else "",
         meta=row.meta,
         created_at=row.created_at,
         download_url=reverse("run-file", args=[run.pk, row.pk]) if row.is_ready else None,

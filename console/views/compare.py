@@ -15,6 +15,7 @@ from console.views.compare_address import TABS, Asked, read_address
 from console.views.compare_groups import grouped_panel
 from console.views.compare_rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
 from console.views.compare_sides import Side, Sides, find_sides
+from console.views.compare_traces import trace_rows
 from console.views.compare_words import order, say
 from console.views.frame import current_project
 from jobs.access import allows, role
@@ -23,6 +24,7 @@ from jobs.comparison.config import setting_rows
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
+from jobs.comparison.traces import count_traces
 from jobs.header import run_headers
 from jobs.models import Run
 from jobs.queries import RunHeader
@@ -51,6 +53,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
         context["knob_choices"] = _group_choices(asked, sides)
     if sides.shown:
         context |= _settings(asked, sides)
+        context["num_captures"] = count_traces(run_ids=[side.run.pk for side in sides.shown])
         context |= PANELS[asked.tab](request, asked, sides)
     return render(request, "compare/compare.html", context)
 
@@ -191,6 +194,10 @@ def _timing_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[st
     return {"bars": step_bars(dict(found.phases), sides)}
 
 
+def _traces_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+    return trace_rows(sides)
+
+
 def _samples_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
     ids = [side.run.pk for side in sides.shown]
     found = side_by_side(run_ids=ids, is_eval=asked.kind == "eval", step=asked.at, page=asked.page)
@@ -218,6 +225,7 @@ PANELS = {
     "table": _table_panel,
     "config": _no_more,
     "timing": _timing_panel,
+    "traces": _traces_panel,
     "samples": _samples_panel,
 }
 
@@ -229,6 +237,7 @@ def _tabs(asked: Asked) -> list[dict[str, Any]]:
         "table": _("Table"),
         "config": _("Config diff"),
         "timing": _("Timing"),
+        "traces": _("Traces"),
         "samples": _("Samples"),
     }
     return [

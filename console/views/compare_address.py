@@ -10,7 +10,7 @@ from django.http.request import QueryDict
 
 from jobs.comparison.compare import MAX_RUNS
 
-TABS = ("verdict", "charts", "table", "config", "timing", "samples")
+TABS = ("verdict", "charts", "table", "config", "timing", "traces", "samples")
 _RUN_ID = re.compile(r"r-[0-9a-z]{1,14}")
 _MAX_STEP = 2**31 - 1
 

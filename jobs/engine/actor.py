@@ -22,7 +22,7 @@ from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
 from profiling import profile, recording
 from profiling.config import Marks
-from profiling.recorders.recorder import RecorderFailed
+from profiling.recorders.recorder import RecorderFailed, load_tool
 
 UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
@@ -183,12 +183,14 @@ class Actor:
         except Exception as error:  # as above
             return [], _sentence(error)
 
-    def recording_outcome(self, path: str) -> tuple[int, str]:
-        """Return the size of a file that was recorded here, -1 while it is written, and why there is none."""
+    def recording_outcome(self, path: str) -> tuple[int, str, str]:
+        """Return the size of a file that was recorded here, -1 while it is written, why there is none, and what made
+        it.
+        """
         if Path(path) in self._traced:
-            return Path(path).stat().st_size, ""
+            return Path(path).stat().st_size, "", load_tool("torch").version()
         found = recording.outcome(Path(path))
-        return found.size, found.problem
+        return found.size, found.problem, found.version
 
     def read_recording(self, path: str, offset: int, size: int) -> bytes:
         """Return a piece of a file that was recorded here."""

@@ -8,7 +8,7 @@ from ray.exceptions import RayError
 
 from jobs.engine.actor import UNWRITABLE
 from jobs.engine.crew import WorkerFailed
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.reward import RewardFailed
 
 _OUT_OF_MEMORY = (
@@ -31,6 +31,8 @@ class Stopped(Exception):
 
 def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
     """Return the cause of a failure: side is `user` (the spec), `trainer` (the work) or `cluster` (what it runs on)."""
+    if isinstance(error, CheckpointLost):  # the console passes it over when it starts the run again
+        return _cause("cluster", "driver", 0, step, error.message, "", field=error.field)
     if isinstance(error, RunProblem):
         return _cause("user", "driver", 0, step, error.message, "", field=error.field)
     if isinstance(error, RewardFailed):

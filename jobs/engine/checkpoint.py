@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine.crew import Crew, Worker
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.whole_folder import whole_folder
 
 INDEX, TOKEN = "checkpoint.json", "token"
@@ -133,7 +133,7 @@ class Checkpoint:
         return f"{self.name[:1].lower()}{self.name[1:]}"
 
     def check(self) -> None:
-        """Raise RunProblem naming the file if one is missing or damaged. Reads everything."""
+        """Raise CheckpointLost naming the file if one is missing or damaged. Reads everything."""
         from jobs.engine.parts import PartFile, check_parts
 
         files = [PartFile(name=f["name"], size=f["size"], crc32=f["crc32"]) for f in self.index["files"]]
@@ -182,7 +182,7 @@ def _shape(shape: list[int] | None) -> str:
 def open_checkpoint(folder: Path, *, name: str) -> Checkpoint:
     """Return the checkpoint in `folder`, of which everything but the content of its parts was checked.
 
-    Raises: RunProblem naming `resume` and what is missing.
+    Raises: CheckpointLost saying what is missing or damaged; RunProblem if it is of another format.
     """
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
@@ -194,10 +194,10 @@ def open_checkpoint(folder: Path, *, name: str) -> Checkpoint:
             raise KeyError(TOKEN)
     except FileNotFoundError as error:
         what = f"its {INDEX} is missing" if folder.is_dir() else f"there is no folder {folder} on this node"
-        raise RunProblem("resume", f"{name} cannot be read: {what}. Resume from another checkpoint.") from error
+        raise CheckpointLost(f"{name} cannot be read: {what}. Resume from another checkpoint.") from error
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise RunProblem(
-            "resume", f"{name} cannot be read: {INDEX} is damaged ({error}). Resume from another checkpoint."
+        raise CheckpointLost(
+            f"{name} cannot be read: {INDEX} is damaged ({error}). Resume from another checkpoint."
         ) from error
     if version != VERSION:
         raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")

@@ -16,6 +16,7 @@ class Commands:
         self._offset = 0
         self._checkpoint = False
         self._profiles: list[Mapping[str, Any]] = []
+        self._withdrawals: list[str] = []
         self.is_stopping = False
 
     def watch_signals(self) -> None:
@@ -50,6 +51,8 @@ class Commands:
             self._checkpoint = True
         elif verb == "profile" and isinstance(payload, dict):
             self._profiles.append(payload)
+        elif verb == "withdraw" and isinstance(payload, dict):
+            self._withdrawals.append(str(payload.get("capture")))
 
     def take_checkpoint(self) -> bool:
         """Return whether a checkpoint was asked for since the last call."""
@@ -60,3 +63,8 @@ class Commands:
         """Return the payloads of the `profile` commands that came since the last call."""
         asked, self._profiles = self._profiles, []
         return asked
+
+    def take_withdrawals(self) -> list[str]:
+        """Return the ids of the captures that were withdrawn since the last call."""
+        withdrawn, self._withdrawals = self._withdrawals, []
+        return withdrawn

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from jobs.engine.language_model import buckets
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.whole_folder import sync
 
 WEIGHTS = "weights"
@@ -84,26 +84,30 @@ def write_part(path: Path, data: bytes) -> PartFile:
 def check_parts(folder: Path, parts: Sequence[PartFile], *, what: str) -> None:
     """Read every part file and compare it with what was written.
 
-    Raises: RunProblem naming the first file that is missing, cut short or damaged; `what` begins its sentence.
+    Raises: CheckpointLost naming the first file that is missing, cut short or damaged, or that the disk does not give;
+    `what` begins its sentence.
     """
 
     def check(part: PartFile) -> str:
         path = folder / part.name
         if not path.is_file():
             return f"its file {part.name} is missing"
-        size = path.stat().st_size
-        if size != part.size:
-            return f"its file {part.name} has {size:,} bytes instead of {part.size:,}"
-        crc32 = 0
-        with path.open("rb") as file:
-            while data := file.read(_READ_BYTES):
-                crc32 = zlib.crc32(data, crc32)
+        try:
+            size = path.stat().st_size
+            if size != part.size:
+                return f"its file {part.name} has {size:,} bytes instead of {part.size:,}"
+            crc32 = 0
+            with path.open("rb") as file:
+                while data := file.read(_READ_BYTES):
+                    crc32 = zlib.crc32(data, crc32)
+        except OSError as error:
+            return f"its file {part.name} cannot be read ({error.strerror})"
         return "" if crc32 == part.crc32 else f"its file {part.name} is damaged (checksum)"
 
     with ThreadPoolExecutor(_READERS) as pool:
         for problem in pool.map(check, parts):
             if problem:
-                raise RunProblem("resume", f"{what} is not whole: {problem}. Resume from another checkpoint.")
+                raise CheckpointLost(f"{what} is not whole: {problem}. Resume from another checkpoint.")
 
 
 class Parts:

@@ -1,4 +1,4 @@
-"""What a person can put right: a field of the spec and a sentence about it."""
+"""What a person can put right: a field of the spec and a sentence about it; and a checkpoint that cannot be read."""
 
 
 class RunProblem(ValueError):
@@ -7,3 +7,10 @@ class RunProblem(ValueError):
     def __init__(self, field: str, message: str) -> None:
         self.field, self.message = field, message
         super().__init__(message)
+
+
+class CheckpointLost(RunProblem):
+    """The checkpoint to resume from is gone, cut or damaged where the trainer reads it; an older one may be whole."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("resume", message)

@@ -56,12 +56,12 @@ class Recording:
                 found[name] = dict.fromkeys(TOOLS, f"{name} did not answer: {type(error).__name__}.")
         ready = {tool: sum(not problems[tool] for problems in found.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
-        self._report.note(text, step=0, profilers=found)
+        places = {w.name: w.place.name for w in self._crew.all()}
+        self._report.note(text, step=0, profilers=found, places=places)
 
     def before_step(self, step: int) -> None:
-        """Arm what was asked for since the last step, and start what begins with this one."""
-        for payload in self._commands.take_profiles():
-            self._arm(payload, step)
+        """Arm what was asked for since the last step, drop what was withdrawn, and start what begins with this one."""
+        self._take_commands(step)
         for capture in self._armed[:]:
             request = capture.request
             if request.first_step == 0 and self._now is None:
@@ -88,8 +88,7 @@ class Recording:
         """The run ends after `step`: keep what was recorded until here, and wait for files, within a bounded time."""
         if self._now is not None:
             self._stop(self._now, step)
-        for payload in self._commands.take_profiles():
-            self._arm(payload, step)
+        self._take_commands(step)
         for capture in self._armed:
             self._fail(capture, f"The run ended after step {step}, before {capture.request.steps}.", step)
         self._armed.clear()
@@ -104,6 +103,17 @@ class Recording:
             self._wait(FAILED_SECONDS, "The run failed before its files were there.")
         except Exception as error:  # the failure of the run is what people must see
             self._report.say(f"Captures were left as they are: {type(error).__name__}: {error}")
+
+    def _take_commands(self, step: int) -> None:
+        for payload in self._commands.take_profiles():
+            self._arm(payload, step)
+        for withdrawn in self._commands.take_withdrawals():
+            found = [capture for capture in self._armed if capture.request.capture == withdrawn]
+            for capture in found:
+                self._armed.remove(capture)
+                self._report.capture(withdrawn, "withdrawn", step=step)
+            if not found:  # what was told before says how far it is
+                self._report.say(f"capture {withdrawn} is withdrawn too late: it is not armed any more")
 
     def _arm(self, payload: Mapping[str, Any], step: int) -> None:
         try:

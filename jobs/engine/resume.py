@@ -17,7 +17,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.engine.checkpoint import Checkpoint, open_checkpoint
 from jobs.engine.examples import Example
 from jobs.engine.export import ABOUT
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.whole_folder import whole_folder
 
 FILE = "resume.json"
@@ -28,7 +28,7 @@ def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
     """Return the checkpoint that the run directory's `resume.json` names, fit for `spec`; None if there is no such
     file. Whether its parts are whole says `Checkpoint.check`.
 
-    Raises: RunProblem naming `resume` and what is wrong.
+    Raises: RunProblem naming `resume` and what is wrong; CheckpointLost where an older checkpoint may do.
     """
     try:
         raw = json.loads((run_dir / FILE).read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
         raise RunProblem("resume", f"{FILE} is not what it should be: attempt, step and folder ({error!r}).") from error
     found = open_checkpoint(folder, name=f"Checkpoint {step} of attempt {attempt}")
     if found.state.step != step:
-        raise RunProblem("resume", f"{found.name} says that it is of step {found.state.step}. Resume from another one.")
+        raise CheckpointLost(f"{found.name} says that it is of step {found.state.step}. Resume from another one.")
     _check_spec(found, spec)
     return found
 

@@ -89,7 +89,7 @@ class Collector(threading.Thread):
 
     def _fetch(self, recorded: Recorded) -> None:
         worker, request = recorded.worker, self._request
-        size = self._wait_until_written(recorded)
+        size, version = self._wait_until_written(recorded)
         self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / Path(recorded.path).name.removeprefix(f"{request.capture}-")
         part = target.with_name(f"{target.name}.part")
@@ -123,19 +123,20 @@ class Collector(threading.Thread):
                 role=worker.role,
                 rank=worker.rank,
                 tool=request.tool,
+                tool_version=version,
                 first_step=request.first_step,
                 num_steps=request.num_steps,
                 sha256=digest.hexdigest(),
             )
 
-    def _wait_until_written(self, recorded: Recorded) -> int:
+    def _wait_until_written(self, recorded: Recorded) -> tuple[int, str]:
         while True:
             reference = recorded.worker.actor.recording_outcome.remote(recorded.path)
-            size, problem = ray.get(reference, timeout=ANSWER_SECONDS)
+            size, problem, version = ray.get(reference, timeout=ANSWER_SECONDS)
             if problem:
                 raise NotFetched(problem)
             if size >= 0:
-                return int(size)
+                return int(size), str(version)
             if self._given_up.is_set():
                 raise NotFetched("there was no time left.")
             time.sleep(POLL_SECONDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.runner.appending import AppendFile, Reserve
 
-VERBS = ("stop", "checkpoint", "profile")
+VERBS = ("stop", "checkpoint", "profile", "withdraw")
 OWN_NUMBER = 0  # of a stop that came as a signal instead of a command
 
 

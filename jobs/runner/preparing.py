@@ -22,11 +22,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class NotPrepared(Exception):
-    """The trainer cannot be started; `side` is who has to do something about it."""
+    """The trainer cannot be started; `side` is who has to do something about it, `field` what is to blame, if known."""
 
-    def __init__(self, side: str, text: str) -> None:
+    def __init__(self, side: str, text: str, *, field: str = "") -> None:
         super().__init__(text)
-        self.side = side
+        self.side, self.field = side, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
             "Checkpoints stay on the node of the attempt that wrote them. Resume while that node is in the cluster, "
             "from a checkpoint that is here, or start from the beginning"
         )
-        raise NotPrepared("cluster", text)
+        raise NotPrepared("cluster", text, field="resume")  # so that the console knows that it is lost
     return {"attempt": attempt, "step": step, "folder": str(folder)}
 
 

@@ -193,6 +193,8 @@ class Ride:
             state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
         elif isinstance(error, NotPrepared):
             state, cause = "failed", {"side": error.side, "text": str(error)}
+            if error.field:
+                cause["field"] = error.field
         else:
             text = f"the trainer was not started: {error}"
             if isinstance(error, OSError) and error.errno:

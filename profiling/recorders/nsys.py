@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from profiling.launch_nsys import SESSION, find_nsys, problem_of_process, without_injection
+from profiling.launch_nsys import SESSION, find_nsys, problem_of_process, version_of_install, without_injection
 from profiling.profilers.nvtx import DOMAIN, package
 from profiling.recorders.recorder import RecorderFailed
 from profiling.redaction import overwrite, own_secrets
@@ -134,6 +134,10 @@ class NsysTool:
         except ImportError as error:
             return f"The package nvtx cannot be used here ({error}), so a report would not show phases."
         return ""
+
+    def version(self) -> str:
+        """Return the version of nsys, "nsys 2024.6.2.225-246235244400v0": it decides who can open the report."""
+        return version_of_install()
 
     def recorder(self) -> NsysRecorder:
         """Return a recorder for one capture."""

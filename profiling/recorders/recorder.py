@@ -52,6 +52,9 @@ class Tool(Protocol):
     def problem(self) -> str:
         """Return why it cannot record in this process, "" if it can."""
 
+    def version(self) -> str:
+        """Return what makes its files, with the version: "torch 2.9.0 (kineto)"; "" where that cannot be learned."""
+
     def recorder(self) -> Recorder:
         """Return a recorder for one capture."""
 

@@ -130,6 +130,12 @@ class TorchTool:
             )
         return ""
 
+    def version(self) -> str:
+        """Return the version of torch; kineto, which writes the trace, is built into it and has none of its own."""
+        import torch
+
+        return f"torch {torch.__version__} (kineto)"
+
     def recorder(self) -> TorchRecorder:
         """Return a recorder for one capture."""
         return TorchRecorder()

@@ -3,14 +3,14 @@
 import { fill, gettext, el } from "./format.js";
 import { onKeys } from "./keys.js";
 import { atMostEvery } from "./refresh.js";
-import { ChartView } from "./run/chart.js";
+import { ChartView } from "./charts/chart.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
 import { CompareStore } from "./compare/store.js";
-import { Query } from "./run/query.js";
+import { Query } from "./query.js";
 
 const DEFAULT_SMOOTHING = 0.6;
 const REFRESH_MS = 3000;

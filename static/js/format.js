@@ -3,7 +3,6 @@
 
 export const gettext = window.gettext ?? ((text) => text);
 export const ngettext = window.ngettext ?? ((one, many, n) => (n === 1 ? one : many));
-export const pgettext = window.pgettext ?? ((_context, text) => text);
 
 /** Fill %(name)s of a translated text. */
 export function fill(text, values) {
@@ -25,7 +24,7 @@ export function el(tag, attributes = {}, ...children) {
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Build an SVG element. */
-export function svg(tag, attributes = {}, ...children) {
+function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
@@ -86,22 +85,13 @@ export function figure(value) {
 }
 
 /** 42 s · 12 min · 3 h 05 min · 2 d 4 h */
-export function duration(seconds) {
+function duration(seconds) {
   if (seconds === null || seconds === undefined) return "—";
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
-}
-
-/** 0:42 · 12:05 · 3:05:12, for columns */
-export function clock(seconds) {
-  if (seconds === null || seconds === undefined) return "—";
-  const whole = Math.max(0, Math.round(seconds));
-  const pad = (n) => String(n).padStart(2, "0");
-  const hours = Math.floor(whole / 3600);
-  return hours ? `${hours}:${pad(Math.floor((whole % 3600) / 60))}:${pad(whole % 60)}` : `${Math.floor(whole / 60)}:${pad(whole % 60)}`;
 }
 
 /** An estimate as the interval it is: [1320, 1500] seconds are 22–25 min. */
@@ -132,4 +122,10 @@ export function bytes(value) {
 export function csrfHeaders() {
   const carried = document.body.getAttribute("hx-headers");
   return carried ? JSON.parse(carried) : {};
+}
+
+/** Return the name of a lane: "policy 0", "vLLM 1", "driver". */
+export function laneName({ role, rank }) {
+  const name = role === "vllm" ? "vLLM" : role;
+  return role === "driver" || role === "runner" ? name : `${name} ${rank}`;
 }

@@ -2,11 +2,11 @@
 
 import { el, fill, gettext } from "./format.js";
 import { Actions } from "./run/actions.js";
-import { get } from "./run/api.js";
+import { get } from "./api.js";
 import { Attempts } from "./run/attempts.js";
 import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
-import { ChartView } from "./run/chart.js";
+import { ChartView } from "./charts/chart.js";
 import { ConfigTab } from "./run/config.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
@@ -15,7 +15,7 @@ import { LogTab } from "./run/logs.js";
 import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
-import { Query } from "./run/query.js";
+import { Query } from "./query.js";
 import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
 import { RunStore } from "./run/store.js";

@@ -86,6 +86,11 @@ addCommand(gettext("API reference"), () => { location.href = "/api/docs"; });
 addCommand(gettext("Account and settings"), () => { location.href = document.querySelector("a[href$='/account']").href; });
 
 // How much of the cluster is in use; once every ten seconds, and not in a background tab.
+// Where pages or tabs do not fit side by side, the current one is in sight.
+for (const link of document.querySelectorAll(".topnav [aria-current], .tabs [aria-current]")) {
+  const row = link.parentElement;
+  row.scrollLeft += Math.max(0, link.getBoundingClientRect().right + 24 - row.getBoundingClientRect().right);
+}
 const usage = document.querySelector("[data-usage]");
 async function showUsage() {
   if (document.hidden) return;

@@ -2,7 +2,7 @@
 
 import { fill, gettext, ngettext } from "./format.js";
 import { atMostEvery, refreshParts } from "./refresh.js";
-import { send } from "./run/api.js";
+import { send } from "./api.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 import { Scatter } from "./tune/scatter.js";

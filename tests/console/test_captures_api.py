@@ -55,7 +55,9 @@ def ask(client: Client, run: Run, **asked: Any) -> Any:
 def tell(run: Run, **workers: str) -> None:
     """Let the workers tell that torch is ready, and nsys is as given."""
     told = {name.replace("_", "-"): {"torch": "", "nsys": problem} for name, problem in workers.items()}
-    RunEvent.objects.create(run=run, at=NOW, verb="note", text="ready", data={"profilers": told})
+    places = {name: f"node-{name.partition('-')[0]}" for name in told}
+    data = {"profilers": told, "places": places}
+    RunEvent.objects.create(run=run, at=NOW, verb="note", text="ready", data=data)
 
 
 def make_ready(run: Run, files: dict[str, bytes], *, tool: str = "torch") -> Capture:
@@ -72,7 +74,7 @@ def make_ready(run: Run, files: dict[str, bytes], *, tool: str = "torch") -> Cap
             sha256=hashlib.sha256(data).hexdigest(),
             is_ready=True,
             capture=capture,
-            meta={"capture": capture.pk, "role": "policy", "rank": 0},
+            meta={"capture": capture.pk, "role": "policy", "rank": 0, "tool_version": f"{tool} 1.2.3"},
         )
         artifact_path(row).parent.mkdir(parents=True, exist_ok=True)
         artifact_path(row).write_bytes(data)
@@ -143,11 +145,13 @@ def test_nsys_is_refused_with_the_reason_and_taken_where_some_worker_has_it(clie
     by_name = ask(client, run, tool="nsys", roles=["policy"])
     taken = ask(client, run, tool="nsys")
 
-    assert refused.json()["problems"][0]["message"] == f"nsys cannot record policy 0: {NO_NSYS}"
+    assert refused.json()["problems"][0]["message"] == f"nsys cannot record policy 0-1, vllm 0: {NO_NSYS}"
     assert by_name.status_code == 409
+    assert by_name.json()["problems"][0]["message"] == f"nsys cannot record policy 0-1: {NO_NSYS}"
     assert taken.status_code == 201
     listed = client.get(f"/api/runs/{run.pk}/captures").json()
     assert {w["role"]: w["problems"]["nsys"] for w in listed["workers"]} == {"policy": NO_NSYS, "vllm": ""}
+    assert {w["role"]: w["node"] for w in listed["workers"]} == {"policy": "node-policy", "vllm": "node-vllm"}
     assert "apt-get install" in listed["install_nsys"]
     assert "ithout root" in listed["install_nsys"]
 
@@ -160,7 +164,7 @@ def test_what_a_hostile_trainer_tells_of_its_workers_breaks_no_answer(client: Cl
         "critic-0": [],
         "a-٣": {"torch": 1},
     }
-    data = {"profilers": {"policy-0": {"torch": "", "nsys": {"a": 1}}, **odd}}
+    data = {"profilers": {"policy-0": {"torch": "", "nsys": {"a": 1}}, **odd}, "places": ["policy-0"]}
     RunEvent.objects.create(run=run, at=NOW, verb="note", text="ready", data=data)
 
     listed = client.get(f"/api/runs/{run.pk}/captures")
@@ -253,7 +257,10 @@ def test_the_zip_holds_every_file_and_its_checksums_hold(client: Client, run: Ru
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["run"], manifest["first_step"], manifest["last_step"]) == (run.pk, 4, 5)
-    assert "steps 4 to 5" in (folder / "README.txt").read_text()
+    assert {file["tool_version"] for file in manifest["files"]} == {"torch 1.2.3"}
+    assert "steps 4 to 5, recorded by torch.\nRecorded with torch 1.2.3." in (folder / "README.txt").read_text()
+    listed = client.get(f"/api/runs/{run.pk}/captures/{capture.pk}").json()["files"]
+    assert {file["tool_version"] for file in listed} == {"torch 1.2.3"}
 
 
 def test_a_file_that_was_damaged_on_disk_breaks_the_zip_off(client: Client, run: Run) -> None:
@@ -272,7 +279,32 @@ def test_a_capture_that_is_not_ready_has_no_zip(client: Client, run: Run) -> Non
     )
 
     assert client.get(f"/runs/{run.pk}/captures/{capture.pk}.zip").status_code == 404
+    Capture.objects.update(state="writing")
     assert client.delete(f"/api/runs/{run.pk}/captures/{capture.pk}").status_code == 409
+
+
+def test_an_armed_capture_is_withdrawn_and_one_that_is_ready_is_not_deleted_by_that(
+    client: Client, run: Run, person: AbstractUser
+) -> None:
+    armed = ask(client, run, first_step=10).json()["id"]
+    ready = make_ready(run, {"policy-0.json.gz": b"trace"})
+
+    first, again = (client.delete(f"/api/runs/{run.pk}/captures/{armed}") for _ in range(2))
+    kept = client.delete(f"/api/runs/{run.pk}/captures/{ready.pk}?state=armed")
+    odd = client.delete(f"/api/runs/{run.pk}/captures/{ready.pk}?state=ready")
+
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert (first.json()["state"], first.json()["withdrawal"]["by"]) == ("armed", person.get_username())
+    assert (kept.status_code, odd.status_code) == (409, 422)
+    assert kept.json()["problems"][0]["message"].endswith("is ready. Only an armed capture can be withdrawn.")
+    assert ready.files.count() == 1
+    (command,) = (c for c in Runner(run).get("launch").json()["commands"] if c["verb"] == "withdraw")
+    assert command["payload"] == {"capture": armed}
+    deed = AuditEvent.objects.get(verb="capture.withdraw")
+    assert (deed.object_id, deed.actor) == (armed, person)
+    Capture.objects.filter(pk=armed).update(state="withdrawn")
+    assert client.delete(f"/api/runs/{run.pk}/captures/{armed}?state=armed").json()["state"] == "withdrawn"
+    assert client.delete(f"/api/runs/{run.pk}/captures/{armed}").status_code == 204
 
 
 def test_deleting_a_capture_removes_its_files(client: Client, run: Run) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs.models import Run
+from jobs.models import Capture, Run
+from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
 from tests.rows import make_run
@@ -153,3 +154,28 @@ def test_runs_are_chosen_on_the_list_or_found_by_name(page: Page, live_console: 
     page.get_by_role("link", name="Take chosen-y out").click()
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
     assert set(re.findall(r"r-\w+", page.url)) == {runs[0].pk, runs[2].pk}
+
+
+def test_captures_are_followed_side_by_side(page: Page, live_console: LiveConsole) -> None:
+    first = start(live_console, "trace-a", steps=3, color=0)
+    second = start(live_console, "trace-b", steps=3, color=1)
+    page.goto(f"{live_console.url}/compare?runs={first.run.pk},{second.run.pk}&tab=traces")
+    until(page, READY)
+    way = page.get_by_role("link", name="Profile tab of")
+    expect(way.last).to_have_attribute("href", f"/runs/{second.run.pk}/profile")
+
+    rows = [
+        Capture.objects.create(run=one.run, attempt=1, tool="torch", first_step=step, num_steps=2)
+        for one, step in ((first, 4), (second, 5))
+    ]
+    for one, row in zip((first, second), rows, strict=True):
+        one.post([events.capture(row.pk, "recording", attempt=1, step=row.first_step)])
+    second.post([events.capture(rows[1].pk, "failed", attempt=1, text="The disk is full.")])
+
+    together = page.locator(".cmp-trace-row")
+    expect(together).to_have_count(1)
+    expect(together.locator("h2")).to_have_text("Steps 4–6")
+    expect(together.locator(f'[data-capture="{rows[0].pk}"] .state')).to_have_text("recording")
+    expect(together.locator(f'[data-capture="{rows[1].pk}"]')).to_contain_text("The disk is full.")
+    expect(page.locator('.cmp-tabs [aria-current="page"]')).to_have_text("Traces 2")
+    assert page.evaluate(NAMELESS) == []

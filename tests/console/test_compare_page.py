@@ -17,7 +17,7 @@ from console.compare_numbers import difference_text, gap_text, half_text, share_
 from console.views.compare_address import TABS
 from jobs.chunks import points
 from jobs.folding import append_points
-from jobs.models import Metric, Project, Run, Sample, Study
+from jobs.models import Artifact, Capture, Metric, Project, Run, Sample, Study
 from tests.console.door import content
 from tests.rows import make_project, make_run, make_user
 
@@ -169,6 +169,70 @@ def test_samples_of_a_prompt_stand_side_by_side(member: Client, project: Project
     marks = [re.findall(r"#([-\w]+)", part)[0] for part in raw.split('class="cmp-answer"')[1:]]
     assert marks == ["check", "circle-half-2"]  # a part of the reward is not a right answer
     assert "No held-out sample yet." in page(member, f"runs={runs[0].pk},{runs[1].pk}&tab=samples&kind=eval")
+
+
+def test_captures_stand_side_by_side_with_what_can_be_fetched(member: Client, project: Project) -> None:
+    runs = [make_run(project, spec={"name": name}) for name in ("a", "b", "c")]
+    ready, failed = (
+        Capture.objects.create(run=run, attempt=1, tool="torch", first_step=4, num_steps=2, state=state, **more)
+        for run, state, more in (
+            (runs[0], "ready", {"roles": ["policy", "vllm"], "ranks": [0, 1, 3]}),
+            (runs[1], "failed", {"problem": "The disk of <node b> is full."}),
+        )
+    )
+    files = [
+        Artifact.objects.create(
+            run=one.run, attempt=1, name=f"{one.pk}-{role}-0.json.gz", type="trace", path=role, size=2048, capture=one,
+            is_ready=one is ready, meta={"role": role, "rank": 0},
+        )
+        for one, role in ((ready, "policy"), (failed, "vllm"))
+    ]  # fmt: skip
+    query = f"runs={','.join(run.pk for run in runs)}"
+
+    raw = member.get(f"/compare?{query}&tab=traces").content.decode()
+    shown = html.unescape(raw)
+    answer = member.get(f"/api/compare?{query}").json()
+
+    assert shown.count("cmp-trace-row") == 1
+    first, second, third = (text(part) for part in shown.split('<div class="cmp-answer-column">')[1:])
+    assert "Steps 4–5 ready All as zip policy, vLLM, ranks 0–1, 3 2.0 KiB" in first
+    assert first.endswith("policy-0.json.gz policy 0, 2.0 KiB Perfetto")
+    assert "Steps 4–5 failed all workers" in second
+    assert second.endswith("vllm-0.json.gz vLLM 0, 2.0 KiB on the cluster")
+    assert "&lt;node b&gt;" in raw
+    assert third.startswith("c No torch capture of these steps. Its captures")
+    for address in (
+        f"/runs/{runs[0].pk}/captures/{ready.pk}.zip",
+        f"/runs/{runs[0].pk}/captures/{ready.pk}/perfetto?file={files[0].pk}",
+        f"/runs/{runs[0].pk}/files/{files[0].pk}",
+        f"/runs/{runs[1].pk}/profile?capture={failed.pk}",
+        f"/runs/{runs[2].pk}/profile",
+    ):
+        assert f'href="{address}"' in shown
+    assert f"/files/{files[1].pk}" not in shown  # its bytes are not here
+    (row,) = answer["captures"]
+    assert (row["tool"], row["steps"]) == ("torch", [4, 5])
+    assert [[one["id"] for one in row["runs"][run.pk]] for run in runs] == [[ready.pk], [failed.pk], []]
+    assert row["runs"][runs[0].pk][0]["files"][0]["role"] == "policy"
+
+
+@pytest.mark.parametrize(("received", "said"), [(0, "on the cluster"), (1536, "copying 75 %")])
+def test_a_file_under_way_says_how_far_it_is(member: Client, project: Project, received: int, said: str) -> None:
+    run = make_run(project)
+    capture = Capture.objects.create(run=run, attempt=1, tool="nsys", first_step=4, num_steps=1, state="importing")
+    size = {"size": 2048, "received": received, "is_ready": False}
+    Artifact.objects.create(run=run, attempt=1, name="a.nsys-rep", type="trace", path="a", capture=capture, **size)
+
+    assert f"a.nsys-rep 2.0 KiB {said}" in text(page(member, f"runs={run.pk}&tab=traces"))
+
+
+def test_without_captures_the_way_to_one_is_shown(member: Client, project: Project) -> None:
+    runs = [make_run(project, spec={"name": name}) for name in ("a", "b")]
+
+    shown = page(member, f"runs={runs[0].pk},{runs[1].pk}&tab=traces")
+
+    assert "No step of these runs was recorded." in shown
+    assert all(f'href="/runs/{run.pk}/profile"' in shown for run in runs)
 
 
 @pytest.mark.parametrize("tab", TABS)

@@ -162,6 +162,28 @@ def test_a_wrong_name_is_said_beside_the_field(page: Page, live_console: LiveCon
     expect(page.locator(f"#{one.pk}")).to_contain_text("better")
 
 
+def test_narrow_windows_hold_every_page_and_all_of_the_navigation(page: Page, live_console: LiveConsole) -> None:
+    one = add(live_console, "a run with quite a long name of its own", steps=2).run
+    failed = add(live_console, "one that failed", state="failed").run
+    cause = {"side": "trainer", "text": "Out of memory: policy 1, Update, step 143"}
+    Run.objects.filter(pk=failed.pk).update(cause=cause, ended_at=timezone.now())
+    both = f"/compare?runs={one.pk},{failed.pk}&tab=traces"
+    for path in ("/", "/runs", "/compare", both, "/tune", "/settings", f"/runs/{one.pk}/files"):
+        page.set_viewport_size({"width": 800, "height": 900})
+        page.goto(live_console.url + path)
+        page.wait_for_load_state("networkidle")
+        for width in (800, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+
+            assert page.evaluate("document.documentElement.scrollWidth") == width, f"{path} at {width} px"
+            places = page.locator(".topnav a, .avatar").evaluate_all(
+                "(all) => all.map((node) => node.getBoundingClientRect()).map(({ left, right }) => [left, right])"
+            )
+            assert all(0 <= left < right <= width for left, right in places), f"{path} at {width} px: {places}"
+            cut = page.locator(".topnav").evaluate("(nav) => nav.scrollWidth - nav.clientWidth")
+            assert cut <= 0, f"{path} at {width} px cuts {cut} px of the navigation"
+
+
 def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -> None:
     page.route("**/js/account*.js", lambda route: route.abort())  # a page that needs no script for it
     page.goto(f"{live_console.url}/account")

@@ -90,3 +90,38 @@ def test_bad_options_are_refused_before_anything_is_asked(run: Run, option: tupl
         run_command("profile", run.pk, *option)
 
     assert not Capture.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("became", "code", "said"),
+    [("withdrawn", 0, "withdrawn; nothing was recorded"), ("recording", 1, "goes on (recording): recording had begun")],
+)
+def test_it_withdraws_and_says_which_came_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch, became: str, code: int, said: str
+) -> None:
+    run_command("profile", run.pk)
+    capture = Capture.objects.get()
+    asked = api_client.ApiClient.withdraw_capture
+
+    def withdraw(client: api_client.ApiClient, run_id: str, capture_id: str) -> dict[str, object]:
+        found = asked(client, run_id, capture_id)
+        Capture.objects.update(state=became)  # what the trainer says to it
+        return found
+
+    monkeypatch.setattr(api_client.ApiClient, "withdraw_capture", withdraw)
+
+    ended, out, err = run_command("profile", run.pk, "--withdraw", capture.pk)
+
+    assert ended == code
+    assert f"{capture.pk}: withdrawal asked for" in out
+    assert f"{capture.pk} {said}" in out + err
+
+
+def test_following_a_capture_that_is_withdrawn_ends_with_its_own_code(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(run, monkeypatch, "withdrawn")
+
+    code, out, _err = run_command("profile", run.pk, "--out", str(tmp_path))
+
+    assert (code, out.splitlines()[-1]) == (2, "withdrawn")

@@ -13,7 +13,7 @@ from console.api_token import make_token
 from jobs.launch import ingest_token
 from jobs.models import Attempt, Project, Run
 from jobs.retry import queue_retries
-from tests.attempts import begin_training, end, train
+from tests.attempts import begin_training, end, lose_checkpoint, train
 from tests.console.commands import run_command
 from tests.rows import make_project, make_run, make_user
 
@@ -56,6 +56,19 @@ def test_checkpoints_are_listed_with_what_the_run_would_train_with(api: Client, 
     about = [(c["step"], c["attempt"], c["score_name"], c["score"], c["is_visible"]) for c in answer["checkpoints"]]
     assert about == [(40, 1, "reward/mean", 0.4, True), (20, 1, "reward/mean", 0.2, True)]
     assert (answer["hardware"]["policy_ranks"], answer["num_steps"]) == (2, 60)
+
+
+def test_a_lost_checkpoint_is_told_and_may_be_tried_again(api: Client, project: Project) -> None:
+    run = failed_run(project)
+    post(api, run, {"step": 40})
+    why = lose_checkpoint(run, 2)
+
+    listed = api.get(f"/api/runs/{run.pk}/checkpoints").json()["checkpoints"]
+    files = api.get(f"/api/runs/{run.pk}/artifacts").json()["artifacts"]
+
+    assert [(c["step"], c["problem"]) for c in listed] == [(40, why), (20, "")]
+    assert [(f["step"], f["problem"]) for f in files] == [(20, ""), (40, why)]
+    assert post(api, run, {"step": 40}).status_code == 201
 
 
 def test_a_resume_answers_with_the_new_attempt_and_its_runner_gets_what_it_needs(api: Client, project: Project) -> None:
@@ -184,6 +197,21 @@ def test_the_command_goes_on_from_the_newest_checkpoint(project: Project) -> Non
     assert (code, out) == (0, f"{run.pk} queued again from checkpoint 40, attempt 2\n")
     assert (attempt.resume_step, attempt.overrides["hardware"]) == (40, {"policy_ranks": 1})
     assert Run.objects.get(pk=run.pk).num_steps == 80
+
+
+@pytest.mark.usefixtures("_shell")
+def test_the_command_passes_over_what_is_lost(project: Project) -> None:
+    run = failed_run(project)
+    for attempt, step in [(2, 40), (3, 20)]:
+        assert run_command("resume", run.pk)[1].endswith(f"from checkpoint {step}, attempt {attempt}\n")
+        why = lose_checkpoint(run, attempt)
+
+    with pytest.raises(CommandError, match=r"no checkpoint to go on from\. .* name it: --step 40 \(.*") as refused:
+        run_command("resume", run.pk)
+
+    assert why.startswith("checkpoint 20")
+    assert refused.value.returncode == 3
+    assert run_command("resume", run.pk, "--step", "20")[1].endswith("from checkpoint 20, attempt 4\n")
 
 
 @pytest.mark.usefixtures("_shell")

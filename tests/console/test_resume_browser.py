@@ -9,6 +9,7 @@ from jobs import lifecycle
 from jobs.models import Attempt, Run
 from jobs.resume import resume_run
 from profiling import events
+from tests.attempts import lose_checkpoint
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import open_run, until
 from tests.rows import NOW, make_run
@@ -145,7 +146,7 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
 def test_three_attempts_are_split_as_reckoned_by_hand(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/")
     split = """async () => {
-      const { Branches } = await import("/static/js/run/branches.js");
+      const { Branches } = await import("/static/js/charts/branches.js");
       const one = (number, resume_attempt, resume_step, visible_through, step) =>
         ({ number, resume_attempt, resume_step, visible_through, step });
       const branches = new Branches([one(1, null, 0, 4, 7), one(2, 1, 4, 6, 8), one(3, 2, 6, null, 8)]);
@@ -185,11 +186,21 @@ def test_a_retry_to_come_is_said_and_can_be_called_off(page: Page, live_console:
     assert Run.objects.get(pk=run.pk).is_stop_requested
 
 
-def test_home_leads_to_the_dialog(page: Page, live_console: LiveConsole) -> None:
+def test_home_leads_to_the_dialog_and_what_is_lost_is_not_proposed(page: Page, live_console: LiveConsole) -> None:
     run = died(live_console)
+    resume_run(run_id=run.pk, step=4, hardware={}, user=live_console.user, now=NOW)
+    why = lose_checkpoint(run, 2)
     page.goto(f"{live_console.url}/")
 
     page.locator(".attention li", has_text=run.pk).get_by_role("link", name="Resume").click()
 
-    expect(page.locator('[data-dialog="resume"]')).to_be_visible()
+    dialog = page.locator('[data-dialog="resume"]')
+    expect(dialog).to_be_visible()
     until(page, "!location.search.includes('resume')")
+    expect(dialog.locator("[data-checkpoints] tr").first.locator(".tag")).to_have_text("lost")
+    expect(dialog.locator("[data-checkpoints] tr").first).to_contain_text(why)
+    expect(dialog.get_by_role("radio", name="the start")).to_be_checked()
+    expect(dialog.get_by_role("radio", name="step 4")).to_be_enabled()  # its node may be back
+    dialog.locator("[data-close]").first.click()
+    page.locator('.run-tabs [data-tab="files"]').click()
+    expect(page.locator("[data-files] tr").first.locator(".state")).to_have_text("lost")

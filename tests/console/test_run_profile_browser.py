@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
+from jobs.captures import request_capture, withdraw_capture
 from jobs.launch import ingest_token
 from jobs.models import Capture, Command
 from profiling import events
@@ -60,7 +62,7 @@ def say(reporter: Reporter, capture: str, state: str, **more: Any) -> None:
 
 
 def announce(reporter: Reporter, capture: str, name: str, data: bytes, *, role: str = "policy", rank: int = 0) -> None:
-    meta = {"capture": capture, "role": role, "rank": rank}
+    meta = {"capture": capture, "role": role, "rank": rank, "tool_version": "torch 2.99.1 (kineto)"}
     path = f"traces/{capture}/{name}"
     sha256 = hashlib.sha256(data).hexdigest()
     reporter.post(
@@ -76,7 +78,7 @@ def upload(reporter: Reporter, capture: str, name: str, data: bytes) -> None:
         "type": "trace",
         "step": 3,
         "path": f"traces/{capture}/{name}",
-        "meta": json.dumps({"capture": capture, "role": "policy", "rank": 0}),
+        "meta": json.dumps({"capture": capture, "role": "policy", "rank": 0, "tool_version": "torch 2.99.1 (kineto)"}),
     }
     url = f"{reporter.console.url}/ingest/{reporter.run.pk}/1/files/{name}"
     headers = {"Authorization": f"Bearer {ingest_token(reporter.run.pk, 1)}"}
@@ -120,6 +122,7 @@ def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: Li
     expect(current).to_contain_text("ready")
     expect(page.locator("[data-captures] .state")).to_have_text("ready")
     expect(page.locator('[data-action="capture-zip"]')).to_be_visible()
+    expect(page.locator("[data-capture-files]")).to_contain_text("made by torch 2.99.1 (kineto)")
     assert page.locator("[data-capture-key]:not([hidden])").count() > 0
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate("window.isSamePage") is True
@@ -146,6 +149,38 @@ def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_cons
     assert not Capture.objects.filter(pk=capture).exists()
 
 
+def test_an_armed_capture_is_withdrawn_and_every_page_hears_of_it(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=2)
+    first, late = (ask_for(reporter, first_step=step) for step in (10, 20))
+    open_profile(page, reporter, f"?capture={first}")
+    withdraw = page.get_by_role("button", name="Withdraw")
+    text, chosen = page.locator('[data-field="custody-text"]'), page.locator('[data-captures] [aria-selected="true"]')
+
+    withdraw.click()
+    expect(text).to_contain_text("the trainer drops it before its next step")
+    expect(withdraw).to_be_hidden()
+    command = Command.objects.get(attempt__run=reporter.run, verb="withdraw")
+    assert command.payload == {"capture": first}
+    say(reporter, first, "withdrawn", step=3)
+    expect(chosen.locator(".state")).to_have_text("withdrawn")
+    expect(text).to_contain_text("Nothing was recorded.")
+    expect(page.locator('[data-custody] [aria-current="step"]')).to_contain_text("withdrawn")
+    expect(page.locator('[data-action="capture-delete"]')).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
+
+    page.locator(f'[data-capture="{late}"]').click()
+    expect(withdraw).to_be_visible()
+    withdraw_capture(run_id=reporter.run.pk, capture_id=late, user=live_console.user, now=timezone.now())  # elsewhere
+    expect(withdraw).to_be_hidden()
+    say(reporter, late, "recording", step=20)
+    expect(text).to_contain_text("Recording had begun when it was withdrawn, so it goes on.")
+
+
+def ask_for(reporter: Reporter, **more: Any) -> str:
+    asked = {"tool": "torch", "first_step": 0, "num_steps": 2, "roles": [], "ranks": [], **more}
+    return request_capture(run_id=reporter.run.pk, user=reporter.console.user, now=timezone.now(), **asked).pk
+
+
 def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     page: Page, live_console: LiveConsole
 ) -> None:
@@ -158,19 +193,33 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
     dialog = page.locator('[data-dialog="profile"]')
 
-    expect(dialog.get_by_text("policy 0: nsys is not installed")).to_be_visible()
+    expect(dialog.get_by_text("policy 0–1, vLLM 0: nsys is not installed on node a")).to_be_visible()
     expect(dialog.get_by_role("radio", name="nsys")).to_be_disabled()
     dialog.get_by_text("How to install nsys").click()
     expect(dialog.locator("pre")).to_contain_text("apt-get install -y nsight-systems")
     assert page.evaluate(NAMELESS) == []
     dialog.get_by_role("button", name="Cancel").click()
     told["vllm-0"]["nsys"] = ""
-    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
+    told["policy-1"]["nsys"] = "Its folder is split."
+    places = {"policy-0": "a", "policy-1": "b", "vllm-0": "c"}
+    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told, "places": places})])
     expect(page.locator("[data-captures]")).to_be_hidden()
     until(page, f"window.pitwallRun.store.seq >= {reporter.batch}")
     page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
-    dialog.get_by_label("policy", exact=True).uncheck()
+    expect(dialog.get_by_text("on 1 of 3 workers")).to_be_visible()
     dialog.get_by_role("radio", name="nsys").check()
+    expect(dialog.get_by_text("nsys records vLLM 0. It is not ready on:")).to_be_visible()
+    expect(dialog.get_by_role("listitem")).to_have_text(
+        [f"policy 0: {why}", "policy 1 (node b): Its folder is split."], use_inner_text=True
+    )
+    expect(dialog.get_by_label("policy", exact=True)).to_be_disabled()
+    dialog.get_by_role("radio", name="torch").check()
+    expect(dialog.get_by_label("policy", exact=True)).to_be_checked()
+    dialog.get_by_role("radio", name="nsys").check()
+    dialog.get_by_label("1", exact=True).check()
+    dialog.get_by_label("0", exact=True).uncheck()
+    expect(dialog.get_by_role("button", name="Choose a role and a rank")).to_be_disabled()
+    dialog.get_by_label("0", exact=True).check()
     dialog.get_by_label("From step").fill("99")
     dialog.get_by_role("button", name="Profile steps 99–100").click()
     expect(dialog.get_by_role("alert")).to_contain_text("The run has 40 steps")

@@ -13,11 +13,16 @@ from django.db import connection
 from console.signin_link import LinkUnusable, make_link, use_link
 from jobs import admission, files, launch, lifecycle
 from jobs.answer import PromptRefused, ask
+from jobs.capture_checks import CaptureRefused
+from jobs.captures import request_capture, withdraw_capture
 from jobs.members import MemberRefused, set_member
-from jobs.models import Answer, Attempt, Command, Membership, Run, RunEvent, Study
+from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
 from jobs.resume import ResumeRefused, resume_run
 from jobs.retry import queue_retries
+from jobs.storing import Memory, store
 from jobs.study import stop_study
+from profiling import events
+from tests.batches import delivery
 from tests.jobs.test_admission import cluster
 from tests.jobs.test_study import made as make_sweep
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
@@ -212,3 +217,45 @@ def test_a_retry_and_a_person_who_cancels_it_do_not_both_win() -> None:
     assert done["retried"] <= 1
     assert (run.state == "failed") is (num == 1)
     assert done["canceled"] == (1 if run.is_stop_requested else 0)
+
+
+def test_a_capture_withdrawn_while_its_run_leaves_the_queue_is_never_half_sent() -> None:
+    run = make_run(spec={"profile": {"tool": "torch", "first_step": 1, "num_steps": 2}})
+    capture = Capture.objects.get(run=run).pk
+
+    def move(number: int) -> None:
+        if number == 0:
+            lifecycle.admit(run_id=run.pk, attempt=1, now=NOW)
+        else:
+            withdraw_capture(run_id=run.pk, capture_id=capture, user=None, now=NOW)
+
+    at_once(move)
+
+    state = Capture.objects.values_list("state", flat=True).get()
+    verbs = list(Command.objects.order_by("pk").values_list("verb", flat=True))
+    assert (state, verbs) in [("withdrawn", []), ("armed", ["profile", "withdraw"])]
+    assert AuditEvent.objects.filter(verb="capture.withdraw").count() == 1
+
+
+def test_who_withdraws_while_recording_begins_is_refused_or_finds_that_it_goes_on() -> None:
+    run = make_run(state="running", spec={"knobs": {"train.num_steps": 40}})
+    asked: dict[str, Any] = {"tool": "torch", "first_step": 0, "num_steps": 2, "roles": [], "ranks": []}
+    capture = request_capture(run_id=run.pk, user=None, now=NOW, **asked)
+    begun = events.capture(capture.pk, "recording", attempt=1, step=3)
+
+    def move(number: int) -> bool:
+        if number == 0:
+            store([delivery(run.pk, 1, [begun])], memory=Memory(), now=NOW)
+            return False
+        try:
+            withdraw_capture(run_id=run.pk, capture_id=capture.pk, user=None, now=NOW)
+        except CaptureRefused:
+            return False
+        return True
+
+    was_asked = any(at_once(move))
+
+    capture.refresh_from_db()
+    assert (capture.state, capture.withdraw_asked_at is not None) == ("recording", was_asked)
+    assert Command.objects.filter(verb="withdraw").count() == was_asked
+    assert RunEvent.objects.filter(text__contains="goes on: recording had begun").count() == was_asked

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobs.captures import CaptureRefused, request_capture
+from jobs.capture_checks import CaptureRefused
+from jobs.captures import arm_at_launch, request_capture, withdraw_capture
+from jobs.catalog.runspec import parse_spec
 from jobs.custody import answered, recorded_steps
 from jobs.files import Piece, receive
 from jobs.lifecycle import finish
@@ -217,3 +219,117 @@ def test_another_trainer_is_not_asked_to_record() -> None:
 
     with pytest.raises(CaptureRefused, match="OpenRLHF takes no commands while it trains"):
         request_capture(run_id=run.pk, tool="torch", first_step=0, num_steps=1, roles=[], ranks=[], user=None, now=NOW)
+
+
+def withdraw(trainer: Trainer, capture: Capture) -> Capture:
+    user = trainer.run.created_by
+    return withdraw_capture(run_id=trainer.run.pk, capture_id=capture.pk, user=user, now=NOW)
+
+
+def verbs() -> list[str]:
+    return list(Command.objects.order_by("pk").values_list("verb", flat=True))
+
+
+def test_the_trainer_is_asked_to_withdraw_and_says_that_it_has(trainer: Trainer) -> None:
+    capture = trainer.tell(arm(trainer), "armed")
+    changes = Run.objects.values_list("capture_changes", flat=True)
+
+    before = changes.get()
+    asked = withdraw(trainer, capture)
+    withdraw(trainer, capture)
+    assert changes.get() == before + 1  # pages read their captures again
+    assert (asked.state, verbs()) == ("armed", ["profile", "withdraw"])
+    assert Command.objects.get(verb="withdraw").payload == {"capture": capture.pk}
+
+    trainer.tell(capture, "withdrawn")
+    assert (capture.state, capture.problem) == ("withdrawn", "")
+    assert capture.ended_at is not None
+    assert trainer.tell(capture, "recording", "failed", text="Late words.").state == "withdrawn"
+    text = "Capture of the next 2 steps with torch is withdrawn; nothing was recorded"
+    assert RunEvent.objects.filter(verb="capture", text=text).count() == 1
+    assert withdraw(trainer, capture).state == "withdrawn"
+
+
+def test_recording_that_had_begun_goes_on_and_says_so(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    withdraw(trainer, capture)
+
+    trainer.tell(capture, "armed", "recording", step=6)
+
+    assert (capture.state, recorded_steps(capture)) == ("recording", (6, 7))
+    text = "Capture of steps 6 to 7 with torch goes on: recording had begun when it was withdrawn"
+    assert RunEvent.objects.filter(verb="capture", text=text).count() == 1
+    with pytest.raises(CaptureRefused, match="The workers record"):
+        withdraw(trainer, capture)
+    assert trainer.tell(capture, "withdrawn").state == "recording"
+    trainer.announce(capture, "policy-0.json.gz")
+    trainer.tell(capture, "importing")
+    trainer.upload(capture, "policy-0.json.gz")
+    assert trainer.look(capture).state == "ready"
+    with pytest.raises(CaptureRefused, match="is ready"):
+        withdraw(trainer, capture)
+    assert verbs() == ["profile", "withdraw"]
+
+
+def test_what_waits_in_the_queue_with_its_run_is_never_sent() -> None:
+    profile = {"tool": "torch", "first_step": 1, "num_steps": 2}
+    queued = Trainer(make_run(spec={"profile": profile}))
+    capture = Capture.objects.get(run=queued.run)
+
+    assert withdraw(queued, capture).state == "withdrawn"
+
+    assert verbs() == []
+    retry = Attempt(run=queued.run, number=2, submission_id="two", is_automatic=True)
+    assert arm_at_launch(attempt=retry, spec=parse_spec(queued.run.spec), now=NOW) is None  # a retry brings it not back
+    retry.is_automatic = False
+    retry.save()
+    assert arm_at_launch(attempt=retry, spec=parse_spec(queued.run.spec), now=NOW) is not None  # who resumes asks anew
+
+
+def test_a_new_request_for_the_same_steps_is_not_the_withdrawn_one(trainer: Trainer) -> None:
+    first = arm(trainer, first_step=10)
+    withdraw(trainer, first)
+
+    second = arm(trainer, first_step=10)
+
+    assert second.pk != first.pk
+    assert verbs() == ["profile", "withdraw", "profile"]
+
+
+@pytest.mark.parametrize("told", [("armed",), ("armed", "failed")])
+def test_a_run_that_ends_first_leaves_it_withdrawn(trainer: Trainer, told: tuple[str, ...]) -> None:
+    capture = arm(trainer)
+    withdraw(trainer, capture)
+    trainer.tell(capture, *told, text="The run ended after step 3, before step 9.")
+
+    end(trainer)
+
+    assert trainer.look(capture).state == "withdrawn"
+    assert trainer.tell(capture, "withdrawn").state == "withdrawn"
+    assert RunEvent.objects.filter(text__endswith="is withdrawn; nothing was recorded").count() == 1
+
+
+def test_what_the_clean_up_tells_of_one_that_had_begun_is_believed(trainer: Trainer) -> None:
+    capture = arm(trainer)
+    withdraw(trainer, capture)
+    end(trainer)
+    assert trainer.look(capture).state == "withdrawn"
+
+    trainer.tell(capture, "recording", step=4)
+    assert (capture.state, capture.problem) == ("failed", "The run ended while the capture was in the state recording.")
+    trainer.announce(capture, "policy-0.json.gz")
+    trainer.tell(capture, "importing")
+    trainer.upload(capture, "policy-0.json.gz")
+
+    assert trainer.look(capture).state == "ready"
+
+
+@pytest.mark.parametrize(("error", "is_asked"), [("unknown verb", False), ("the trainer has ended", True)])
+def test_a_runner_that_cannot_withdraw_leaves_it_armed(trainer: Trainer, error: str, is_asked: bool) -> None:
+    capture = arm(trainer)
+    withdraw(trainer, capture)
+
+    answered(Command.objects.get(verb="withdraw"), {"error": error}, now=NOW)
+
+    trainer.look(capture)
+    assert (capture.state, capture.withdraw_asked_at is not None) == ("armed", is_asked)

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from jobs import lifecycle
+from jobs.checkpoints import list_checkpoints
 from jobs.header import run_header
 from jobs.models import Attempt, AuditEvent, Run, RunEvent, Study
+from jobs.resume import resume_run
 from jobs.retry_rule import decide, delay
-from tests.attempts import begin_training, end, train
+from tests.attempts import begin_training, end, lose_checkpoint, train
 from tests.jobs.clock import Clock
 from tests.jobs.fake_ray import FakeRay
 from tests.rows import NOW, make_run, make_user
@@ -260,6 +262,105 @@ def test_a_spec_that_an_upgraded_console_refuses_is_not_tried_again(ray: FakeRay
 
     assert state_of(run) == "failed"
     assert RunEvent.objects.filter(run=run, verb="retry_canceled").count() == 1
+
+
+def test_a_lost_checkpoint_is_passed_over_until_the_start_is_reached(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retries=1)
+    end(run, side="cluster")
+    clock.step(5)
+    assert attempts(run)[-1] == (2, "starting", 1, 40)
+
+    first = lose_checkpoint(run, 2, now=clock.now)
+    clock.step(1)
+    run.refresh_from_db()
+    assert attempts(run)[-1] == (3, "queued", 1, 20)
+    assert run.wait_reason == f"Retries at 12:00:10 UTC from checkpoint 20 instead of 40, attempt 3: {first}"
+    assert (run.step, run.latest_values) == (20, {"reward/mean": 0.2})
+    clock.step(4)
+
+    second = lose_checkpoint(run, 3, now=clock.now, said="is not whole: its file policy-0-0.safetensors is missing")
+    clock.step(1)
+    run.refresh_from_db()
+    assert attempts(run)[-1] == (4, "queued", None, 0)
+    assert run.wait_reason == f"Retries at 12:00:15 UTC from the start instead of checkpoint 20, attempt 4: {second}"
+    header = run_header(run, now=clock.now)
+    assert header.retry is not None
+    assert (header.retry.number, header.retry.most) == (4, 4)
+    assert [a.visible_through for a in header.attempts] == [-1, -1, -1, None]
+
+
+def test_looking_for_a_checkpoint_uses_up_no_retry_but_training_does(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retries=1)
+    end(run, side="cluster")
+    clock.step(5)
+    lose_checkpoint(run, 2, now=clock.now)
+    clock.step(10)
+    begin_training(run, 3)
+    train(run, range(21, 30), attempt=3)
+    end(run, attempt=3, side="cluster", now=clock.now)
+    clock.step(300)
+
+    assert state_of(run) == "failed"
+    header = run_header(run, now=clock.now)
+    assert header.retry is not None
+    assert header.retry.why_not == "Not retried: its 1 retry is used up."
+
+
+def test_a_policy_that_never_retries_does_not_for_a_lost_checkpoint(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retries=0)
+    end(run, side="cluster")
+    resume_run(run_id=run.pk, step=40, hardware={}, user=None, now=NOW)
+    lose_checkpoint(run, 2)
+    clock.step(300)
+
+    assert (state_of(run), len(attempts(run))) == ("failed", 2)
+
+
+def test_who_lost_its_checkpoint_has_not_got_as_far_as_that(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retries=3, retry_on="any")
+    end(run)
+    Attempt.objects.filter(run=run).update(ended_at=NOW - timedelta(days=2))  # only a person starts it again
+    resume_run(run_id=run.pk, step=40, hardware={}, user=None, now=NOW)
+    lose_checkpoint(run, 2)
+    clock.step(6)
+    begin_training(run, 3)
+    train(run, range(21, 31), attempt=3)
+    end(run, attempt=3, side="trainer", now=clock.now)
+    clock.step(1)
+
+    # It failed at step 30, before the 40 that attempt 2 was to start from: yet none since the person's start did more.
+    assert attempts(run)[-1] == (4, "queued", 1, 20)
+
+
+def test_a_lost_checkpoint_is_listed_as_such_until_an_attempt_finds_it(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retries=0)
+    end(run, side="cluster")
+
+    def listed() -> list[tuple[int, str]]:
+        return [(c.step, c.problem) for c in list_checkpoints(run, with_scores=False)]
+
+    resume_run(run_id=run.pk, step=40, hardware={}, user=None, now=NOW)
+    why = lose_checkpoint(run, 2)
+    assert listed() == [(40, why), (20, "")]
+
+    resume_run(run_id=run.pk, step=40, hardware={}, user=None, now=NOW)  # who knows that the node is back
+    lifecycle.request_stop(run_id=run.pk, user=None, now=NOW)
+    assert listed() == [(40, why), (20, "")]  # canceled before anybody looked
+
+    resume_run(run_id=run.pk, step=40, hardware={}, user=None, now=NOW)
+    begin_training(run, 4)
+    end(run, attempt=4, side="cluster")
+    assert listed() == [(40, ""), (20, "")]
+
+
+def test_a_spec_that_somebody_must_put_right_is_not_said_to_be_stopped(ray: FakeRay, clock: Clock) -> None:
+    run = training_run(retry_on="any")
+    end(run, side="user")
+    clock.step(300)
+
+    header = run_header(Run.objects.get(pk=run.pk), now=clock.now)
+    assert header.retry is not None
+    assert header.retry.why_not.startswith("Not retried: it would fail again until somebody puts right")
 
 
 def test_a_run_of_a_stopped_sweep_stays_failed(ray: FakeRay, clock: Clock) -> None:

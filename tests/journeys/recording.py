@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -51,6 +52,19 @@ def record_with_nsys(page: Page) -> bool:
     return True
 
 
+def withdraw_a_capture(page: Page) -> None:
+    """Ask for steps far ahead, take them back, and see the trainer drop them, without a reload."""
+    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    dialog = page.locator('[data-dialog="profile"]')
+    dialog.get_by_label("From step").fill("4000")
+    dialog.get_by_role("button", name="Profile steps 4000").click()
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Withdraw").click()
+    chosen = page.locator("[data-captures] [aria-selected='true']")
+    expect(chosen.locator("[data-custody-state]")).to_have_text("withdrawn", timeout=CAPTURE_MS)
+    expect(page.locator('[data-field="custody-text"]')).to_contain_text("Nothing was recorded.")
+
+
 def _wait_until_ready(page: Page, tool: str) -> None:
     chosen = page.locator("[data-captures] [aria-selected='true']")
     expect(chosen).to_contain_text(tool)
@@ -69,6 +83,8 @@ def check_torch_zip(page: Page, folder: Path) -> None:
     for line in (inside / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256((inside / name).read_bytes()).hexdigest() == digest
+    made = {file["tool_version"] for file in json.loads((inside / "manifest.json").read_text())["files"]}
+    assert made == {f"torch {version('torch')} (kineto)"}
     traces = sorted(inside.glob("*policy-*.json.gz"))
     assert len(traces) == 2
     for trace in traces:

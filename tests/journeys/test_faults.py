@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.journeys.retrying import Retried
 from tests.proofs.faults import trainer
 from tests.proofs.faults.case import SETTLE_SECONDS, SLOW, Outcome, judge, strike
 from tests.proofs.faults.stack import CAN_MOUNT, Stack, mount, running_stack, until
@@ -36,9 +37,9 @@ SURVIVED = (
     "policy-stopped",
     "console",
 )
-# What ends a run, and a run that is small enough for all of them at once: eight workers on eight logical CPUs.
+# What ends a run, and a run that is small enough for all of them at once: with that of Retried eight workers on eight
+# logical CPUs.
 ENDED_BY = {
-    "runner": SFT | SMALL,
     "policy": SFT | SMALL,
     "vllm": GRPO | SMALL,
     "reference": {"knobs": KNOBS} | SMALL,
@@ -67,8 +68,6 @@ class Act:
 
     def is_ready(self) -> bool:
         """Whether what is to be hit is there."""
-        if self.target.name == "runner":
-            return trainer.runner(self.scene.run) is not None and (self.scene.run_dir / "events.jsonl").exists()
         if self.target.has_disk:
             return trainer.steps_done(self.scene.run_dir) > 0
         return trainer.worker(self.scene.run, self.scene.run_dir, self.target.name) is not None
@@ -83,20 +82,24 @@ class Act:
         return [f"{self.target.name}: {problem}" for problem in self.outcome.problems]
 
 
-def test_who_takes_a_part_of_a_run_ends_it_with_its_cause_and_nothing_is_left(stack: Stack) -> None:
+def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
+    retried = Retried(stack)  # whose runner is killed
     acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]
     hit_at: dict[str, float] = {}
 
     def hit_who_is_ready() -> bool:
+        if not retried.lost and retried.is_ready():
+            retried.hit()
         for act in acts:
             if act.target.name not in hit_at and act.is_ready():
                 hit_at[act.target.name] = time.time()
                 act.target.hit(act.scene)
-        return len(hit_at) == len(acts)
+        return len(hit_at) == len(acts) and bool(retried.lost)
 
-    until(hit_who_is_ready, seconds=120, what="everything was there to be hit")
+    until(hit_who_is_ready, seconds=180, what="everything was there to be hit")
 
     assert [problem for act in acts for problem in act.judge(hit_at=hit_at[act.target.name])] == []
+    retried.judge()
 
 
 def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack) -> None:

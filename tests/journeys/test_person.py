@@ -173,6 +173,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
 
     recording.record_next_steps(page)
     recording.check_torch_zip(page, tmp_path / "torch")
+    recording.withdraw_a_capture(page)
     if recording.record_with_nsys(page):
         recording.check_nsys_report(page, tmp_path / "nsys")
     assert page.evaluate("window.isSamePage"), "captures must come without a reload"

@@ -55,7 +55,7 @@ if not told["problem"]:
         told["seconds"][f"stop-{capture}"] = time.monotonic() - begin
         while recording.outcome(path).size < 0 and not recording.outcome(path).problem:
             time.sleep(0.05)
-        told[f"outcome-{capture}"] = [recording.outcome(path).size, recording.outcome(path).problem]
+        told[f"outcome-{capture}"] = [getattr(recording.outcome(path), name) for name in ("size", "problem", "version")]
     agents = [p.split("/")[2] for p in map(str, Path("/proc").glob("[0-9]*/cmdline")) if
               f"--session-name={os.environ['PITWALL_NSYS_SESSION']}".encode() in Path(p).read_bytes()]
     told["agents"] = [int(pid) for pid in agents]
@@ -100,7 +100,8 @@ def test_a_report_holds_the_phases_of_exactly_the_asked_steps(tmp_path: Path) ->
     assert told["problem"] == ""
     assert told["argv"][1] == "an argument; with 'signs' and $HOME"
     assert told["marks"] == ["timers", "nvtx"]
-    assert told["outcome-1"][1] == told["outcome-2"][1] == ""
+    assert told["outcome-1"][1:] == told["outcome-2"][1:] == ["", launch_nsys.version_of_install()]
+    assert launch_nsys.version_of_install().startswith("nsys 2")
     assert ranges(tmp_path / "capture-1.nsys-rep")[:-1] == step_of(2) + step_of(3)
     assert ranges(tmp_path / "capture-2.nsys-rep")[:-1] == step_of(5)
     for report in (tmp_path / "capture-1.nsys-rep", tmp_path / "capture-2.nsys-rep"):

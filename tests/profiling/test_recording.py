@@ -56,6 +56,7 @@ def test_a_trace_holds_the_phases_of_the_recorded_steps_and_no_others(tmp_path: 
     work(4)
 
     assert written(path).size == path.stat().st_size > 0
+    assert written(path).version == f"torch {torch.__version__} (kineto)"
     one_step = ["rollout", "update", "update/forward"]
     names = [e["name"] for e in annotations(path)]
     assert names == ["ProfilerStep#2", *one_step, "ProfilerStep#3", *one_step, "end of recording"]

@@ -1,4 +1,4 @@
-"""`manage.py profile r-12ab34cd`: record steps of a running run through the API, and save what was recorded."""
+"""`manage.py profile r-12ab34cd`: record steps of a running run through the API, save them, or take that back."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -12,10 +12,13 @@ from console.api_command import REFUSED, ApiCommand
 from profiling.config import names_of, ranks_of
 
 FAILED = 1
+WITHDRAWN = 2
 
 
 class Command(ApiCommand):
-    """Record steps; exit code 0 ready (or asked for), 1 the capture failed, 3 refused, 4 the console is away."""
+    """Record steps; exit code 0 ready (or asked for), 1 the capture failed, 2 it was withdrawn, 3 refused, 4 the
+    console is away. With --withdraw: 0 withdrawn, 1 recording had begun.
+    """
 
     help = "Record steps of a running run with torch or nsys through the API"
 
@@ -28,10 +31,16 @@ class Command(ApiCommand):
         parser.add_argument("--roles", default="", help="like policy,vllm; else all")
         parser.add_argument("--ranks", default="", help="like 0,2 or 0-3; else all")
         parser.add_argument("--out", metavar="FOLDER", help="wait until it is ready and save it there as a zip")
+        parser.add_argument(
+            "--withdraw", metavar="ID", help="take this capture back while it is armed; records nothing"
+        )
         self.add_console_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, follow if there is a folder to save to, and leave with the exit code of what became of it."""
+        if withdrawn := options["withdraw"]:
+            self.ask(options, lambda client: self._withdraw(client, options["run"], withdrawn))
+            return
         folder = Path(options["out"]) if options["out"] else None
         if folder is not None and not folder.is_dir():
             raise CommandError(f"{folder} is no folder. Make it first, or name another.", returncode=REFUSED)
@@ -66,8 +75,28 @@ class Command(ApiCommand):
         except KeyboardInterrupt:
             self.stdout.write("\nNo longer following; the capture goes on")
             return 0
+        if ended["state"] == "withdrawn":
+            return WITHDRAWN
         if ended["state"] == "failed":
             self.stderr.write(ended["problem"])
             return FAILED
         self.stdout.write(str(client.save_capture(run_id, capture["id"], folder)))
         return 0
+
+    def _withdraw(self, client: ApiClient, run_id: str, capture_id: str) -> int:
+        capture = client.withdraw_capture(run_id, capture_id)
+        if capture["state"] == "armed":
+            self.stdout.write(f"{capture_id}: withdrawal asked for. The trainer takes it before its next step")
+            try:
+                capture = client.follow_withdrawal(run_id, capture_id)
+            except KeyboardInterrupt:
+                self.stdout.write("\nNo longer following; the withdrawal stays asked for")
+                return 0
+        if capture["state"] == "withdrawn":
+            self.stdout.write(f"{capture_id} withdrawn; nothing was recorded")
+            return 0
+        if capture["state"] == "failed":
+            self.stderr.write(capture["problem"])
+        else:
+            self.stderr.write(f"{capture_id} goes on ({capture['state']}): recording had begun")
+        return FAILED

@@ -50,12 +50,16 @@ class Command(ApiCommand):
         return self.follow_run(client, run_id)
 
     def _step(self, client: ApiClient, run_id: str, options: Mapping[str, Any]) -> int:
-        """Return the step asked for, else that of the newest checkpoint of the run's history."""
+        """Return the step asked for, else that of the newest checkpoint of the run's history that is not lost."""
         if options["step"] is not None:
             return int(options["step"])
-        found = [c for c in client.checkpoints(run_id) if c["attempt"] == (options["attempt"] or c["attempt"])]
+        listed = [c for c in client.checkpoints(run_id) if c["attempt"] == (options["attempt"] or c["attempt"])]
+        found = [c for c in listed if not c["problem"]]
         shown = [c for c in found if c["is_visible"]] or found
         if not shown:
             text = f"{run_id} has no checkpoint to go on from. Start it again with --from-start, or launch a clone."
+            if listed:
+                last = listed[0]
+                text = f"{text} If the node of a lost one is back, name it: --step {last['step']} ({last['problem']})."
             raise CommandError(text, returncode=REFUSED)
         return int(shown[0]["step"])

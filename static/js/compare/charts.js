@@ -2,8 +2,8 @@
 
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
-import { Chart } from "../run/chart.js";
-import * as numbers from "../run/numbers.js";
+import { Chart } from "../charts/chart.js";
+import * as numbers from "../charts/numbers.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed

@@ -1,10 +1,10 @@
 /**
- * The series of all compared runs, as ../run/chart.js asks for them: `of("r-1|reward/mean")` gives one run's clean history. Where
+ * The series of all compared runs, as ../charts/chart.js asks for them: `of("r-1|reward/mean")` gives one run's clean history. Where
  * runs are grouped, `of("group:0|reward/mean")` is the mean over the runs of the first group.
  */
 
-import { get } from "../run/api.js";
-import { Series } from "../run/series.js";
+import { get } from "../api.js";
+import { Series } from "../charts/series.js";
 import { meanOf } from "./mean.js";
 
 const POINTS = 500;

@@ -6,7 +6,7 @@ import { inputs } from "./state.js";
 const CLOSED_AT_FIRST = ["columns", "eval", "checkpoint", "logging"];
 
 /** True if both texts say the same value: 0.0003 is 3e-4, and 1,000 is 1000. */
-export function isSame(text, other) {
+function isSame(text, other) {
   const [a, b] = [text, other].map((t) => t.trim().replaceAll(",", ""));
   return text === other || a === b || (a !== "" && b !== "" && Number(a) === Number(b));
 }

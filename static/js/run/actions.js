@@ -2,7 +2,7 @@
 
 import { fill, gettext } from "../format.js";
 import { toast } from "../toast.js";
-import { send } from "./api.js";
+import { send } from "../api.js";
 import { write } from "./header.js";
 
 const find = (selector) => document.querySelector(selector);

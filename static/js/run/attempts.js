@@ -2,7 +2,7 @@
 
 import { el, fill, gettext, grouped, stateBadge } from "../format.js";
 import { causePlace, write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 
 export class Attempts {
   constructor() {

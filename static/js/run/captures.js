@@ -1,10 +1,11 @@
 /** The captures of a run as the console knows them: read by HTTP, moved on by frames, so that each change shows at once. */
 
 import { fill, gettext, ngettext } from "../format.js";
-import { get } from "./api.js";
+import { get } from "../api.js";
 
 const SOON_MS = 120;
 const ENDED = ["finished", "failed", "stopped"];
+const OVER = ["ready", "failed", "withdrawn"]; // nothing follows these
 export const CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"];
 
 export class Captures extends EventTarget {
@@ -42,12 +43,15 @@ export class Captures extends EventTarget {
     this.waiting ||= setTimeout(() => this.load(), SOON_MS);
   }
 
-  /** The run's header changed: files may have arrived, or its end may have ended captures. */
+  /** The run's header changed: people may have asked or withdrawn, files may have arrived, its end may have ended captures. */
   update(header) {
+    const isAsked = this.changes !== undefined && this.changes !== header.capture_changes;
+    this.changes = header.capture_changes;
     const isEnded = ENDED.includes(header.state);
     const hasEnded = isEnded && this.isEnded === false;
     this.isEnded = isEnded;
-    if (this.isLoaded && (hasEnded || this.list.some((one) => one.state === "importing"))) this.soon();
+    const isImporting = this.list.some((one) => one.state === "importing");
+    if (isAsked || (this.isLoaded && (hasEnded || isImporting))) this.soon();
   }
 
   of(id) {
@@ -58,8 +62,9 @@ export class Captures extends EventTarget {
   #hear(items) {
     for (const { capture, state, text } of items) {
       const known = this.of(capture);
-      if (!known || known.state === "failed" || known.state === "ready") continue;
-      if (state === "failed") Object.assign(known, { state, problem: text });
+      if (!known || OVER.includes(known.state)) continue;
+      if (state === "withdrawn") known.state = state;
+      else if (state === "failed") Object.assign(known, { state, problem: text });
       else if (CUSTODY.indexOf(state) > CUSTODY.indexOf(known.state)) known.state = state;
     }
     this.dispatchEvent(new Event("change"));
@@ -80,9 +85,20 @@ export function stepsTitle(capture) {
   return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
 }
 
+/** Return the name of a role as people write it. */
+export function roleName(role) {
+  return role === "vllm" ? "vLLM" : role;
+}
+
+/** Return how people call several workers: "policy 0–1, vLLM 0". */
+export function workersText(workers) {
+  const roles = [...new Set(workers.map(({ role }) => role))];
+  return roles.map((role) => `${roleName(role)} ${ranges(workers.filter((one) => one.role === role).map(({ rank }) => rank))}`).join(", ");
+}
+
 /** Return on whom: "policy 0–1, vLLM 0", "all workers". */
 export function whoText({ roles, ranks }) {
-  const names = roles.map((role) => (role === "vllm" ? "vLLM" : role)).join(", ");
+  const names = roles.map(roleName).join(", ");
   const some = ranks.length ? fill(ngettext("rank %(ranks)s", "ranks %(ranks)s", ranks.length), { ranks: ranges(ranks) }) : "";
   if (!names && !some) return gettext("all workers");
   if (!names) return fill(gettext("all roles, %(ranks)s"), { ranks: some });

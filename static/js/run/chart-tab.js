@@ -2,9 +2,9 @@
 
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
-import { Chart } from "./chart.js";
+import { Chart } from "../charts/chart.js";
 import { write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 

@@ -1,7 +1,7 @@
 /** Fills the store: series and spans by HTTP when a tab wants them, then frames over the websocket, each counted once. */
 
 import { openFeed } from "../socket.js";
-import { get } from "./api.js";
+import { get } from "../api.js";
 import { Lanes } from "./lanes.js";
 
 const POINTS = 1000;

@@ -1,7 +1,7 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
 import { bytes, el, fill, gettext, grouped, icon } from "../format.js";
-import { get } from "./api.js";
+import { get } from "../api.js";
 import { write } from "./header.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
@@ -95,6 +95,7 @@ export class FileTab {
 
   #state(one) {
     if (one.meta?.removed) return el("span", { class: "state", "data-state": "stopped", title: gettext("The trainer deleted it to make room for newer ones (knob checkpoint.keep).") }, icon("trash"), gettext("removed"));
+    if (one.problem) return el("span", { class: "state", "data-state": "missing", title: one.problem }, icon("x"), gettext("lost"));
     if (one.is_ready) return el("span", { class: "state", "data-state": "ready" }, icon("check"), gettext("ready"));
     if (one.received > 0 && one.size > 0) {
       const text = fill(gettext("copying %(share)s %"), { share: Math.floor((100 * one.received) / one.size) });

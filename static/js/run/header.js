@@ -1,7 +1,7 @@
 /** The head of the page: state, phase, progress, time left, speed, why it waits or failed, and how fresh all this is. */
 
 import { ago, fill, gettext, grouped, interval, shownState, stateBadge } from "../format.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const field = (name) => document.querySelector(`[data-field="${name}"]`);

@@ -3,7 +3,7 @@
  * Unix nanoseconds do not fit a double, so the origin is a BigInt and everything else is relative to it.
  */
 
-import { EVERYTHING } from "./branches.js";
+import { EVERYTHING } from "../charts/branches.js";
 
 const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
 const place = (role) => (ORDER.indexOf(role) + 1 || ORDER.length + 1);

@@ -1,7 +1,7 @@
 /** A window on very many lines: only those in sight are in the page. Lines are one row high; the scroll bar is the browser's. */
 
 import { el } from "../format.js";
-import { clock } from "./numbers.js";
+import { clock } from "../charts/numbers.js";
 
 const ROW = 18; // pixels, as in run.css
 const AROUND = 30; // rows drawn above and below the window
@@ -110,7 +110,7 @@ export class LogView {
 }
 
 /** Return the pieces of `text` with each `needle` in a <mark>, whatever its case. */
-export function marked(text, needle) {
+function marked(text, needle) {
   if (!needle) return [text];
   const lower = text.toLowerCase();
   if (lower.length !== text.length) return [text]; // letters that change their length with their case

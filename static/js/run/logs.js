@@ -1,10 +1,9 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
-import { el, fill, gettext, grouped, ngettext } from "../format.js";
-import { get } from "./api.js";
+import { el, fill, gettext, grouped, laneName, ngettext } from "../format.js";
+import { get } from "../api.js";
 import { write } from "./header.js";
 import { LogView } from "./log-view.js";
-import { laneName } from "./painter.js";
 
 const PAGE = 2000;
 const AROUND = 400; // lines on each side of one that is jumped to

@@ -3,13 +3,14 @@
  * Knows nothing of mouse or keys; timeline.js moves its window.
  */
 
-import { color, hatch } from "./colors.js";
-import * as numbers from "./numbers.js";
+import { color, hatch } from "../charts/colors.js";
+import * as numbers from "../charts/numbers.js";
+import { laneName } from "../format.js";
 
 const LABEL_FONT = '500 11px Inter, system-ui, sans-serif';
 const AXIS_FONT = '10.5px Inter, system-ui, sans-serif';
 const MIN_LABEL = 26; // pixels; narrower bars carry no word
-export const AXIS_HEIGHT = 20;
+const AXIS_HEIGHT = 20;
 
 /** `phases` maps a phase's key to { label, token }. `look` is { laneHeight, gap, detailHeight, labelWidth }. */
 export class Painter {
@@ -200,12 +201,6 @@ export class Painter {
   }
 }
 
-/** Return the name of a lane: "policy 0", "vLLM 1", "driver". */
-export function laneName({ role, rank }) {
-  const name = role === "vllm" ? "vLLM" : role;
-  return role === "driver" || role === "runner" ? name : `${name} ${rank}`;
-}
-
 function roundBar(context, x, y, width, height) {
   context.beginPath();
   context.roundRect(x, y, width, height, 2);
@@ -213,7 +208,7 @@ function roundBar(context, x, y, width, height) {
 }
 
 /** Return the smallest of 1, 2, 5 × 10ⁿ (and whole minutes, hours above a minute) that is at least `least` seconds. */
-export function niceStep(least) {
+function niceStep(least) {
   for (const minutes of [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400]) {
     if (least > 30 && least <= minutes) return minutes;
   }

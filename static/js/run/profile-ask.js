@@ -3,13 +3,14 @@
 import { el, fill, gettext, icon } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
-import { send } from "./api.js";
-import { stepsTitle } from "./captures.js";
+import { send } from "../api.js";
+import { roleName, stepsTitle, workersText } from "./captures.js";
 import { write } from "./header.js";
 
 const find = (selector) => document.querySelector(selector);
 const field = (name) => find(`[data-field="${name}"]`);
 const DEFAULT_STEPS = 2;
+const TOOLS = ["torch", "nsys"];
 
 export class ProfileAsk extends EventTarget {
   constructor({ page, captures }) {
@@ -95,7 +96,7 @@ export class ProfileAsk extends EventTarget {
     const signature = JSON.stringify([roles, ranks]);
     if (this.form.dataset.shown === signature) return;
     this.form.dataset.shown = signature;
-    find("[data-ask-roles]").replaceChildren(...roles.map((role) => box("roles", role, role === "vllm" ? "vLLM" : role)));
+    find("[data-ask-roles]").replaceChildren(...roles.map((role) => box("roles", role, roleName(role))));
     find("[data-ask-ranks]").replaceChildren(...ranks.map((rank) => box("ranks", String(rank), String(rank))));
   }
 
@@ -114,31 +115,73 @@ export class ProfileAsk extends EventTarget {
     };
   }
 
-  /** Why the tool can record none of the chosen workers, "" if it can. */
-  #problem({ tool, roles, ranks }) {
-    const chosen = this.captures.workers.filter(({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)));
-    const isAble = chosen.some(({ problems }) => problems[tool] === "");
-    const lacking = chosen.find(({ problems }) => problems[tool]);
-    if (lacking && !isAble) return `${lacking.role === "vllm" ? "vLLM" : lacking.role} ${lacking.rank}: ${lacking.problems[tool]}`;
-    if (tool === "nsys" && chosen.some(({ problems }) => !("nsys" in problems))) return gettext("The workers have not told yet whether nsys can record them. Ask again in a moment.");
-    return "";
+  /** Let a role be chosen only for a tool that some worker of it has; what was ticked comes back with the other tool. */
+  #limit(tool) {
+    for (const box of this.form.querySelectorAll('[name="roles"]')) {
+      const mine = this.captures.workers.filter(({ role }) => role === box.value);
+      const isLacking = mine.length > 0 && mine.every(({ problems }) => problems[tool]);
+      if (isLacking === box.disabled) continue;
+      if (isLacking) box.dataset.was = String(box.checked);
+      box.checked = isLacking ? false : box.dataset.was === "true";
+      box.disabled = isLacking;
+    }
+  }
+
+  /** Why the tool can record none of these workers, "" if it can. */
+  #problem(tool, workers) {
+    if (workers.length === 0 || workers.some(({ problems }) => problems[tool] === "")) return "";
+    if (workers.some(({ problems }) => problems[tool])) return fill(gettext("%(tool)s can record none of these workers:"), { tool });
+    return tool === "nsys" ? gettext("The workers have not told yet whether nsys can record them. Ask again in a moment.") : "";
+  }
+
+  /** Say on which workers and nodes a tool is missing, and why; on which it is ready. */
+  #lacking(tool) {
+    const { workers } = this.captures;
+    const lacking = workers.filter(({ problems }) => problems[tool]);
+    const able = workers.filter(({ problems }) => problems[tool] === "");
+    const place = field("ask-lacking");
+    place.hidden = lacking.length === 0;
+    if (place.hidden) return;
+    write(place.firstElementChild, able.length ? fill(gettext("%(tool)s records %(workers)s. It is not ready on:"), { tool, workers: workersText(able) }) : "");
+    const reasons = new Map();
+    for (const worker of lacking) reasons.set(worker.problems[tool], [...(reasons.get(worker.problems[tool]) ?? []), worker]);
+    const items = [...reasons].map(([why, who]) => {
+      const nodes = [...new Set(who.map(({ node }) => node))].filter((node) => node && !why.includes(node));
+      const where = nodes.length ? ` (${fill(gettext("node %(name)s"), { name: nodes.join(", ") })})` : "";
+      return el("li", {}, el("b", {}, `${workersText(who)}${where}`), `: ${why}`);
+    });
+    place.lastElementChild.replaceChildren(...items);
   }
 
   #show() {
     if (!this.form || !this.header) return;
-    const asked = this.#asked();
-    const noNsys = this.#problem({ ...asked, tool: "nsys" });
-    this.form.querySelector('[value="nsys"]').disabled = Boolean(noNsys);
-    if (noNsys && asked.tool === "nsys") this.form.elements.tool.value = "torch";
-    write(field("ask-tool-problem"), noNsys ? fill(gettext("nsys is not ready. %(why)s"), { why: noNsys }) : "");
-    const isMissing = this.captures.workers.some(({ problems }) => problems.nsys && !problems.nsys.includes("nsys_ready"));
-    field("ask-install").hidden = !isMissing;
+    const { workers } = this.captures;
+    const problems = Object.fromEntries(TOOLS.map((tool) => [tool, this.#problem(tool, workers)]));
+    for (const tool of TOOLS) {
+      this.form.querySelector(`[value="${tool}"]`).disabled = Boolean(problems[tool]);
+      const able = workers.filter((one) => one.problems[tool] === "").length;
+      const isPart = able > 0 && able < workers.length;
+      write(find(`[data-ask-ready="${tool}"]`), isPart ? fill(gettext("on %(able)s of %(all)s workers"), { able, all: workers.length }) : "");
+    }
+    const other = TOOLS.find((tool) => !problems[tool]);
+    if (problems[this.form.elements.tool.value] && other) this.form.elements.tool.value = other;
+    const { value: tool } = this.form.elements.tool;
+    this.#limit(tool);
+    const { num_steps: count, first_step: first, roles, ranks, isNobody } = this.#asked();
+    const chosen = workers.filter(({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)));
+    const missing = problems.nsys ? "nsys" : tool; // what cannot be chosen says why, too
+    const why = problems.nsys || this.#problem(tool, chosen);
+    write(field("ask-tool-problem"), why);
+    this.#lacking(missing);
+    field("ask-install").hidden = missing !== "nsys" || !workers.some((one) => one.problems.nsys && !one.problems.nsys.includes("nsys_ready"));
     write(find('[data-text="install-nsys"]'), this.captures.install);
-    const { num_steps: count, first_step: first, isNobody } = this.#asked();
     const submit = field("ask-submit");
-    submit.disabled = isNobody;
+    const isEmpty = isNobody || (workers.length > 0 && chosen.length === 0); // there is vLLM, and rank 1, but no vLLM 1
+    const isUnable = Boolean(this.#problem(tool, chosen));
+    submit.disabled = isEmpty || isUnable;
     const steps = { first, last: first + count - 1, count };
-    if (isNobody) write(submit, gettext("Choose a role and a rank"));
+    if (isEmpty) write(submit, gettext("Choose a role and a rank"));
+    else if (isUnable) write(submit, gettext("Choose other workers"));
     else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
     else if (!first) write(submit, nextText(count));
     else write(submit, count > 1 ? fill(gettext("Profile steps %(first)s–%(last)s"), steps) : fill(gettext("Profile step %(first)s"), steps));

@@ -1,10 +1,10 @@
 /** The phases of a capture's steps, as the run's own spans tell them: there at once, before any file has arrived. */
 
 import { el, fill, gettext } from "../format.js";
-import { onTheme } from "./colors.js";
+import { onTheme } from "../charts/colors.js";
 import { write } from "./header.js";
 import { phaseLegend } from "./legend.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 import { Painter } from "./painter.js";
 
 const MOST_STEPS = 6; // columns of the table; more steps are summed up
@@ -53,7 +53,7 @@ export class CapturePhases {
   }
 
   #window() {
-    if (!this.capture?.steps) return null;
+    if (!this.capture?.steps || this.capture.state === "withdrawn") return null;
     let from = Infinity;
     let to = -Infinity;
     for (let step = this.capture.steps[0]; step <= this.capture.steps[1]; step += 1) {
@@ -74,6 +74,7 @@ export class CapturePhases {
     find("[data-capture-legend]").hidden = !extent;
     if (!extent) {
       write(empty.firstElementChild, this.#why());
+      write(find('[data-field="capture-table-note"]'), "");
       this.#table([], []);
       return;
     }
@@ -87,9 +88,15 @@ export class CapturePhases {
   }
 
   #why() {
+    if (this.capture.state === "withdrawn") return gettext("It was withdrawn before its first step.");
     if (this.capture.state === "failed") return gettext("None of its steps has been measured.");
     if (!this.capture.steps) return gettext("The phases of its steps appear here while they are recorded.");
     return fill(gettext("The phases of step %(step)s appear here once it begins."), { step: this.capture.steps[0] });
+  }
+
+  #unmeasured() {
+    if (this.capture.state === "withdrawn") return gettext("Nothing was recorded.");
+    return this.capture.state === "failed" ? gettext("Not measured.") : gettext("Not measured yet.");
   }
 
   /** Seconds per phase in each step, over the lane that leads: the driver's, which sees every phase from begin to end. */
@@ -125,7 +132,7 @@ export class CapturePhases {
     const cell = (seconds) => el("td", { class: "num" }, seconds === undefined ? "—" : seconds < 0.0005 ? "< 0.001" : seconds.toFixed(3));
     const rows = phases.map(({ key, label }) => el("tr", {}, el("td", {}, el("span", { class: "legend" }, el("i", { class: "swatch", "data-phase": key }), label)), ...columns.map(({ sums }) => cell(sums.get(key)))));
     if (columns.length) rows.push(el("tr", { class: "run-capture-wall" }, el("td", {}, gettext("Wall time")), ...columns.map(({ wall }) => cell(wall))));
-    else rows.push(el("tr", {}, el("td", { class: "faint" }, gettext("Not measured yet."))));
+    else rows.push(el("tr", {}, el("td", { class: "faint" }, this.#unmeasured())));
     find("[data-capture-table]").replaceChildren(...rows);
   }
 }

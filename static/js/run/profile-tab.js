@@ -2,10 +2,10 @@
 
 import { bytes, el, fill, gettext, icon, ngettext } from "../format.js";
 import { toast } from "../toast.js";
-import { send } from "./api.js";
-import { CUSTODY, stepsTitle, whoText } from "./captures.js";
+import { send } from "../api.js";
+import { CUSTODY, roleName, stepsTitle, whoText } from "./captures.js";
 import { write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 import { CapturePhases } from "./profile-phases.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -14,13 +14,15 @@ const action = (name) => find(`[data-action="${name}"]`);
 const BADGES = {
   armed: ["queued", "clock"], recording: ["running", "player-play"], stopping: ["stopping", "square"], writing: ["importing", "circle-half-2"],
   importing: ["importing", "circle-half-2"], ready: ["ready", "check"], failed: ["failed", "x"],
+  withdrawn: ["stopped", "arrow-back-up"],
 };
 
 /** The custody words, translated. */
-export function custodyWord(state) {
+function custodyWord(state) {
   const words = {
     armed: gettext("armed"), recording: gettext("recording"), stopping: gettext("stopping"), writing: gettext("writing"),
     importing: gettext("importing"), ready: gettext("ready"), failed: gettext("failed"),
+    withdrawn: gettext("withdrawn"),
   };
   return words[state] ?? state;
 }
@@ -41,6 +43,7 @@ export class ProfileTab {
     find("[data-captures]").addEventListener("click", (event) => this.#click(event));
     find("[data-captures]").addEventListener("keydown", (event) => this.#key(event));
     action("capture-delete")?.addEventListener("click", () => this.#openDelete());
+    action("capture-withdraw")?.addEventListener("click", (event) => this.#withdraw(event.currentTarget));
     action("capture-delete-now")?.addEventListener("click", (event) => this.#delete(event.currentTarget));
   }
 
@@ -143,14 +146,15 @@ export class ProfileTab {
   #custody(capture) {
     write(field("custody-title"), fill(gettext("Custody of %(steps)s"), { steps: lower(stepsTitle(capture)) }));
     const reached = CUSTODY.findLastIndex((state) => capture.state_times[state]);
-    const now = capture.state === "failed" ? Math.max(reached, 0) : CUSTODY.indexOf(capture.state);
+    const broken = ["failed", "withdrawn"].includes(capture.state) ? capture.state : "";
+    const now = broken ? Math.max(reached, 0) : CUSTODY.indexOf(capture.state);
     find("[data-custody]").replaceChildren(...CUSTODY.map((state, place) => {
       const isCurrent = place === now;
-      const shown = isCurrent && capture.state === "failed" ? "failed" : state;
+      const shown = isCurrent && broken ? broken : state;
       const isDone = place < now || (isCurrent && state === "ready");
       const at = capture.state_times[shown] ? new Date(capture.state_times[shown]) : null;
-      const look = shown === "failed" ? "x" : isDone ? "check" : isCurrent ? "circle-half-2" : "clock";
-      return el("li", { "data-step": shown === "failed" ? "failed" : isDone ? "done" : isCurrent ? "now" : "later", "aria-current": isCurrent ? "step" : false, title: at ? numbers.moment(at) : false },
+      const look = shown === broken ? BADGES[broken][1] : isDone ? "check" : isCurrent ? "circle-half-2" : "clock";
+      return el("li", { "data-step": shown === broken ? broken : isDone ? "done" : isCurrent ? "now" : "later", "aria-current": isCurrent ? "step" : false, title: at ? numbers.moment(at) : false },
         icon(look), el("span", {}, custodyWord(shown)), el("span", { class: "faint num" }, at ? numbers.clock(at) : ""));
     }));
     const meter = field("custody-meter");
@@ -168,8 +172,9 @@ export class ProfileTab {
     const isQueued = this.captures.list.some((one) => one.state === "recording" || one.state === "stopping");
     switch (capture.state) {
       case "failed": return capture.problem;
-      case "armed": return capture.steps ? fill(gettext("It begins with step %(step)s."), { step: capture.steps[0] }) : isQueued ? gettext("It begins when the capture before it has stopped.") : gettext("It begins with the next step.");
-      case "recording": return gettext("The workers record. What they do is slower meanwhile.");
+      case "withdrawn": return byWhom(capture, gettext("Withdrawn by %(name)s. Nothing was recorded."), gettext("Withdrawn. Nothing was recorded."));
+      case "armed": return capture.withdrawal ? byWhom(capture, gettext("%(name)s withdraws it: the trainer drops it before its next step, unless it had begun."), gettext("It is being withdrawn: the trainer drops it before its next step, unless it had begun.")) : capture.steps ? fill(gettext("It begins with step %(step)s."), { step: capture.steps[0] }) : isQueued ? gettext("It begins when the capture before it has stopped.") : gettext("It begins with the next step.");
+      case "recording": return `${gettext("The workers record. What they do is slower meanwhile.")}${capture.withdrawal ? ` ${gettext("Recording had begun when it was withdrawn, so it goes on.")}` : ""}`;
       case "stopping": return gettext("The last step is over; the profilers stop.");
       case "writing": return gettext("The profilers write their files on the cluster.");
       case "importing": return fill(gettext("%(ready)s of %(all)s files are here, %(done)s of %(size)s."), { ready, all: capture.files.length, done: bytes(received), size: bytes(capture.size) });
@@ -187,21 +192,23 @@ export class ProfileTab {
     const perfetto = action("capture-perfetto");
     perfetto.hidden = !trace;
     if (trace) perfetto.href = trace.perfetto_url;
+    const withdraw = action("capture-withdraw");
+    if (withdraw) withdraw.hidden = capture.state !== "armed" || Boolean(capture.withdrawal);
     const remove = action("capture-delete");
-    if (remove) remove.hidden = !["ready", "failed"].includes(capture.state);
+    if (remove) remove.hidden = !["ready", "failed", "withdrawn"].includes(capture.state);
   }
 
   #files(capture) {
     const count = capture.files.length;
     write(field("capture-files-note"), count ? fill(ngettext("%(count)s file, %(size)s", "%(count)s files, %(size)s", count), { count, size: bytes(capture.size) }) : "");
     const rows = capture.files.map((one) => this.#file(one, capture));
-    const none = capture.state === "failed" ? gettext("It left no file.") : gettext("Its files appear here once they are written.");
+    const none = ["failed", "withdrawn"].includes(capture.state) ? gettext("It left no file.") : gettext("Its files appear here once they are written.");
     find("[data-capture-files]").replaceChildren(...(rows.length ? rows : [el("li", { class: "faint" }, none)]));
     write(field("capture-how"), count ? howTo(capture) : "");
   }
 
   #file(one, capture) {
-    const where = [one.role && (one.role === "vllm" ? "vLLM" : one.role), one.rank].filter((part) => part !== null && part !== "").join(" ");
+    const where = [one.role && roleName(one.role), one.rank].filter((part) => part !== null && part !== "").join(" ");
     const share = one.size ? Math.floor((100 * one.received) / one.size) : 0;
     return el("li", {},
       el("span", { class: "mono cut", title: one.sha256 ? `${one.name}\nsha256 ${one.sha256}` : one.name }, one.name.replace(`${capture.id}-`, "")),
@@ -211,7 +218,24 @@ export class ProfileTab {
         one.perfetto_url ? el("a", { class: "btn btn-sm", href: one.perfetto_url, title: gettext("Open in Perfetto") }, icon("timeline"), "Perfetto") : null,
         one.download_url
           ? el("a", { class: "btn btn-sm", href: one.download_url, download: true, "aria-label": fill(gettext("Download %(name)s"), { name: one.name }) }, icon("download"), gettext("Download"))
-          : el("span", { class: "state num", "data-state": one.received ? "importing" : "missing" }, icon(one.received ? "circle-half-2" : "clock"), one.received ? fill(gettext("copying %(share)s %"), { share }) : gettext("on the cluster"))));
+          : el("span", { class: "state num", "data-state": one.received ? "importing" : "missing" }, icon(one.received ? "circle-half-2" : "clock"), one.received ? fill(gettext("copying %(share)s %"), { share }) : gettext("on the cluster"))),
+      one.tool_version ? el("span", { class: "faint small cut", title: one.tool_version }, fill(gettext("made by %(tool)s"), { tool: one.tool_version })) : null);
+  }
+
+  /** Take back what has not begun. The trainer says whether that was in time, and the page hears of it. */
+  async #withdraw(button) {
+    const { capture } = this;
+    button.disabled = true;
+    try {
+      const { state } = await send("DELETE", `${this.page.api}/captures/${capture.id}?state=armed`);
+      toast(state === "withdrawn" ? gettext("Capture withdrawn; nothing is recorded") : gettext("Withdrawal asked for"));
+    } catch (error) {
+      toast(error.message, { isError: true });
+    } finally {
+      button.disabled = false;
+    }
+    await this.captures.load();
+    if (button.hidden) find(`[data-capture="${capture.id}"]`)?.focus({ preventScroll: true });
   }
 
   #openDelete() {
@@ -248,6 +272,11 @@ export class ProfileTab {
     write(empty.firstElementChild, error.message);
     empty.lastElementChild.replaceChildren(el("button", { class: "btn", type: "button", onclick: () => this.captures.load() }, gettext("Try again")));
   }
+}
+
+/** Return the sentence with the name of who withdrew the capture, or the one without where that is not known. */
+function byWhom({ withdrawal }, named, nameless) {
+  return withdrawal?.by ? fill(named, { name: withdrawal.by }) : nameless;
 }
 
 const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);

@@ -2,9 +2,9 @@
 
 import { bytes, el, fill, gettext, grouped } from "../format.js";
 import { toast } from "../toast.js";
-import { get, send } from "./api.js";
+import { get, send } from "../api.js";
 import { write } from "./header.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../charts/numbers.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const find = (selector) => document.querySelector(selector);
@@ -58,7 +58,8 @@ export class Resume {
     this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
     elements.policy_ranks.value = hardware.policy_ranks ?? 1;
     elements.num_steps.value = numSteps;
-    const usable = checkpoints.find((one) => one.is_visible) ?? checkpoints[0];
+    const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
+    const usable = whole.find((one) => one.is_visible) ?? whole[0];
     const rows = checkpoints.map((one) => this.#row(one, one === usable));
     rows.push(el("tr", {}, el("td", { colspan: 5 }, choice("", !usable, gettext("the start: nothing of what was done stays in the history")))));
     find("[data-checkpoints]").replaceChildren(...rows);
@@ -68,7 +69,9 @@ export class Resume {
     const at = new Date(one.created_at);
     return el("tr", { class: one.is_visible ? "" : "is-dead" },
       el("td", {}, choice(`${one.attempt}|${one.step}`, isChosen, fill(gettext("step %(step)s"), { step: grouped(one.step) })),
-        one.is_visible ? null : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch"))),
+        one.is_visible ? null : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch")),
+        one.problem ? el("span", { class: "tag" }, gettext("lost")) : null,
+        one.problem ? el("span", { class: "faint small run-attempt-cause" }, one.problem) : null),
       el("td", { class: "num" }, numbers.metric(one.score, this.score.unit)),
       el("td", { class: "num" }, bytes(one.size)),
       el("td", { class: "num" }, grouped(one.attempt)),

@@ -3,14 +3,14 @@
  * follow one by one. Every part remembers its own `through`, so that each frame counts once for each part, whatever arrives first.
  */
 
-import { Branches, EVERYTHING } from "./branches.js";
+import { Branches, EVERYTHING } from "../charts/branches.js";
 import { Lanes } from "./lanes.js";
-import { Series, decode } from "./series.js";
+import { Series, decode } from "../charts/series.js";
 
 const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived
 const TOO_LONG = 4000; // points; longer series are read again, thinned by the server
 
-export const seriesKey = ({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) =>
+const seriesKey = ({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) =>
   `${kind}|${name}|${role}|${rank}|${attempt}`;
 
 export class RunStore extends EventTarget {

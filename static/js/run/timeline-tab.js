@@ -1,10 +1,9 @@
 /** The timeline of phases: lanes by role and rank, the strip above them, a summary at the right, and the same as a table. */
 
-import { el, fill, gettext, grouped } from "../format.js";
+import { el, fill, gettext, grouped, laneName } from "../format.js";
 import { write } from "./header.js";
 import { phaseLegend } from "./legend.js";
-import * as numbers from "./numbers.js";
-import { laneName } from "./painter.js";
+import * as numbers from "../charts/numbers.js";
 import { Strip, Timeline } from "./timeline.js";
 
 const TABLE_ROWS = 200;

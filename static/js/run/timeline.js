@@ -1,6 +1,6 @@
 /** A timeline that is looked around in: wheel and keys zoom, drag pans, Shift and drag selects; it follows the run until moved. */
 
-import { onTheme } from "./colors.js";
+import { onTheme } from "../charts/colors.js";
 import { Painter } from "./painter.js";
 
 const NARROWEST = 1e-4; // seconds

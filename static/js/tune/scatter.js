@@ -2,7 +2,7 @@
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { fill, figure, gettext } from "../format.js";
-import { color, onTheme } from "../run/colors.js";
+import { color, onTheme } from "../charts/colors.js";
 
 const HEIGHT = 300;
 const RADIUS = 5; // CSS pixels

@@ -6,14 +6,16 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import torch
 
-from profiling.launch_nsys import problem_of_install
+from profiling.launch_nsys import problem_of_install, version_of_install
 from profiling.phases import BY_KEY
 from tests.profiling.nsys_report import ranges
 from tests.waiting import wait_until
@@ -37,6 +39,13 @@ def ask(running: Running, *payloads: dict[str, Any]) -> None:
         for number, payload in enumerate(payloads, start=int(time.time())):
             told = {"num_steps": 2, "roles": [], "ranks": []} | payload
             file.write(json.dumps({"number": number, "verb": "profile", "payload": told}) + "\n")
+
+
+def withdraw(running: Running, *captures: str) -> None:
+    """Write commands as the runner does when people withdraw."""
+    with (running.run_dir / "commands.jsonl").open("a") as file:
+        for number, capture in enumerate(captures, start=int(time.time()) + 100):
+            file.write(json.dumps({"number": number, "verb": "withdraw", "payload": {"capture": capture}}) + "\n")
 
 
 def custody(events: list[dict[str, Any]], capture: str) -> list[str]:
@@ -68,18 +77,20 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """A run that was launched with a capture of steps 1 and 2, and asked for others while it went on."""
     run_dir = tmp_path_factory.mktemp("runs") / "captures"
     run_dir.mkdir()
-    torch = {"capture": "atlaunch", "tool": "torch", "first_step": 1}
+    first = {"capture": "atlaunch", "tool": "torch", "first_step": 1}
+    later = {"capture": "withdrawn", "tool": "torch", "first_step": LAST - 2}
     rest = {"capture": "atend", "tool": "torch", "first_step": LAST, "roles": ["reference"]}
     (run_dir / "commands.jsonl").write_text(
         "".join(
             json.dumps({"number": i, "verb": "profile", "payload": {"num_steps": 2, "roles": [], "ranks": []} | p})
             + "\n"
-            for i, p in enumerate([torch, rest], start=1)
+            for i, p in enumerate([first, later, rest], start=1)
         )
     )
     running = start_engine(run_dir, GRPO)
     running.wait_for_step(3)
     assert problem_of_install() or nsys_processes()
+    withdraw(running, "withdrawn", "atlaunch")  # the second is recorded already
     ask(
         running,
         {"capture": "ondemand", "tool": "nsys", "first_step": 0, "roles": ["policy", "vllm"], "ranks": [0]},
@@ -103,6 +114,8 @@ def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
     assert all(set(tools) == {"torch", "nsys"} for tools in profilers.values())
     assert {tools["torch"] for tools in profilers.values()} == {""}
     assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
+    (places,) = [e["meta"]["places"] for e in run.of("note") if "profilers" in e["meta"]]
+    assert places == dict.fromkeys(profilers, socket.gethostname())
 
 
 def test_a_capture_asked_for_at_launch_goes_through_its_custody(run: Ended) -> None:
@@ -115,6 +128,7 @@ def test_a_capture_asked_for_at_launch_goes_through_its_custody(run: Ended) -> N
         data = (run.run_dir / event["path"]).read_bytes()
         assert (event["size"], event["meta"]["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
         assert (event["meta"]["first_step"], event["meta"]["num_steps"]) == (1, 2)
+        assert event["meta"]["tool_version"] == f"torch {torch.__version__} (kineto)"
     assert list((run.run_dir / "traces" / ".recording").iterdir()) == []
 
 
@@ -154,6 +168,8 @@ def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run
         pytest.skip(f"needs nsys: {problem}")
     assert custody(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
     assert set(files(run, "ondemand")) == {"policy-0", "vllm-0"}
+    assert {e["meta"]["tool_version"] for e in files(run, "ondemand").values()} == {version_of_install()}
+    assert version_of_install().startswith("nsys 2")
     first = next(e["step"] for e in run.of("capture") if e["capture"] == "ondemand" and e["state"] == "recording")
     assert first > 3
     for worker, phases in (("policy-0", POLICY_PHASES), ("vllm-0", {"rollout", "weight_sync"})):
@@ -162,6 +178,12 @@ def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run
             names = {name for name, of in found if of == step}
             assert names == phases | {f"step {step}"}
         assert {of for _, of in found if of} <= {first, first + 1}
+
+
+def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: Ended) -> None:
+    assert custody(run.events, "withdrawn") == ["armed", "withdrawn"]
+    assert files(run, "withdrawn") == {}
+    assert sorted(path.name for path in (run.run_dir / "traces").glob("w*")) == []
 
 
 def test_no_agent_of_nsys_outlives_the_run(run: Ended) -> None:

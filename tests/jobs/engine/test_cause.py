@@ -7,7 +7,7 @@ import pytest
 from jobs.engine.actor import Actor, Capture, RoleError
 from jobs.engine.cause import SyncGap, cause_of
 from jobs.engine.crew import WorkerFailed
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.reward import RewardFailed
 
 
@@ -19,6 +19,12 @@ def test_what_a_person_can_put_right_is_theirs() -> None:
     cause = cause_of(RunProblem("data.id", "There is no file 'a'."), step=0, log_tail={})
 
     assert (cause["side"], cause["field"], cause["text"]) == ("user", "data.id", "There is no file 'a'.")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_the_clusters() -> None:
+    cause = cause_of(CheckpointLost("Checkpoint 40 of attempt 1 is not whole."), step=40, log_tail={})
+
+    assert (cause["side"], cause["field"]) == ("cluster", "resume")  # by both the console knows that it is lost
 
 
 def test_a_reward_failure_names_the_reward() -> None:

@@ -1,5 +1,6 @@
 """Checkpoints: there whole or not at all, written and read by ranks with and without the driver's disk."""
 
+import errno
 import json
 from pathlib import Path
 from typing import cast
@@ -9,7 +10,7 @@ import pytest
 from jobs.engine import checkpoint
 from jobs.engine.checkpoint import Checkpoints, LoopState, open_checkpoint, read_state
 from jobs.engine.crew import Crew
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.whole_folder import whole_folder
 from tests.jobs.engine.fake_ranks import FakeCrew, Rank
 
@@ -186,8 +187,21 @@ def test_a_checkpoint_that_is_not_whole_is_refused_with_what_is_wrong(tmp_path: 
         open_checkpoint(folder, name="Checkpoint 20 of attempt 1").check()
 
     assert refused.value.field == "resume"
+    assert isinstance(refused.value, CheckpointLost) is (how != "other format")  # then no other one would do
     assert refused.value.message.startswith("Checkpoint 20 of attempt 1 ")
     assert said in refused.value.message
+
+
+def test_a_checkpoint_that_the_disk_does_not_give_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = open_checkpoint(save(tmp_path, 20), name="Checkpoint 20 of attempt 1")
+
+    def broken(*_: object, **_more: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", broken)
+
+    with pytest.raises(CheckpointLost, match=r"policy-0-0\.safetensors cannot be read \(Input/output error\)"):
+        found.check()
 
 
 @pytest.mark.parametrize(

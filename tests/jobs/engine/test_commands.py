@@ -36,6 +36,20 @@ def test_what_is_no_command_is_passed_over(tmp_path: Path) -> None:
     assert not commands.take_checkpoint()
 
 
+def test_what_is_asked_for_and_withdrawn_is_taken_once(tmp_path: Path) -> None:
+    path = tmp_path / "commands.jsonl"
+    path.write_text(
+        '{"number": 1, "verb": "profile", "payload": {"capture": "a"}}\n'
+        '{"number": 2, "verb": "withdraw", "payload": {"capture": "a"}}\n{"number": 3, "verb": "withdraw"}\n'
+    )
+    commands = Commands(path)
+
+    commands.poll()
+
+    assert (commands.take_profiles(), commands.take_withdrawals()) == ([{"capture": "a"}], ["a"])
+    assert (commands.take_profiles(), commands.take_withdrawals()) == ([], [])
+
+
 def test_sigterm_means_stop(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "commands.jsonl")
     before = signal.getsignal(signal.SIGTERM)

@@ -58,7 +58,7 @@ class FakeActor:
             case "stop_recording":
                 return [f"/there/{self.capture}-{self.name}.pt.trace.json.gz"], ""
             case "recording_outcome":
-                return len(TRACE), ""
+                return len(TRACE), "", "torch 2.99 (kineto)"
             case "read_recording":
                 _, offset, size = arguments
                 return TRACE[offset : offset + size]
@@ -96,18 +96,23 @@ class Stage:
 
     def __init__(self, run_dir: Path, **actors: FakeActor) -> None:
         self.actors = {"policy_0": FakeActor("policy-0"), "policy_1": FakeActor("policy-1")} | actors
-        here: Any = None
+        here: Any = SimpleNamespace(name="node-a")
         workers = [Worker(self.actors[f"policy_{i}"], role="policy", rank=i, place=here) for i in range(2)]
         self.asked: list[dict[str, Any]] = []
         self.report = FakeReport()
         self.run_dir = run_dir
         crew: Any = SimpleNamespace(all=lambda: workers, workers={"policy": workers, "vllm": []})
-        commands: Any = SimpleNamespace(take_profiles=self._take)
+        self.withdrawn: list[str] = []
+        commands: Any = SimpleNamespace(take_profiles=self._take, take_withdrawals=self._take_withdrawn)
         report: Any = self.report
         self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
 
     def _take(self) -> list[dict[str, Any]]:
         taken, self.asked = self.asked, []
+        return taken
+
+    def _take_withdrawn(self) -> list[str]:
+        taken, self.withdrawn = self.withdrawn, []
         return taken
 
     def ask(self, capture: str, **change: Any) -> None:
@@ -141,6 +146,7 @@ def test_files_are_fetched_whole_announced_and_removed_there(tmp_path: Path) -> 
         assert (tmp_path / about["path"]).read_bytes() == TRACE
         assert (about["size"], about["sha256"]) == (len(TRACE), hashlib.sha256(TRACE).hexdigest())
         assert (about["capture"], about["tool"], about["first_step"], about["num_steps"]) == ("a", "torch", 2, 2)
+        assert about["tool_version"] == "torch 2.99 (kineto)"
     assert all(actor.said[-1] == "remove_recording" for actor in stage.actors.values())
     assert list(tmp_path.rglob("*.part")) == []
 
@@ -222,7 +228,7 @@ def test_a_capture_that_no_worker_can_record_has_failed(tmp_path: Path) -> None:
         ("start_recording", RuntimeError("the actor died\nof something"), "rank 0 did not answer: the actor died"),
         ("stop_recording", TimeoutError(), "policy rank 0 did not answer: TimeoutError"),
         ("stop_recording", ([], "nsys stop failed: no session"), "policy-0: nsys stop failed: no session"),
-        ("recording_outcome", (-1, "The trace was not written: disk full"), "policy-0: The trace was not written"),
+        ("recording_outcome", (-1, "The trace was not written: disk full", ""), "policy-0: The trace was not written"),
         ("read_recording", OSError("gone"), "policy-0: OSError: gone"),
         ("read_recording", b"", "policy-0: 0 of 12000000 bytes arrived."),
     ],
@@ -267,7 +273,7 @@ def test_a_failed_run_fails_what_is_under_way(tmp_path: Path) -> None:
 
 def test_files_that_do_not_come_in_time_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_module, "FINISH_SECONDS", 0.2)
-    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", recording_outcome=(-1, "")))
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", recording_outcome=(-1, "", "")))
     stage.ask("a", num_steps=1)
 
     stage.steps(1)
@@ -285,3 +291,42 @@ def test_what_workers_can_record_is_told_once(tmp_path: Path) -> None:
     ((text, meta),) = stage.report.notes
     assert text == "Ready to record: torch on 2 of 2 workers, nsys on 1"
     assert meta["profilers"]["policy-0"] == {"torch": "", "nsys": "nsys is not installed."}
+    assert meta["places"] == {"policy-0": "node-a", "policy-1": "node-a"}
+
+
+def test_what_is_withdrawn_before_its_first_step_is_not_recorded(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=3)
+    stage.steps(1)
+    stage.ask("b")
+    stage.withdrawn += ["a", "b", "unknown"]  # b comes and goes between the same two steps
+
+    stage.steps(2, 3, 4)
+    stage.recording.finish(4)
+
+    assert stage.report.states("a") == stage.report.states("b") == ["armed", "withdrawn"]
+    assert stage.report.artifacts == []
+    assert all(actor.said == [] for actor in stage.actors.values())
+
+
+def test_what_is_withdrawn_too_late_goes_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a")
+    stage.steps(1)
+    stage.withdrawn.append("a")
+
+    stage.steps(2)
+    stage.recording.finish(2)
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
+
+
+def test_what_is_withdrawn_while_the_run_ends_is_withdrawn(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=9)
+    stage.steps(1)
+    stage.withdrawn.append("a")
+
+    stage.recording.finish(1)
+
+    assert stage.report.states("a") == ["armed", "withdrawn"]

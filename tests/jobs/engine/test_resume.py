@@ -158,6 +158,6 @@ def test_a_checkpoint_that_is_damaged_ends_the_attempt_before_any_worker_starts(
     ended = start_engine(tmp_path / "a3", GRPO).wait()
 
     assert ended.code == 1
-    assert (ended.cause["side"], ended.cause["field"]) == ("user", "resume")
+    assert (ended.cause["side"], ended.cause["field"]) == ("cluster", "resume")
     assert "Checkpoint 6 of attempt 2 is not whole: its file policy-1-0.safetensors is missing" in ended.cause["text"]
     assert not list((tmp_path / "a3").glob("log/policy-*"))

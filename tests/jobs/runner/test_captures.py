@@ -90,13 +90,18 @@ def test_a_file_that_cannot_be_handed_over_fails_its_capture_and_not_the_run(
 
 def test_commands_that_come_with_the_launch_are_there_before_the_trainer(house: House, console: FakeConsole) -> None:
     payload = {"capture": "cap1", "tool": "torch", "first_step": 1, "num_steps": 2, "roles": [], "ranks": []}
-    console.commands = [{"number": 4, "verb": "profile", "payload": payload}]  # told again until it is answered
-    house.trainer("print(commands()[0]['payload'], flush=True)\nmetric(1)\nprint(len(commands()), flush=True)\n")
+    withdrawn = {"number": 5, "verb": "withdraw", "payload": {"capture": "cap1"}}  # before the trainer was there
+    asked = {"number": 4, "verb": "profile", "payload": payload}
+    console.commands = [asked, withdrawn]  # told again until they are answered
+    house.trainer(
+        "print(commands()[0]['payload'], flush=True)\nmetric(1)\nprint([c['verb'] for c in commands()], flush=True)\n"
+    )
 
     house.finish(house.start())
 
-    assert console.lines() == [str(payload), "1"]
+    assert console.lines() == [str(payload), "['profile', 'withdraw']"]
     assert {"number": 4, "answer": {"accepted": True}} in console.answered
+    assert {"number": 5, "answer": {"accepted": True}} in console.answered
 
 
 def test_the_agent_of_an_nsys_session_is_ended_with_the_run(house: House, console: FakeConsole) -> None:

@@ -51,5 +51,6 @@ def test_without_the_checkpoint_no_trainer_is_started(
 
     assert console.last_word["state"] == "failed"
     assert console.last_word["cause"]["side"] == side
+    assert console.last_word["cause"].get("field") == ("resume" if side == "cluster" else None)
     assert said in console.last_word["cause"]["text"]
     assert console.of_kind("metric") == []

@@ -1,6 +1,6 @@
 /** Requests to the console's API; a refusal becomes an Error that says it in a sentence. */
 
-import { csrfHeaders, gettext } from "../format.js";
+import { csrfHeaders, gettext } from "./format.js";
 
 /** Return the JSON of a GET. Raises Error with the API's own sentence. */
 export const get = (url) => request("GET", url);

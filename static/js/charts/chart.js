@@ -7,10 +7,9 @@ import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
-import { el, grouped } from "../format.js";
+import { el, grouped, laneName } from "../format.js";
 import * as numbers from "./numbers.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
-import { laneName } from "./painter.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
