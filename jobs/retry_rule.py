@@ -99,7 +99,9 @@ def _why_not(run: Run, attempts: Sequence[Attempt], left: int, retry_on: str) ->
         return text % {"step": latest.step}
     if left <= 0:
         used = _retries_used(attempts)
-        text = ngettext("Not retried: its one retry is used up.", "Not retried: all %(num)s retries are used up.", used)
+        text = ngettext(
+            "Not retried: its %(num)s retry is used up.", "Not retried: all %(num)s retries are used up.", used
+        )
         return text % {"num": used}
     return ""
 

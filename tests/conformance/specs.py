@@ -79,7 +79,9 @@ def _switch_on(
         if need.knob in here:
             _switch_on(drawing, need.knob, here, values, asked, rng)
             if not need.is_met(values[need.knob]):
-                values[need.knob] = rng.choice(need.values) if need.values else _above(here[need.knob], need)
+                other = here[need.knob]
+                allowed = [value for value in need.values if not other.choices or value in other.choices]
+                values[need.knob] = rng.choice(allowed) if allowed else _above(other, need)
             asked.add(need.knob)
 
 
@@ -91,7 +93,7 @@ def _above(knob: Knob, need: Need) -> Value:
 def any_value(drawing: Drawing, knob: Knob, now: Value, rng: random.Random) -> Value:
     """Return a value that the knob takes, another one than `now` where it has another."""
     if knob.type == "bool":
-        return not now
+        return not now if now is not None else rng.random() < 0.5
     if knob.type == "choice":
         others = [choice for choice in knob.choices if choice != now]
         return rng.choice(others or list(knob.choices))

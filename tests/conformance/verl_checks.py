@@ -18,12 +18,12 @@ from jobs.catalog.trainer import trainers
 from tests.conformance.hydra_compose import Composer, words
 from tests.conformance.specs import draw
 from tests.conformance.unpacked_wheels import unpacked
-from tests.conformance.verl_specs import ALGORITHMS, DRAWING
+from tests.conformance.verl_specs import ALGORITHMS, DRAWING, TURNS
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_DIR = Path("/srv/runs/r-1/a1")
 VERSIONS = trainers()["verl"].versions
-WANTED = 4  # knobs that each spec gets on purpose, so that all are covered
+WANTED = 12  # knobs that each spec gets on purpose, so that all are covered
 NOT_MISSED = {"reward.reward_model.rollout.name", "reward_model.rollout.name"}  # of a reward model that is switched off
 CHECKED = "0.9.1"
 PYTHON = ROOT / ".trainers" / f"verl-{CHECKED}" / "bin" / "python"
@@ -44,8 +44,10 @@ def composer_of(version: str) -> Composer:
 @cache
 def specs_of(version: str, number: int) -> tuple[RunSpec, ...]:
     """Return random specs of every algorithm; the knobs of each algorithm are wanted in turn."""
-    offered = [a for a in ALGORITHMS if trainers()["verl"].offers(a, version)]
+    offered = [a for a in TURNS if trainers()["verl"].offers(a, version)]
     turns = {a: [k for k in applicable(a, "verl", version) if k not in DRAWING.skip] for a in offered}
+    for algorithm, turn in turns.items():  # neighbors often exclude each other: one policy loss, one profiler
+        random.Random(algorithm).shuffle(turn)
     found = []
     for place in range(number):
         algorithm = offered[place % len(offered)]

@@ -6,6 +6,8 @@ from typing import Any
 from tests.conformance.specs import Drawing, Values
 
 ALGORITHMS = ("grpo", "ppo", "dapo", "dr_grpo", "gspo", "reinforce_pp", "reinforce_pp_baseline", "rloo", "sft")
+TURNS = (*ALGORITHMS, "ppo", "sft")
+"""Algorithms in the order in which specs are drawn; those with knobs of their own come twice."""
 PATHS = ("/srv/shared/part one.yaml", "/srv/shared/a=b,c.yaml", "relative/plan.yaml")
 NAMES = ("qwen3", "It's #1", "café: {x}", "a b")
 RANKS = ("0", "0,3", "1,2,5")

@@ -303,7 +303,7 @@ def test_looking_for_a_checkpoint_uses_up_no_retry_but_training_does(ray: FakeRa
     assert state_of(run) == "failed"
     header = run_header(run, now=clock.now)
     assert header.retry is not None
-    assert header.retry.why_not == "Not retried: its one retry is used up."
+    assert header.retry.why_not == "Not retried: its 1 retry is used up."
 
 
 def test_a_policy_that_never_retries_does_not_for_a_lost_checkpoint(ray: FakeRay, clock: Clock) -> None:
