@@ -195,7 +195,7 @@ def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> T
         version = info.versions[0]
     elif not info.offers(algorithm, version):
         others = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
-        text = f"{info.label} {version}".rstrip() + f" does not train {algorithms()[algorithm].label}."
+        text = f"{algorithms()[algorithm].label} is not trained by {info.called(version)}."
         problems.append(Problem(field="algorithm", message=f"{text} Use {' or '.join(others)} for it."))
     return Trainer(name=given.name, version=version)
 
@@ -292,9 +292,7 @@ def _parse_knobs(
         if knob_id in catalogue and knob_id not in here:
             given = _bare(raw[knob_id], origin)[0]
             if given != catalogue[knob_id].default_for(algorithm):
-                where = (
-                    f"{algorithms()[algorithm].label} with {trainers()[trainer.name].label} {trainer.version}".rstrip()
-                )
+                where = f"{algorithms()[algorithm].label} with {trainers()[trainer.name].called(trainer.version)}"
                 message = f"{catalogue[knob_id].label} does not apply to {where}. Leave it out."
                 problems.append(Problem(field=f"knobs.{knob_id}", message=message))
     parsed = {}

@@ -28,6 +28,10 @@ class TrainerInfo:
     help: str
     source: str
 
+    def called(self, version: str) -> str:
+        """Return what a sentence calls it: "the built-in trainer", "OpenRLHF 0.11.2"."""
+        return f"{self.label} {version}".strip() if self.package else "the built-in trainer"
+
     def offers(self, algorithm: str, version: str) -> bool:
         """Return True if this version of the trainer has the algorithm."""
         if algorithm not in self.algorithms:

@@ -97,7 +97,7 @@ def test_data_that_the_trainer_cannot_use_are_refused(
     tmp_path: Path, algorithm: str, data: dict[str, Any], field: str, sentence: str
 ) -> None:
     with pytest.raises(RunProblem) as refused:
-        lay_out(spec_of("openrlhf", algorithm, data=data), tmp_path)
+        lay_out(spec_of("openrlhf", algorithm, data=data, knobs={"data.apply_chat_template": True}), tmp_path)
 
     assert refused.value.field == field
     assert sentence in refused.value.message
