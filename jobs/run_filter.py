@@ -159,4 +159,5 @@ def _comparison(name: str, symbol: str, raw: str) -> Comparison:
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
     hint = _("Did you mean %(near)s?") % {"near": near[0]} if near else ""
-    return f"{_('There is no %(what)s %(given)r.') % {'what': what, 'given': given}} {hint}".strip()
+    refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": given}
+    return f"{refusal} {hint}".strip()

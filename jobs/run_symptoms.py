@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.rule import Say
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.symptom import MAX_LINE, Match, matches, symptoms
 from jobs.clean_series import read_clean
@@ -38,15 +39,18 @@ class RunSymptoms:
     lines: Mapping[str, LogLine]
 
 
-def run_symptoms(run: Run, *, now: datetime) -> RunSymptoms:
-    """Return what the run looks like by now. While its latest attempt waits in the queue, the one before is meant."""
+def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
+    """Return what the run looks like by now. While its latest attempt waits in the queue, the one before is meant.
+
+    `say` gives a text in the reader's language, see `jobs.catalog.symptom.matches`.
+    """
     spec = parse_spec(latest_spec_json(run))
     attempt = _begun(run)
     lines = newest_lines(attempt)
     numbers = newest_numbers(run, spec)
     told = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
     texts = [*(text for text in told if text), *(line.text for line in lines)]
-    found = matches(spec=spec, log_lines=texts, metrics=numbers)
+    found = matches(spec=spec, log_lines=texts, metrics=numbers, say=say)
     said = {evidence.text for match in found for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,

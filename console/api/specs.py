@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 from ninja import Body, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemOut, Refused
@@ -86,14 +85,14 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
         problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
         return SpecCheckOut(is_launchable=False, problems=problems, checks=[], findings=[], spec=None)
     checks = run_checks(checked, project=home)
-    ruled = [*check_privileged(checked, home, caller(request)), *refused(checked, say=_)]
+    ruled = [*check_privileged(checked, home, caller(request)), *refused(checked)]
     failed = [ProblemOut(field=p.field, message=p.message) for p in ruled]
     failed += [ProblemOut(field=c.field, message=c.text) for c in checks if c.state == "failed"]
     return SpecCheckOut(
         is_launchable=not failed,
         problems=failed,
         checks=[CheckOut(**asdict(c)) for c in checks],
-        findings=[FindingOut.of(found) for found in findings(checked, say=_)],
+        findings=[FindingOut.of(found) for found in findings(checked)],
         spec=to_json(checked),
     )
 

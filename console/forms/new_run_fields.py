@@ -128,7 +128,7 @@ def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> 
         "algorithm": chosen.algorithm,
         "trainer": chosen.trainer,
         "version": chosen.version,
-        "recipe": used.label if used is not None else "",
+        "recipe": _(used.label) if used is not None else "",
     }
 
 

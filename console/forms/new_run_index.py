@@ -66,5 +66,5 @@ def _in_order(trainer: str, versions: Iterable[str]) -> list[str]:
 def _whose(trainer: str, versions: list[str]) -> str:
     info = trainers()[trainer]
     if len(versions) == len(info.versions) and len(versions) != 1:
-        return info.label
-    return f"{info.label} {', '.join(versions)}".rstrip()
+        return _(info.label)
+    return f"{_(info.label)} {', '.join(versions)}".rstrip()

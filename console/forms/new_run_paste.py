@@ -72,7 +72,7 @@ def _checked(name: str, read: ReadBack) -> Pasted:
         spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
     return Pasted(
         spec=spec,
-        trainer=f"{trainers()[name].label} {spec.trainer.version}",
+        trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
         num_read=sum(chosen.origin != "default" for chosen in spec.knobs.values()),
         translated=read.translated,
         unread=tuple(unread),

@@ -41,6 +41,7 @@ def _row(recipe: Recipe) -> RecipeRow:
     algorithm = _(algorithms()[spec.algorithm].label)
     trainer = f"{_(trainers()[spec.trainer.name].label)} {spec.trainer.version}".rstrip()
     words = [recipe.id, recipe.label, algorithm, trainer, spec.model.id, recipe.hardware, *recipe.tags]
+    words += [_(recipe.label), _(recipe.hardware)]
     return RecipeRow(
         id=recipe.id,
         label=_(recipe.label),
@@ -48,7 +49,7 @@ def _row(recipe: Recipe) -> RecipeRow:
         algorithm=algorithm,
         trainer=trainer,
         model=spec.model.id,
-        hardware=recipe.hardware,
+        hardware=_(recipe.hardware),
         source=recipe.source,
         num_knobs=sum(chosen.origin == "recipe" for chosen in spec.knobs.values()),
         words=" ".join(words).lower(),

@@ -48,7 +48,7 @@ def _shown(piece: Advice) -> dict[str, Any]:
         "effects": [(effect_word(key), _(text)) for key, text in piece.effect.items()],
         "trainers": trainer_words(piece.trainers) if piece.trainers else "",
         "algorithms": algorithm_words(piece.algorithms, list(algorithms())),
-        "evidence": piece.evidence,
+        "evidence": _(piece.evidence),
         "evidence_words": _(EVIDENCE[piece.evidence]),
         "source": piece.source,
     }

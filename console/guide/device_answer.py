@@ -84,7 +84,7 @@ def _verdict(size: float | None, method: str, device: str, found: tuple[DeviceRo
         more = _("Give the size of your model to get an answer.")
         return {"state": "ready", "word": _("published"), "text": text % {"n": len(found)}, "more": more}
     best = min(found, key=lambda row: (row.evidence != "run", row.num_devices, row.size))
-    words = {"model": best.model, "n": best.num_devices, "device": _device(best), "method": best.method}
+    words = {"model": _(best.model), "n": best.num_devices, "device": _device(best), "method": best.method}
     if best.evidence == "run":
         state, word = "ready", _("reported")
         text = _("Yes: %(model)s was trained with %(method)s on %(n)s × %(device)s.") % words
@@ -109,6 +109,7 @@ def _device(row: DeviceRow) -> str:
 def _shown(row: DeviceRow) -> dict[str, Any]:
     return {
         "row": row,
+        "model": _(row.model),
         "size": f"{row.size:g}",
         "device": _device(row),
         "notes": said(row.notes),

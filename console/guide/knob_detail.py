@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.catalog_words import knob_allowed
 from console.guide.parts import KnobLink, algorithm_words, effect_word, group_title, knob_link, said, value_text, whose
-from console.guide.rule_words import rule_title
+from console.rule_words import rule_title
 from jobs.catalog.advice import advice
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob
@@ -132,7 +132,8 @@ def _note(knob: Knob, flag: Flag) -> str:
 def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
     return {
         "rules": tuple(
-            Mention(kind=rule.level, id=rule.id, label=rule_title(rule.id)) for rule in _rules().get(knob_id, ())
+            Mention(kind=rule.level, id=rule.id, label=rule_title(rule.id), note=_(rule.level))
+            for rule in _rules().get(knob_id, ())
         ),
         "advice": tuple(
             Mention(kind=piece.question, id=piece.id.partition(".")[2], label=_(piece.title), note=said(to))

@@ -138,7 +138,8 @@ def whose(trainer: str, versions: Sequence[str]) -> str:
     if info.versions == ("",):
         return _(info.label)
     every = len(versions) == len(info.versions) > 1
-    return f"{info.label} {_('all versions') if every else ', '.join(versions)}"
+    named = _("all versions") if every else ", ".join(versions)
+    return f"{info.label} {named}"
 
 
 def algorithm_words(names: Iterable[str], among: Sequence[str]) -> str:

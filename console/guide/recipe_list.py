@@ -55,7 +55,7 @@ def _row(each: Recipe) -> Row:
 
 
 def _text(each: Recipe) -> str:
-    texts = (each.id, _(each.label), _(each.help), each.hardware, each.source, each.spec.model.id, *each.tags)
+    texts = (each.id, _(each.label), _(each.help), _(each.hardware), each.source, each.spec.model.id, *each.tags)
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
@@ -71,7 +71,7 @@ def _detail(each: Recipe) -> dict[str, Any]:
         "num_workers": spec.num_workers,
         "prerequisites": [_(text) for text in each.prerequisites],
         "source": each.source,
-        "version": each.version,
+        "version": _(each.version),
         "tags": each.tags,
         "base": {"id": base.id, "label": _(base.label)} if base else None,
         "algorithm": _(algorithms()[spec.algorithm].label),

@@ -20,7 +20,7 @@ from console.guide.parts import (
     trainer_words,
     words_of,
 )
-from console.guide.rule_words import rule_title
+from console.rule_words import rule_title
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.rule import KINDS, LEVELS, Rule, rules
 
@@ -62,7 +62,16 @@ def _group(rule: Rule) -> str:
 
 
 def _text(rule: Rule) -> str:
-    texts = (rule.id, rule_title(rule.id), rule.says, rule.why, rule.when.text, rule.source, *rule.knobs, rule.ref)
+    texts = (
+        rule.id,
+        rule_title(rule.id),
+        _(rule.says),
+        _(rule.why),
+        rule.when.text,
+        rule.source,
+        *rule.knobs,
+        rule.ref,
+    )
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
@@ -82,6 +91,7 @@ def _detail(rule: Rule) -> dict[str, Any]:
         "id": rule.id,
         "title": rule_title(rule.id),
         "level": rule.level,
+        "level_word": _(rule.level),
         "level_words": _(_LEVELS[rule.level]),
         "says": parts_of(_(rule.says)),
         "why": parts_of(_(rule.why)),

@@ -66,7 +66,7 @@ def _row(symptom: Symptom) -> Row:
 def _text(symptom: Symptom) -> str:
     lines = [line for signal in symptom.logs for line in (signal.text, signal.pattern.pattern)]
     texts = [symptom.id, _(symptom.title), _(symptom.signal), *map(_, symptom.causes), *lines, symptom.ref]
-    texts += [remedy.title for remedy in symptom.remedies]
+    texts += [_(remedy.title) for remedy in symptom.remedies]
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 

@@ -62,7 +62,7 @@ class SymptomRow:
 def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the run looks like now; nothing where nothing matches."""
     run, role = visible_run(request, run_id)
-    found = run_symptoms(run, now=timezone.now())
+    found = run_symptoms(run, now=timezone.now(), say=_)
     spec = parse_spec(latest_spec_json(run))
     context = {
         "found": found,
@@ -104,7 +104,7 @@ def _evidence(evidence: Evidence, run: Run, found: RunSymptoms) -> EvidenceRow:
 def _remedy(offer: Offer, run: Run, spec: RunSpec) -> RemedyRow:
     changes = offer.fix.changes if offer.fix is not None else {}
     return RemedyRow(
-        title=_(offer.title),
+        title=offer.title,
         says=", ".join(_change(name, spec.knob(name), value) for name, value in changes.items()),
         url=clone_url(run, changes) if changes else "",
         source=offer.source,
