@@ -18,7 +18,8 @@ class MetricInfo:
     """What a metric's number says.
 
     `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `healthy` is the least and
-    the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind.
+    the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind. `told_here`
+    is False for what the built-in trainer does not tell.
     """
 
     name: str
@@ -29,6 +30,7 @@ class MetricInfo:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     healthy: tuple[float, ...] = ()
     healthy_source: str = ""
+    told_here: bool = True
 
 
 @cache
