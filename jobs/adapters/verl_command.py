@@ -33,6 +33,8 @@ _NODES = ("--nnodes",)
 _PER_NODE = ("--nproc-per-node", "--nproc_per_node")
 HIDDEN = "…"
 _SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
+_ONLY_SHELL = "Only the shell that it was written for knows this value."
+_PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
 
 
@@ -86,7 +88,7 @@ def _of_command(pasted: Pasted) -> VerlCommand:
     module = _module(pasted.program)
     if module in OTHER_PROGRAMS:
         raise ValueError(f"{pasted.program} is {OTHER_PROGRAMS[module]}. Paste a command of main_ppo or sft_trainer.")
-    found = _of_overrides(PROGRAMS[module], pasted.words)
+    found = _of_overrides(PROGRAMS[module], pasted.words, unknown=pasted.unknown)
     launcher = list(_of_launcher(pasted.before)) if PROGRAMS[module] == SFT else []
     env = tuple(_of_environment(name, value) for name, value in pasted.env.items())
     return VerlCommand(program=found.program, given=(*launcher, *found.given), unread=(*found.unread, *env))
@@ -104,7 +106,8 @@ def _of_environment(name: str, value: str) -> Unread:
     return Unread(option=name, value=shown(name, value), why=why)
 
 
-def _of_overrides(program: str, words: Sequence[str]) -> VerlCommand:
+def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] = ()) -> VerlCommand:
+    """Return the settings; `unknown` is what only a shell could have filled in."""
     given: list[Given] = []
     unread: list[Unread] = []
     rest = list(words)
@@ -117,6 +120,11 @@ def _of_overrides(program: str, words: Sequence[str]) -> VerlCommand:
                 value = rest.pop(0)
             _take_option(option, kind, value, given, unread)
             continue
+        if any(piece in word for piece in unknown):
+            key, _, value = word.partition("=")
+            unread.append(Unread(option=key, value=shown(key, value), why=_ONLY_SHELL))
+            if not _PLACE.search(key):
+                continue
         try:
             override = read(word)
         except ValueError as error:

@@ -263,6 +263,24 @@ def test_a_secret_in_a_command_is_kept_nowhere() -> None:
     assert {unread.value for unread in found.unread} == {"…"}
 
 
+def test_what_only_a_shell_knows_is_named() -> None:
+    text = """
+    train=$HOME/data/gsm8k/train.parquet
+    python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files="['$train', '/b.parquet']" \\
+        trainer.experiment_name=qwen_$(date +%m%d) actor_rollout_ref.actor.optim.lr=${LR} trainer.nnodes=2
+    """
+    found = read(text)
+
+    assert {each.option for each in found.unread} == {
+        "data.train_files",
+        "trainer.experiment_name",
+        "actor_rollout_ref.actor.optim.lr",
+    }
+    assert all("Only the shell" in each.why for each in found.unread)
+    assert parse_spec(found.spec).data.id == "$HOME/data/gsm8k/train.parquet,/b.parquet"  # to be replaced in the form
+    assert "name" not in found.spec
+
+
 def test_keys_of_other_versions_are_translated() -> None:
     found = read(
         "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=gae reward_model.enable=True "
