@@ -5,6 +5,7 @@ tried in a process of their own, and its demand is held against the cluster. Wha
 path on a cluster elsewhere) is "unknown", never "passed".
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.access import User, allows, role
+from jobs.adapters.adapter import adapter
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import knobs
@@ -25,7 +27,8 @@ from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.trial import TrialFailed, TrialUnavailable
 
-_TRAINERS_OWN_CODE = ("pkg://verl.",)  # a module of the trainer, not of whoever launches
+_TRAINERS_OWN_CODE = re.compile(r"pkg://verl(\.\w+)+")
+"""A module of verl, not of whoever launches."""
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -60,10 +63,25 @@ def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list
         for knob_id in differing(spec)
         if knobs()[knob_id].is_privileged
     ]
-    is_theirs = spec.reward.location.startswith(_TRAINERS_OWN_CODE)
-    if spec.reward.kind == "file" and is_in(spec.algorithm, "rl") and not is_theirs:
+    if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
         found.append(Problem(field="reward.location", message=text % {"label": _("The reward file")}))
+    for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
+        if spec.trainer.name == "openrlhf" and spec.data.kind in ("path", "hub") and _is_code_of_data(place):
+            found.append(Problem(field=field, message=text % {"label": _("Data")}))
     return found
+
+
+def _is_code_of_reward(spec: RunSpec) -> bool:
+    """Return True for a reward file, also one that is called a URL: OpenRLHF goes by the name's end alone."""
+    if spec.reward.kind == "url":
+        return any(part.strip().endswith(".py") for part in spec.reward.location.split(","))
+    is_theirs = spec.trainer.name == "verl" and _TRAINERS_OWN_CODE.fullmatch(spec.reward.location) is not None
+    return spec.reward.kind == "file" and not is_theirs
+
+
+def _is_code_of_data(place: str) -> bool:
+    """Return True if a dataset among these is a script, which OpenRLHF runs to get the rows."""
+    return any(part.partition("@")[0].strip().endswith(".py") for part in place.split(","))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -85,6 +103,10 @@ def check_trainer(spec: RunSpec) -> list[Check]:
     if spec.is_native:
         return []
     info, version = trainers()[spec.trainer.name], spec.trainer.version
+    try:
+        adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
+    except ValueError as error:  # what this trainer cannot be told
+        return [Check(state="failed", text=str(error), field="trainer.name")]
     values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
     place = place_of(info.id, version, read_places(settings.TRAINERS))
     if place is None:

@@ -18,9 +18,9 @@ _FLOAT = re.compile(
     r"[+-]?(\d[\d_]*\.([\d_]*\d)?|\.\d[\d_]*|\d[\d_]*(?=[eE]))([eE][+-]?\d[\d_]*)?|[+-]?(inf|nan)", re.I
 )
 _KEY = re.compile(r"(?P<mark>\+\+|\+|~)?(?P<key>[A-Za-z_][\w./@:-]*)(?P<rest>=.*)?", re.S)
-_ESCAPED_INTERPOLATION = re.compile(r"(\\*)\$\{")
-_QUOTED_INTERPOLATION = re.compile(r"((?:\\\\)*)\\\$\{")
-_BACKSLASHES_AT_QUOTE = re.compile(r"(\\*)('|\Z)")
+_ESCAPED_INTERPOLATION = re.compile(r"(?<!\\)(\\*)\$\{")
+_QUOTED_INTERPOLATION = re.compile(r"(?<!\\)((?:\\\\)*)\\\$\{")
+_BACKSLASHES_AT_QUOTE = re.compile(r"(?<!\\)(\\*)('|\Z)")
 _ENDS = {"": (), "[": (",", "]"), "{": (",", "}"), "key": (":",)}
 
 
@@ -156,16 +156,27 @@ class _Reader:
         self.at += 1
 
     def _quoted(self, quote: str) -> str:
-        pattern = re.compile(rf"{quote}((?:[^{quote}\\]|\\+{quote}|\\+(?!{quote}))*?)(?<!\\)((?:\\\\)*){quote}", re.S)
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            raise ValueError(f"{self.text[:80]!r} has an opening quote without its closing one.")
-        self.at = found.end()
-        inner = re.sub(rf"(\\+){quote}", lambda m: "\\" * (len(m[1]) // 2) + quote, found[1])
-        inner += "\\" * (len(found[2]) // 2)
+        begin = self.at + 1
+        end, num_backslashes = self._closing(quote, begin)
+        self.at = end + 1
+        inner = self.text[begin : end - num_backslashes]
+        inner = re.sub(rf"(?<!\\)(\\+){quote}", lambda m: "\\" * (len(m[1]) // 2) + quote, inner)
+        inner += "\\" * (num_backslashes // 2)
         if re.search(r"(?<!\\)(\\\\)*\$\{", inner):
             return Interpolation(inner)
         return _QUOTED_INTERPOLATION.sub(lambda m: "\\" * (len(m[1]) // 2) + "${", inner)
+
+    def _closing(self, quote: str, begin: int) -> tuple[int, int]:
+        """Return where the closing quote is, and how many backslashes stand before it: an even number."""
+        at = self.text.find(quote, begin)
+        while at >= 0:
+            start = at
+            while start > begin and self.text[start - 1] == "\\":
+                start -= 1
+            if (at - start) % 2 == 0:
+                return at, at - start
+            at = self.text.find(quote, at + 1)
+        raise ValueError(f"{self.text[:80]!r} has an opening quote without its closing one.")
 
     def _bare(self, inside: str) -> Plain:
         start, depth = self.at, 0

@@ -9,6 +9,7 @@ from jobs.adapters.logs.openrlhf_logs import OpenRLHFLogs
 from jobs.adapters.openrlhf_options import RL, program_of
 from jobs.adapters.openrlhf_reading import read_back
 from jobs.adapters.openrlhf_words import files_of, trainer_words
+from jobs.adapters.pasted import TOO_DEEP
 from jobs.catalog.runspec import RunSpec
 
 _ENV = {
@@ -53,7 +54,10 @@ class OpenRLHFAdapter:
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
         """Return what a command of any known version says, flat or dotted. Raises: ValueError with a sentence."""
-        return read_back(words, version)
+        try:
+            return read_back(words, version)
+        except RecursionError:
+            raise ValueError(TOO_DEEP) from None
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads OpenRLHF's TensorBoard files and printed steps."""

@@ -21,6 +21,7 @@ from jobs.adapters.openrlhf_options import (
 )
 from jobs.adapters.openrlhf_sections import Said, algorithm_of, read_sections
 from jobs.adapters.openrlhf_values import Values
+from jobs.adapters.pasted import MAX_HINTS
 from jobs.catalog.knob import applicable
 from jobs.catalog.trainer import trainers
 
@@ -104,7 +105,7 @@ def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
         return
     if _MAY_BE_SECRET.search(given.name):
         given = replace(given, values=(_HIDDEN,) * len(given.values))
-    near = _near(given.name, program, command.spoken)
+    near = _near(given.name, program, command.spoken) if len(said.unread) < MAX_HINTS else ""
     hint = f" Did you mean {near}?" if near else ""
     said.refuse(given, f"OpenRLHF {command.spoken} has no such option for openrlhf.cli.{program}.{hint}")
 

@@ -185,6 +185,8 @@ def _with_value(name: str, values: list[str]) -> list[str]:
     """Return an option with its values; with "=" where argparse would take the value for another option."""
     if len(values) == 1 and values[0].startswith("-") and not _is_number(values[0]):
         return [f"{name}={values[0]}"]
+    if other := next((value for value in values if value.startswith("-") and not _is_number(value)), ""):
+        raise ValueError(f"OpenRLHF would take {other!r} among the values of {name} for an option. Leave it out.")
     return [name, *values]
 
 

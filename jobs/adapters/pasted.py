@@ -11,6 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MAX_CHARACTERS = 200_000
+MAX_WORDS = 20_000
+MAX_UNKNOWN = 500
+"""Pieces of a text that only a shell could fill in. More of them, or of words, no script has; they take minutes."""
+
+TOO_DEEP = "The text holds brackets or quotes within each other deeper than any command has them."
+MAX_HINTS = 50
+"""What stayed behind gets the name that was likely meant up to here: each takes a search through all names."""
+
+_TOO_MANY = f"The text has more than {MAX_WORDS:,} words; no command has so many."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _ALL_ARGUMENTS = ("@", "*")
@@ -50,6 +59,11 @@ def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
 
     Raises: ValueError with a sentence if the text is no shell command (a quote that never ends).
     """
+    return _find(text, is_program, [MAX_CHARACTERS])
+
+
+def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> Pasted | None:
+    """`room` is for texts within the text, all together: one may hold another many times over, at every level."""
     for command in commands_of(text):
         for place, word in enumerate(command.words):
             if is_program(word):
@@ -61,7 +75,9 @@ def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
                     unknown=command.unknown,
                 )
             if "\n" in word or " " in word:  # bash -c "..."
-                inner = find_program(word, is_program) if _may_hold(word, is_program) else None
+                room[0] -= len(word)
+                is_worth = room[0] >= 0 and _may_hold(word, is_program)
+                inner = _find(word, is_program, room) if is_worth else None
                 if inner is not None:
                     return inner
     return None
@@ -103,6 +119,7 @@ class _Reader:
     ) -> None:
         self.text = text
         self.at = 0
+        self.num_words = 0
         self.room = room or [10 * MAX_CHARACTERS]  # for what variables hold: A=$A$A doubles with every line
         self.known: dict[str, str | list[str]] = dict(known or {})
         self.env: dict[str, str] = {}  # what was exported or assigned on the way
@@ -132,6 +149,9 @@ class _Reader:
                 self.at += 1  # a subshell: its commands stand in the order of the text
             else:
                 words += self._word()
+                self.num_words += 1
+                if max(self.num_words, len(words)) > MAX_WORDS:
+                    raise ValueError(_TOO_MANY)
         self._end(words, "")
         return self.found
 
@@ -241,6 +261,8 @@ class _Reader:
         """Put the words of a variable onto the end of a word."""
         if not more:
             return parts
+        if len(parts) + len(more) > MAX_WORDS:
+            raise ValueError(_TOO_MANY)
         return [*parts[:-1], parts[-1] + more[0], *more[1:]]
 
     def _opens_array(self, start: int) -> bool:
@@ -280,8 +302,10 @@ class _Reader:
 
     def _left(self, piece: str) -> list[str]:
         """Leave a piece as it is written: only a shell could tell."""
-        if len(piece) > 1:  # a lone $ is itself
+        if len(piece) > 1 and piece not in self.unknown:  # a lone $ is itself
             self.unknown.append(piece)
+            if len(self.unknown) > MAX_UNKNOWN:
+                raise ValueError(f"Only a shell could fill in more than {MAX_UNKNOWN} places of the text.")
         return [piece]
 
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:

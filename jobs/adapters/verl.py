@@ -6,6 +6,7 @@ from pathlib import Path
 from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
 from jobs.adapters.hydra import override
 from jobs.adapters.logs.verl_logs import VerlLogs
+from jobs.adapters.pasted import TOO_DEEP
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl_reading import read_back
 from jobs.adapters.verl_units import VERL_CONVERSIONS
@@ -55,7 +56,10 @@ class VerlAdapter:
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
         """Return what a command, a YAML text of overrides or a whole config says. Raises: ValueError, a sentence."""
-        return read_back(words, version, VERL_CONVERSIONS)
+        try:
+            return read_back(words, version, VERL_CONVERSIONS)
+        except RecursionError:
+            raise ValueError(TOO_DEEP) from None
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads verl's JSON lines, or what it prints."""

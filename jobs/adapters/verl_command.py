@@ -35,6 +35,7 @@ HIDDEN = "…"
 _SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
 _ONLY_SHELL = "Only the shell that it was written for knows this value."
 _PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
+_OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
 
 
@@ -81,7 +82,7 @@ def _module(word: str) -> str:
 
 
 def _looks_like_override(word: str) -> bool:
-    return re.match(r"(\+\+|\+|~)?[A-Za-z_][\w.]*(\.[\w.]+)+=", word) is not None
+    return _OVERRIDE.match(word) is not None
 
 
 def _of_command(pasted: Pasted) -> VerlCommand:
@@ -180,6 +181,8 @@ def _of_yaml(text: str) -> VerlCommand:
     import yaml
 
     try:
+        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ValueError("The YAML text repeats parts of itself by aliases (*name). Write them out.")
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)

@@ -5,6 +5,7 @@ from functools import cache
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread
 from jobs.adapters.hydra import Interpolation, Plain
+from jobs.adapters.pasted import MAX_HINTS
 from jobs.adapters.spelled import Conversions, ours
 from jobs.adapters.verl_command import Given, VerlCommand, command_of
 from jobs.adapters.verl_keys import keys_of, nearest
@@ -153,7 +154,7 @@ def _name(
     elif other := next((p for p in RENAMED if p != program and key in keys_of(p, values.version)), ""):
         sections.refuse(given, f"It is a key of verl.trainer.{other}, not of verl.trainer.{program}.")
     else:
-        near = nearest(key, [*mine, *known])
+        near = nearest(key, [*mine, *known]) if len(sections.unread) < MAX_HINTS else ""
         label = f" ({mine[near].label})" if near in mine else ""
         hint = f" Did you mean {near}{label}?" if near else ""
         sections.refuse(given, f"verl {values.version} has no such key.{hint}")

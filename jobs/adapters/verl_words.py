@@ -7,7 +7,7 @@ Sources: verl 0.9.1 trainer/config (keys), utils/config.py and workers/config (w
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.adapters.hydra import Plain
+from jobs.adapters.hydra import Plain, write
 from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
 from jobs.adapters.spelled import Conversions, Word, words_of
 from jobs.adapters.verl_keys import has_key
@@ -68,7 +68,7 @@ ALWAYS = (
 def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Setting]:
     """Return every (key, value); a key that is new to the schema has its "+".
 
-    Raises: ValueError with a sentence for what verl cannot be told at all.
+    Raises: ValueError with a sentence for what verl cannot be told at all, interpolations among it.
     """
     is_rl = is_in(spec.algorithm, "rl")
     found = list(_constant(spec, run_dir))
@@ -81,7 +81,14 @@ def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Set
         found += _overlong(spec)
     given = {key for key, _ in found}
     knobs = [setting for setting in _knobs(spec, run_dir, conversions) if setting[0] not in given]
-    return [*found, *_follow(spec, run_dir, {key for key, _ in knobs} | given), *knobs]
+    found += [*_follow(spec, run_dir, {key for key, _ in knobs} | given), *knobs]
+    for key, value in found:
+        if "${" in write(value):
+            raise ValueError(
+                f"The value of {key} has ${{ in it. verl resolves its config more than once, so this becomes a setting "
+                "or a variable of the cluster's environment, escaped or not. Write it otherwise."
+            )
+    return found
 
 
 def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:

@@ -1,5 +1,6 @@
 """What fields of a spec may not say against each other. Standard library only."""
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:  # the parser of specs calls this module
     from jobs.catalog.runspec import RunSpec
 
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
+_INTERFACES = re.compile(r"[A-Za-z0-9_,-]*")
+"""What nsys may trace. Ray puts it into a shell's command as it is, so it can be nothing else."""
+
 Refuse = Callable[[str, str], None]  # field, sentence
 _WHAT_ID_MEANS = {
     "path": "a path on the cluster",
@@ -73,6 +77,10 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
 def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
     """Refuse what another trainer has no way of being told: it would be dropped without a word."""
     label = trainers()[spec.trainer.name].label
+    traced = spec.knobs.get("profiling.nsys_trace")
+    if traced is not None and not _INTERFACES.fullmatch(str(traced.value or "")):
+        text = f"{traced.value!r} is no list of interfaces. Use words divided by commas: cuda,nvtx."
+        refuse("knobs.profiling.nsys_trace", text)
     if spec.model.kind == "hub" and spec.model.revision.strip():
         text = f"{label} takes no revision of a hub model. Download that one and give its folder."
         refuse("model.revision", text)

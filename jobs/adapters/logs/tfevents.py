@@ -112,6 +112,8 @@ def _tensor(message: bytes) -> float | None:
             letter = _FORMATS.get(_as_int(content), "")
         elif part in (4, 5, 6) and kind in (_BYTES, _FIXED32, _FIXED64) and letter:
             data = _as_bytes(content)
+            if len(numbers) or len(data) // struct.calcsize(letter) != 1:
+                return None  # several: a tensor of many takes memory
             numbers += struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
     return numbers[0] if len(numbers) == 1 else None
 
