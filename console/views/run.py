@@ -145,6 +145,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, An
         "url": reverse("run", args=[run.pk]),
         "api": f"/api/runs/{run.pk}",
         "canEdit": can_edit,
+        "isNative": spec.is_native,
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,
         "color": run.color,
