@@ -173,6 +173,7 @@ function askPreview() {
 
 function showVerdict(failure = "") {
   const all = problems.all();
+  const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
   const isUntried = combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
   let [state, mark, word, sentence] = ["ready", "check", gettext("ready"), fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed })];
   if (failure) [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked"), failure];
@@ -185,8 +186,9 @@ function showVerdict(failure = "") {
   } else if (previewState === "unanswered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not previewed"), previewFailure];
   else if (previewState !== "answered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked yet"), gettext("Data and model are being read.")];
   else if (isUntried) [state, mark, word, sentence] = ["warning", "alert-triangle", gettext("reward not tried"), gettext("It is tried before the run is queued; try it here to see what it gives.")];
-  else if (place("preview-place").querySelector("[data-check=unknown]")) {
-    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), gettext("Some checks cannot be made from here; see below.")];
+  else if (unknown.length) {
+    const said = unknown.length === 1 ? unknown[0].lastElementChild.textContent : gettext("Some checks cannot be made from here; see below.");
+    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }
   place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
   if (previewState === "asked" && !all.length && !failure && numPassed) return; // the old verdict stays until the new one is here

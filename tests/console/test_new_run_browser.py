@@ -55,6 +55,11 @@ def test_the_preview_shows_the_data_and_its_loss_mask(form: Page) -> None:
     assert form.evaluate(NAMELESS) == []
 
 
+def test_the_one_check_that_cannot_be_made_is_told_above(form: Page) -> None:
+    expect(form.locator("#verdict-title")).to_contain_text("Cluster not reached", timeout=TRIAL_MS)
+    expect(form.locator(".verdict .state")).to_contain_text("not all checked")
+
+
 def test_a_wrong_value_is_told_beside_its_field_and_gets_the_focus(form: Page) -> None:
     temperature = form.locator('[name="knobs.rollout.temperature"]')
     temperature.fill("hot")
