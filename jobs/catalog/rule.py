@@ -151,7 +151,7 @@ def findings(spec: RunSpec, *, say: Say = str) -> tuple[Finding, ...]:
             says=_filled(say(rule.says), lookup),
             why=_filled(say(rule.why), lookup),
             knobs=tuple(k for k in rule.knobs if k in spec.knobs or k not in knobs()),
-            fixes=tuple(fix for made in rule.fixes if (fix := _fix(rule, made, spec, lookup)) is not None),
+            fixes=_fixes(rule, spec, lookup),
             source=rule.source,
             kind=rule.kind,
             is_overridden=rule.id in spec.overridden,
@@ -250,6 +250,16 @@ def _shown(expression: Expression, lookup: Lookup) -> str:
     if isinstance(found, int) and not isinstance(found, bool):
         return f"{found:,}"
     return spell(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
+
+
+def _fixes(rule: Rule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
+    """Return the changes on offer; where a version lacks the knob in which two of them differ, they are one."""
+    made = (_fix(rule, each, spec, lookup) for each in rule.fixes)
+    found: list[Fix] = []
+    for fix in made:
+        if fix is not None and fix not in found:
+            found.append(fix)
+    return tuple(found)
 
 
 def _fix(rule: Rule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:

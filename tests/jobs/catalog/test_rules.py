@@ -122,6 +122,14 @@ def test_an_error_refuses_the_run_at_its_first_knob_until_it_is_put_aside() -> N
     assert found("parallel.tensor_parallel_with_zero_3", aside).is_overridden
 
 
+def test_changes_that_this_version_makes_the_same_are_offered_once() -> None:
+    spec = parse_spec({"algorithm": "ppo", "trainer": {"name": "openrlhf"}, "knobs": {"rollout.enforce_eager": True}})
+
+    (fix,) = next(f.fixes for f in findings(spec) if "rollout.enforce_eager" in f.knobs)
+
+    assert fix.changes == {"rollout.enforce_eager": False}  # verl alone has the sizes of graphs
+
+
 def test_a_finding_speaks_the_readers_language() -> None:
     spec = example("algorithm.clip_higher_is_looser")
 
