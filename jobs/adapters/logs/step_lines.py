@@ -7,12 +7,13 @@ Ray puts a prefix, an address and colors before a line; whatever cannot be read 
 """
 
 import ast
+import contextlib
 import math
 import re
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_OPENRLHF = re.compile(r"Global step (\d+): (\{.*\})\s*$")
-_VERL = re.compile(r"(?:^|\) )step:(\d+) - (\S+:.*)$")
+_OPENRLHF = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
+_VERL = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
 _NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
 
 Step = tuple[int, dict[str, float]]
@@ -53,7 +54,9 @@ def verl_step(line: str) -> Step | None:
 def _number(node: ast.expr) -> float | None:
     """Return a literal number: also nan and inf, negative ones, and NumPy's and torch's `np.float64(0.1)`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return float(node.value)
+        with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+            return float(node.value)
+        return None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         number = _number(node.operand)
         return None if number is None else -number

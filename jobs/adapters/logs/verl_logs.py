@@ -67,12 +67,13 @@ def _json_step(line: str) -> Step | None:
     try:
         raw = json.loads(line)
         step, data = int(raw["step"]), raw["data"].items()
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     found = {}
     for name, value in data:
         if value is None:
             found[name] = math.nan
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[name] = float(value)
+            with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+                found[name] = float(value)
     return (step, found) if found else None

@@ -9,7 +9,9 @@ import pytest
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.hydra import read_value, write
+from jobs.adapters.logs.step_lines import openrlhf_step, verl_step
 from jobs.adapters.logs.tfevents import scalars
+from jobs.adapters.logs.verl_logs import _json_step
 from jobs.adapters.verl_command import command_of
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 
@@ -129,3 +131,12 @@ def test_a_large_tensor_is_not_unpacked() -> None:
 
     assert [scalar.value for scalar in scalars(event(b"\0\0\0\0"))] == [0.0]
     assert scalars(event(b"\0" * (32 << 20))) == []
+
+
+def test_a_printed_number_without_end_stops_no_reader() -> None:
+    many = "9" * 5000
+    assert openrlhf_step(f"Global step {many}: {{'a': 1}}") is None
+    assert openrlhf_step("Global step 1: {'a': " + "9" * 4000 + ", 'b': 2}") == (1, {"train/b": 2.0})
+    assert verl_step(f"step:{many} - a:1") is None
+    assert _json_step('{"step": 1, "data": {"a": ' + "9" * 4000 + ', "b": 2}}') == (1, {"b": 2.0})
+    assert _json_step("[" * 100_000) is None
