@@ -18,7 +18,7 @@ from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
-SHORT = {"train.max_sequence_tokens": 256}  # what the bundled model holds
+SHORT = {"kernels.attention": "eager", "train.max_sequence_tokens": 256}  # what a CPU and the bundled model take
 OPENRLHF_SFT = {"algorithm": "sft", "trainer": {"name": "openrlhf"}, "hardware": {"device": "cpu"}, "knobs": SHORT}
 
 
