@@ -1,7 +1,5 @@
 """Other people's trainers on this machine: their environments, small runs for them, and how such a run is watched."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from typing import Any
 import httpx
 
 from console.api_client import ENDED, ApiClient
-from tests.journeys.conftest import ROOT, Stack
+from tests.journeys.conftest import Stack
 
 TOKEN = (
     "from django.contrib.auth import get_user_model as g; from console.api_token import make_token; "
@@ -59,14 +57,6 @@ RUNS: Mapping[str, dict[str, Any]] = {
     },
 }
 """Runs on the bundled model and data that take under a minute on two cores."""
-
-
-def make_environment(trainer: str) -> str:
-    """Make the trainer's environment as `make trainer-env` does, unless it is there; return its interpreter."""
-    command = [sys.executable, "requirements/trainer_env.py", trainer, "--venv", sys.prefix]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()[-1]
 
 
 @dataclass(slots=True, kw_only=True)

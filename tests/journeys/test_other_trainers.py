@@ -7,10 +7,10 @@ import pytest
 
 from console.api_client import ApiClient
 from tests.journeys.conftest import Stack, wait_for_line
+from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import (
     RUNS,
     files_of,
-    make_environment,
     points,
     run_folder,
     shown_command,

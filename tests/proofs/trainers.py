@@ -14,7 +14,8 @@ from typing import Any
 from console.api_client import ApiClient
 from jobs.catalog.metric import metric
 from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
-from tests.journeys.other_trainers import RUNS, files_of, make_environment, points, run_folder, token_of, watch
+from tests.journeys.environments import make_environment
+from tests.journeys.other_trainers import RUNS, files_of, points, run_folder, token_of, watch
 
 REPORT = ROOT / "docs" / "proofs" / "trainers.md"
 RESULTS = ROOT / "build" / "proofs" / "trainers.json"
