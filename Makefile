@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-faults gpu-check install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-conformance proof-faults proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,14 +56,24 @@ proof-resume: install-dev ## checkpoints in every layout and drivers killed at s
 proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
 	@exec $(BIN)/python -m tests.proofs.live
 
+proof-conformance: install-dev ## commands for OpenRLHF and verl against their own code, into docs/proofs/conformance.md
+	@exec $(BIN)/python -m tests.proofs.conformance
+
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
 
 proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults
 
+proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the console, into docs/proofs/trainers.md
+	@exec $(BIN)/python -m tests.proofs.trainers
+
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi
+
+trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|verl [VERSION=0.11.2]
+	@[ -n "$(TRAINER)" ] || { echo "Say which trainer: make trainer-env TRAINER=openrlhf" >&2; exit 2; }
+	@$(PYTHON) requirements/trainer_env.py $(TRAINER) $(VERSION) --venv $(VENV)
 
 install:
 	@$(PYTHON) requirements/install.py $(SET) --venv $(VENV)

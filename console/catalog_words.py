@@ -1,7 +1,8 @@
-"""The catalogue's texts in the reader's language: knobs, fields of a spec, metrics, phases. It knows no gettext itself.
+"""The catalogue's texts in the reader's language: knobs, rules, recipes, symptoms, metrics. It knows no gettext itself.
 
 makemessages cannot see TOML files nor the names of fields, so `python -m console.catalog_words` writes their texts into
-console/catalog_texts.py, where it can; `make messages` does that first.
+console/catalog_texts.py, where it can; `make messages` does that first. Sources, ids, options and expressions are told
+as they are, and so is everything that the API answers.
 """
 
 import math
@@ -12,9 +13,17 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console.rule_words import rule_name
+from jobs.catalog import advice, condition, device_table
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.flag import FORMS
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.recipe import recipes
+from jobs.catalog.rule import KINDS, LEVELS, rules
 from jobs.catalog.runspec import parse_spec
+from jobs.catalog.symptom import symptoms
+from jobs.catalog.trainer import trainers
 from profiling.phases import BY_KEY, PHASES
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
@@ -41,6 +50,11 @@ def field_label(name: str) -> str:
 
 def knob_allowed(knob: Knob) -> str:
     """Say in words what a knob takes, as `Knob.allowed` does in English."""
+    what = _what_it_takes(knob)
+    return _("%(what)s, or nothing") % {"what": what} if knob.is_optional else what
+
+
+def _what_it_takes(knob: Knob) -> str:
     if knob.type == "choice":
         return _("one of %(choices)s") % {"choices": ", ".join(knob.choices)}
     if knob.type == "bool":
@@ -99,13 +113,36 @@ def _field_text(name: str) -> str:
 def _texts() -> Iterator[str]:
     for knob in knobs().values():
         yield from (knob.label, knob.unit, knob.help, *knob.effects.values())
+    for algorithm in algorithms().values():
+        yield from (algorithm.label, algorithm.help)
+    for trainer in trainers().values():
+        yield from (trainer.label, trainer.help)
     for info in metrics().values():
-        yield from (info.label, info.unit, info.definition)
+        yield from (info.label, info.unit, info.definition, info.healthy_source)
     yield from (phase.label for phase in PHASES)
+    yield from _guide_texts()
     spec = parse_spec({})
     for section in fields(spec):
         if is_dataclass(part := getattr(spec, section.name)):
             yield from (_field_text(f"{section.name}.{field.name}") for field in fields(part))
+
+
+def _guide_texts() -> Iterator[str]:
+    grades = (advice.EVIDENCE, device_table.EVIDENCE)
+    for words in (FORMS, advice.QUESTIONS, *grades, KINDS, condition.TEXTS):
+        yield from words.values()
+    yield from (*advice.EVIDENCE, *LEVELS)
+    for rule in rules().values():
+        yield from (rule_name(rule.id), rule.says, rule.why)
+    for recipe in recipes().values():
+        yield from (recipe.label, recipe.help, *recipe.prerequisites, recipe.hardware, recipe.version)
+    for piece in advice.advice().values():
+        yield from (piece.title, piece.when, *(change.to for change in piece.changes), *piece.effect.values())
+    for row in device_table.device_table().values():
+        yield from (row.model, row.device, row.notes)
+    for symptom in symptoms().values():
+        yield from (symptom.title, symptom.signal, *symptom.causes)
+        yield from (remedy.title for remedy in symptom.remedies)
 
 
 def _quoted(text: str) -> str:

@@ -9,6 +9,7 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from jobs.catalog.trainer_place import TrainersMisread, read_places
 from jobs.loopback import host_of, is_loopback
 
 env = environ.FileAwareEnv()
@@ -41,6 +42,15 @@ def _secret_key() -> str:
     return kept
 
 
+def _trainers(text: str) -> str:
+    """Return PITWALL_TRAINERS. Raises: ImproperlyConfigured with a sentence if it makes no sense."""
+    try:
+        read_places(text)
+    except TrainersMisread as error:
+        raise ImproperlyConfigured(str(error)) from error
+    return text
+
+
 SECRET_KEY = _secret_key()
 DEBUG = env.bool("PITWALL_DEBUG", default=False)
 HOST = env.str("PITWALL_HOST", default="127.0.0.1")  # the address that the web process listens on
@@ -59,6 +69,7 @@ RAY_AUTH_TOKEN = env.str("RAY_AUTH_TOKEN", default="")
 REMOTE_RUN_ROOT = "/tmp/pitwall-runs"  # noqa: S108 (there is no other folder that every node is sure to have)
 RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs") if is_loopback(RAY_ADDRESS) else REMOTE_RUN_ROOT)
 RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interpreter on the cluster that has the engine
+TRAINERS = _trainers(env.str("PITWALL_TRAINERS", default=""))  # where the cluster has other trainers
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run

@@ -27,7 +27,7 @@ def launch_sweep(
     """
     base, plan, points, specs = plan_study(spec=spec, sweep=sweep)
     if not study_made_before(project=project, idempotency_key=idempotency_key):
-        problems = check_sweep(specs, points, project=project)
+        problems = check_sweep(specs, points, project=project, user=user)
         if problems:
             raise SpecInvalid(problems)
     study, is_new = create_study(

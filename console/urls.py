@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.tune")),
     path("", include("console.views.compare")),
     path("", include("console.views.cluster")),
+    path("", include("console.views.guide")),
     path("", include("console.views.account")),
     path("", include("console.views.settings")),
     path("", include("console.views.new_run_sweep")),
@@ -22,6 +23,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.captures")),
     path("", include("console.views.perfetto")),
     path("", include("console.views.run")),
+    path("", include("console.views.run_symptoms")),
 ]
 
 handler403 = "console.views.errors.forbidden"

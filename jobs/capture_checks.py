@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobs.catalog.trainer import trainers
 from jobs.models import Capture, Run
 from jobs.profilers import Worker, names
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, TOOLS
@@ -38,6 +39,17 @@ def not_running(*, run_id: str) -> str:
     if run.state in ("queued", "starting"):
         text += " " + _("Ask again once it trains.")
     return text % {"name": run.name, "state": run.state}
+
+
+def check_trainer(*, run: Run) -> None:
+    """Refuse for other trainers, which look for no commands. Raises: CaptureRefused."""
+    trainer = trainers()[run.spec.get("trainer", {}).get("name") or "native"]
+    if trainer.package:
+        text = _(
+            "%(label)s takes no commands while it trains. What it can record itself is chosen before the launch, by "
+            "the knobs of the group profiling."
+        )
+        raise CaptureRefused("tool", text % {"label": trainer.label}, is_conflict=True)
 
 
 def chosen(*, known: Sequence[Worker], roles: Sequence[str], ranks: Sequence[int]) -> list[Worker]:

@@ -12,7 +12,16 @@ from django.utils.translation import gettext as _
 
 from jobs import custody
 from jobs.audit import record
-from jobs.capture_checks import CaptureRefused, check_overlap, check_shape, check_steps, check_tool, chosen, not_running
+from jobs.capture_checks import (
+    CaptureRefused,
+    check_overlap,
+    check_shape,
+    check_steps,
+    check_tool,
+    check_trainer,
+    chosen,
+    not_running,
+)
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file
@@ -43,6 +52,7 @@ def request_capture(
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
         if attempt is None or attempt.state != "running":
             raise CaptureRefused("state", not_running(run_id=run_id), is_conflict=True)
+        check_trainer(run=attempt.run)
         asked: dict[str, Any] = {
             "tool": tool,
             "first_step": first_step,

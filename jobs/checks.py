@@ -5,17 +5,30 @@ tried in a process of their own, and its demand is held against the cluster. Wha
 path on a cluster elsewhere) is "unknown", never "passed".
 """
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
+from jobs.access import User, allows, role
+from jobs.adapters.adapter import adapter
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
-from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.knob import knobs
+from jobs.catalog.rule import refused
+from jobs.catalog.runspec import Problem, RunSpec, differing
+from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.trial import TrialFailed, TrialUnavailable
+
+_TRAINERS_OWN_CODE = re.compile(r"pkg://verl(\.\w+)+")
+"""A module of verl, not of whoever launches."""
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -29,9 +42,46 @@ class Check:
     field: str
 
 
-def check_launchable(spec: RunSpec, project: Project) -> list[Problem]:
-    """Return why this spec cannot be launched here and now; empty if nothing stands against it."""
+def check_launchable(spec: RunSpec, project: Project, user: User | None = None) -> list[Problem]:
+    """Return why this spec cannot be launched here, now and by this person; empty if nothing stands against it.
+
+    Without a person, nothing is allowed that needs an admin.
+    """
+    problems = [*check_privileged(spec, project, user), *refused(spec, say=_)]
+    if problems:
+        return problems  # nothing of it is tried then
     return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
+
+
+def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list[Problem]:
+    """Return what of the spec only an admin of the project may launch: it names code or a command for the cluster."""
+    if user is not None and allows(role(user, project), "admin"):
+        return []
+    text = _("%(label)s names code that the trainer will run, so only an admin of the project may launch with it.")
+    found = [
+        Problem(field=f"knobs.{knob_id}", message=text % {"label": _(knobs()[knob_id].label)})
+        for knob_id in differing(spec)
+        if knobs()[knob_id].is_privileged
+    ]
+    if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
+        found.append(Problem(field="reward.location", message=text % {"label": _("The reward file")}))
+    for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
+        if spec.trainer.name == "openrlhf" and spec.data.kind in ("path", "hub") and _is_code_of_data(place):
+            found.append(Problem(field=field, message=text % {"label": _("Data")}))
+    return found
+
+
+def _is_code_of_reward(spec: RunSpec) -> bool:
+    """Return True for a reward file, also one that is called a URL: OpenRLHF goes by the name's end alone."""
+    if spec.reward.kind == "url":
+        return any(part.strip().endswith(".py") for part in spec.reward.location.split(","))
+    is_theirs = spec.trainer.name == "verl" and _TRAINERS_OWN_CODE.fullmatch(spec.reward.location) is not None
+    return spec.reward.kind == "file" and not is_theirs
+
+
+def _is_code_of_data(place: str) -> bool:
+    """Return True if a dataset among these is a script, which OpenRLHF runs to get the rows."""
+    return any(part.partition("@")[0].strip().endswith(".py") for part in place.split(","))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -39,9 +89,37 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     model, model_checks = check_model(spec)
     data_checks = check_data(spec, project=project)[1]
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
-    if spec.algorithm == "grpo" and not any(c.state == "failed" for c in data_checks):
+    if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
-    return [*checks, *check_cluster(spec, cluster_state())]
+    return [*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]
+
+
+def check_trainer(spec: RunSpec) -> list[Check]:
+    """Return whether the cluster has another trainer in this version, as far as it can be told from here.
+
+    What is declared is looked for where the cluster is this machine; the runner asks the interpreter itself, before it
+    starts anything.
+    """
+    if spec.is_native:
+        return []
+    info, version = trainers()[spec.trainer.name], spec.trainer.version
+    try:
+        adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
+    except ValueError as error:  # what this trainer cannot be told
+        return [Check(state="failed", text=str(error), field="trainer.name")]
+    values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
+    place = place_of(info.id, version, read_places(settings.TRAINERS))
+    if place is None:
+        text = (
+            _("No place of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.") % values
+        )
+        return [Check(state="unknown", text=text, field="trainer.version")]
+    values["at"] = place.at or place.kind
+    if place.kind == "python" and is_local() and not Path(place.at).exists():
+        text = _("%(label)s %(version)s is declared at %(at)s, and there is no such file: %(how)s.") % values
+        return [Check(state="failed", text=text, field="trainer.version")]
+    text = _("%(label)s %(version)s is declared: %(at)s") % values
+    return [Check(state="passed", text=text, field="trainer.version")]
 
 
 def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
@@ -62,8 +140,14 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
     except TrialFailed as failed:
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
     if found.mapping_problem:
-        return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
-    if spec.algorithm == "grpo" and found.num_too_long >= found.num_train:
+        is_there = _first_part(spec, found.mapping_field) in found.columns
+        if spec.is_native or not is_there:
+            return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+        text = _("Not previewed, the trainer reads its columns in its own way: %(why)s") % {
+            "why": found.mapping_problem
+        }
+        return found, [Check(state="unknown", text=text, field=found.mapping_field)]
+    if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
         text = _(
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
         )
@@ -77,24 +161,36 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
     return found, [Check(state="passed", text=text, field="data.id")]
 
 
+def _first_part(spec: RunSpec, field: str) -> str:
+    """Return the column that a field of the data names; of one in a nested row, the outermost."""
+    return str(getattr(spec.data, field.removeprefix("data."), "")).partition(".")[0]
+
+
 def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
     """Return whether the longest sequence of the run fits into the model's context."""
-    if model is None or not model.context_tokens:
+    if model is None or not model.context_tokens or not longest_sequence(spec):
         return []
-    if spec.algorithm == "grpo":
-        field = "knobs.rollout.max_new_tokens"
-        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
-        what = _("Longest prompt plus longest answer")
+    longest = longest_sequence(spec)
+    if is_in(spec.algorithm, "rl"):
+        field, what = "knobs.rollout.max_new_tokens", _("Longest prompt plus longest answer")
     else:
-        field = "knobs.train.max_sequence_tokens"
-        longest = spec.int_knob("train.max_sequence_tokens")
-        what = _("Longest sample")
+        field, what = "knobs.train.max_sequence_tokens", _("Longest sample")
     values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}
     if longest > model.context_tokens:
         text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
         return [Check(state="failed", text=text, field=field)]
     text = _("%(longest)s tokens fit the context of %(context)s") % values
     return [Check(state="passed", text=text, field=field)]
+
+
+def longest_sequence(spec: RunSpec) -> int:
+    """Return the most tokens that a sequence of the run has; 0 where only the data decides."""
+    if is_in(spec.algorithm, "rl"):
+        names = ["rollout.max_prompt_tokens", "rollout.max_new_tokens"]
+    else:
+        names = ["train.max_sequence_tokens"]
+    values = [spec.knobs[name].value if name in spec.knobs else None for name in names]
+    return sum(int(value) for value in values if value is not None) if None not in values else 0
 
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -115,7 +211,12 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
 
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
-    field = "hardware.policy_ranks"
+    field = "hardware.policy_ranks" if spec.is_native else "knobs.placement.policy_gpus_per_node"
+    device = state.device if spec.hardware.device == "auto" and state.is_reachable else spec.hardware.device
+    if device == "cpu" and spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
+        words = {"trainer": trainers()[spec.trainer.name].label, "algorithm": algorithms()[spec.algorithm].label}
+        text = _("%(trainer)s trains %(algorithm)s on GPUs only, and this run would get none.") % words
+        return [Check(state="failed", text=text, field="hardware.device")]
     if not state.is_reachable:
         return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
     verdict = place(spec, state)

@@ -133,20 +133,29 @@ def submit_job(
     environment: Mapping[str, str],
     metadata: Mapping[str, str],
     entrypoint_gpus: float = 0,
+    runtime: Mapping[str, Any] | None = None,
 ) -> None:
     """Start `python -m module` as a Ray job with our code as its working directory; once per submission id.
 
     With `entrypoint_gpus` Ray holds GPUs for the process itself; a runner needs none, its workers hold them.
+    `runtime` is what Ray's runtime_env of the job gets besides: `py_executable` of its workers, or an `image_uri`,
+    which Ray takes without any working directory: our code is then the image's own.
 
     Raises: ClusterUnreachable (try again), JobRefused (never will).
     """
-    code = package()
-    _upload(code)
+    more = dict(runtime or {})
+    python = settings.RUNNER_PYTHON
+    if "image_uri" in more:
+        python = "python"
+    else:
+        code = package()
+        _upload(code)
+        more["working_dir"] = code.uri
     body: dict[str, Any] = {
         "submission_id": submission_id,
-        "entrypoint": shlex.join([settings.RUNNER_PYTHON, "-m", module]),
+        "entrypoint": shlex.join([python, "-m", module]),
         "runtime_env": {
-            "working_dir": code.uri,
+            **more,
             "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_SECONDS), **environment},
         },
         "metadata": dict(metadata),

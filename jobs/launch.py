@@ -13,7 +13,9 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from jobs import admission, captures, cluster, lifecycle
 from jobs.audit import record
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.trainer_place import VARIABLE, place_of, read_places
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
 
@@ -83,6 +85,8 @@ def hand_over(attempt: Attempt, *, now: datetime) -> bool:
             module="jobs.runner",
             environment=environment(attempt),
             metadata={"pitwall_run": attempt.run_id, "pitwall_attempt": str(attempt.number)},
+            entrypoint_gpus=_gpus_of_the_runner(attempt),
+            runtime=_runtime(attempt),
         )
     except cluster.ClusterUnreachable as error:
         log.warning("%s is not submitted yet: %s", attempt.submission_id, error)
@@ -119,7 +123,30 @@ def environment(attempt: Attempt) -> dict[str, str]:
         "PITWALL_ATTEMPT": str(attempt.number),
         "PITWALL_RUN_ROOT": str(settings.RUN_ROOT),
         "PITWALL_DEVICE": "cuda" if attempt.num_gpus else "cpu",
+        **({VARIABLE: settings.TRAINERS} if settings.TRAINERS else {}),
     }
+
+
+def _runtime(attempt: Attempt) -> dict[str, str]:
+    """Return what Ray has to know of the place where another trainer is declared.
+
+    A container image holds the whole job. The Ray workers of reinforcement learning run the interpreter that has the
+    trainer; other algorithms start no Ray workers.
+    """
+    trainer = attempt.run.spec.get("trainer", {})
+    place = place_of(trainer.get("name", ""), trainer.get("version", ""), read_places(settings.TRAINERS))
+    if place is None or place.kind == "installed":
+        return {}
+    if place.kind == "image":
+        return {"image_uri": place.at}
+    return {"py_executable": place.at} if is_in(attempt.run.spec["algorithm"], "rl") else {}
+
+
+def _gpus_of_the_runner(attempt: Attempt) -> float:
+    """Return the GPUs that Ray holds for the runner: those of a trainer that is its child and asks Ray for none."""
+    spec = attempt.run.spec
+    is_native = spec.get("trainer", {}).get("name", "native") == "native"
+    return 0 if is_native or is_in(spec["algorithm"], "rl") else attempt.num_gpus
 
 
 def ingest_token(run_id: str, attempt: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 MAX_LATEST_VALUES = 300  # names that a run's row carries; every series is on the charts anyway
 
+MAX_STEPS = 1 << 31
 _PHASE_OF_STATE = {"loading": "load", "evaluating": "eval", "saving": "checkpoint"}
 _OVER = frozenset({"done", "failed"})
 
@@ -25,6 +26,7 @@ class Progress:
     next_phase: dict[str, str]
     previous_phase: str = ""
     is_training: bool = False  # the events show that the trainer works
+    num_steps: int = 0  # told by a trainer whose spec leaves it to the data; 0: not told
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take in one event of the trainer's driver; those of others say nothing about the whole run."""
@@ -38,6 +40,10 @@ class Progress:
             self.step = max(self.step, event["step"])
             values = {**self.latest_values, **event["values"]}
             self.latest_values = dict(list(values.items())[:MAX_LATEST_VALUES])
+        elif kind == "note":
+            told = event.get("meta", {}).get("num_steps")
+            if isinstance(told, int) and 0 < told < MAX_STEPS:
+                self.num_steps = told
         elif kind == "span" and event.get("depth", 0) == 0:
             ended = event["phase"]
             if self.previous_phase:

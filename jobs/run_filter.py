@@ -10,6 +10,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from jobs.catalog.algorithm import expand
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metrics
 from jobs.models import STATES
@@ -30,7 +31,8 @@ ROW_SORTS = (
 )
 """What runs can be sorted by besides any knob id and any metric name."""
 BY_ALGORITHM: Mapping[str, Mapping[str, str]] = {
-    "value": {"grpo": "reward/mean", "sft": "loss/sft"},
+    "value": dict.fromkeys(expand(["rl"]), "reward/mean")
+    | {"sft": "loss/sft", "dpo": "pairs/accuracy", "rm": "pairs/accuracy"},
     "speed": {"grpo": "throughput/rollout_tokens_per_second", "sft": "throughput/update_tokens_per_second"},
 }
 """Columns that show another metric for each algorithm: the main metric and the tokens a second."""
@@ -157,4 +159,5 @@ def _comparison(name: str, symbol: str, raw: str) -> Comparison:
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
     hint = _("Did you mean %(near)s?") % {"near": near[0]} if near else ""
-    return f"{_('There is no %(what)s %(given)r.') % {'what': what, 'given': given}} {hint}".strip()
+    refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": given}
+    return f"{refusal} {hint}".strip()

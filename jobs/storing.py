@@ -145,6 +145,8 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: d
         progress.see(event)
     memory.previous_phase = progress.previous_phase
     values: dict[str, Any] = {"seq": run.seq, "step": progress.step, "latest_values": progress.latest_values}
+    if progress.num_steps:
+        values["num_steps"] = progress.num_steps
     if run.state not in ENDED:
         values |= {"phase": progress.phase, "activity": progress.activity}
     Run.objects.filter(pk=run.pk).update(**values)

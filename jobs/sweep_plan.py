@@ -12,9 +12,10 @@ from typing import Any, Literal, cast, get_args
 
 from django.utils.translation import gettext as _
 
-from jobs.catalog.knob import Knob, KnobValueInvalid, Scalar, applicable, knobs
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, strangers
 from jobs.catalog.spelling import spell
+from jobs.catalog.value import Value
 
 Method = Literal["grid", "random"]
 Scale = Literal["linear", "log"]
@@ -32,7 +33,7 @@ class SweepKnob:
     """One knob of a sweep: its `values`, or, where those are empty, a range that random points are drawn from."""
 
     id: str
-    values: tuple[Scalar, ...] = ()
+    values: tuple[Value, ...] = ()
     low: float = 0.0
     high: float = 0.0
     scale: Scale = "linear"
@@ -157,7 +158,7 @@ def _parse_knob(field: str, raw: object, method: object, spec: RunSpec, problems
 
 
 def _known_knob(field: str, given: object, spec: RunSpec, problems: list[Problem]) -> Knob | None:
-    here = applicable(spec.algorithm, spec.trainer.name)
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
     if isinstance(given, str) and given in here:
         return here[given]
     if not given:
@@ -179,7 +180,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
         text = text % {"most": MAX_VALUES, "knob": knob.label, "allowed": knob.allowed()}
         problems.append(Problem(field=f"{field}.values", message=text))
         return None
-    values: list[Scalar] = []
+    values: list[Value] = []
     for item in raw:
         try:
             value = knob.check(item)
@@ -204,7 +205,7 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
     ends: dict[str, float] = {}
     for name in ("low", "high"):
         try:
-            ends[name] = float(knob.check(raw.get(name)))
+            ends[name] = float(knob.check_set(raw.get(name)))
         except KnobValueInvalid as error:
             problems.append(Problem(field=f"{field}.{name}", message=str(error)))
     scale = raw.get("scale", "linear")

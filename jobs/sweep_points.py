@@ -8,17 +8,25 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.catalog.knob import Scalar, knobs
+from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.spelling import spell
+from jobs.catalog.value import Value
 from jobs.sweep_plan import SweepKnob, SweepPlan, grid_size
 
-Point = Mapping[str, Scalar]
+Point = Mapping[str, Value]
 
 DIGITS = 4  # significant digits of a drawn number, so that the name of a run tells its exact value
 _TRIES_PER_POINT = 200
 _MAX_PROBLEMS = 20
-_SHORT = {"optimizer.learning_rate": "lr"}
+_SHORT = {  # the one that is meant where several knobs end in the same word, too
+    "optimizer.learning_rate": "lr",
+    "rollout.samples_per_prompt": "samples_per_prompt",
+    "rollout.temperature": "temperature",
+    "rollout.top_k": "top_k",
+    "rollout.top_p": "top_p",
+    "train.seed": "seed",
+}
 
 
 def points(plan: SweepPlan) -> tuple[Point, ...]:
@@ -89,7 +97,7 @@ def _grid(plan: SweepPlan) -> tuple[Point, ...]:
 
 def _random(plan: SweepPlan) -> tuple[Point, ...]:
     rng = random.Random(plan.seed)
-    found: dict[tuple[Scalar, ...], Point] = {}
+    found: dict[tuple[Value, ...], Point] = {}
     for _try in range(_TRIES_PER_POINT * plan.num_runs):
         if len(found) == plan.num_runs:
             break
@@ -105,7 +113,7 @@ def _random(plan: SweepPlan) -> tuple[Point, ...]:
     return tuple(found.values())
 
 
-def _draw(knob: SweepKnob, rng: random.Random) -> Scalar:
+def _draw(knob: SweepKnob, rng: random.Random) -> Value:
     if not knob.is_range:
         return rng.choice(knob.values)
     is_whole = knobs()[knob.id].type == "int"

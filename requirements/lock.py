@@ -1,7 +1,8 @@
 """Write the lock files from the *.in files: `.venv/bin/python requirements/lock.py` (needs uv, of dev.lock).
 
 Every package is hashed; no line names a host. All locks agree on versions, because all are cut from two resolutions:
-one for the CPU build of vLLM (console, engine, dev), one for its CUDA build (gpu).
+one for the CPU build of vLLM (console, engine, dev), one for its CUDA build (gpu). What other trainers add to the
+engine (trainers/*.in) is listed whole and pinned, because their own pins contradict it: only hashes are looked up.
 """
 
 import hashlib
@@ -15,13 +16,14 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 TORCH = "torch"
 CUDA = re.compile(r"(nvidia|cuda)-")
-# Published as source alone; pure Python, so building it needs no compiler. Its setup.py imports torch.
-SOURCE_ONLY = frozenset({"deepspeed"})
+# Published as source alone; pure Python, so building them needs no compiler. DeepSpeed's setup.py imports torch; antlr4
+# comes with Hydra.
+SOURCE_ONLY = frozenset({"deepspeed", "antlr4-python3-runtime"})
 
 Lock = dict[str, str]  # package name -> its lines
 
 
-def resolve(source: str, preferred: Lock) -> Lock:
+def resolve(source: str, preferred: Lock, *more: str) -> Lock:
     """Return the hashed requirements of an *.in file, in the preferred versions where they fit together."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "out.lock"  # uv keeps the versions that it finds in its output file
@@ -29,7 +31,7 @@ def resolve(source: str, preferred: Lock) -> Lock:
         command = [sys.executable, "-m", "uv", "pip", "compile", str(FOLDER / source), "--output-file", str(output)]
         command += ["--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--strip-extras"]
         command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_31"]
-        command += ["--excludes", str(FOLDER / "excludes.txt"), "--overrides", str(FOLDER / "overrides.txt")]
+        command += ["--excludes", str(FOLDER / "excludes.txt"), "--overrides", str(FOLDER / "overrides.txt"), *more]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return read(output)
 
@@ -89,6 +91,8 @@ def main() -> None:
     write("source.lock", {package: block for package, block in dev.items() if package in SOURCE_ONLY})
     gpu = resolve("gpu.in", dev)
     write("gpu.lock", {package: block for package, block in gpu.items() if package not in SOURCE_ONLY})
+    for source in sorted((FOLDER / "trainers").glob("*.in")):
+        write(f"trainers/{source.stem}.lock", resolve(f"trainers/{source.name}", {}, "--no-deps"))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ from types import ModuleType
 
 import pytest
 
+from jobs.catalog.trainer import trainers
+
 FOLDER = Path(__file__).resolve().parents[1] / "requirements"
-LOCKS = sorted(FOLDER.glob("*.lock"))
+LOCKS = sorted([*FOLDER.glob("*.lock"), *FOLDER.glob("trainers/*.lock")])
 GIB = 1 << 30
 
 
@@ -51,9 +53,17 @@ def test_a_lock_names_no_host_and_hashes_everything(lock: Path) -> None:
         assert "--hash=sha256:" in block, block.splitlines()[0]
 
 
+def test_the_wheels_of_other_trainers_are_pinned_by_hash_and_name_no_host() -> None:
+    lines = [line for line in (FOLDER / "frameworks.txt").read_text().splitlines() if not line.startswith("#")]
+
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9_-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line), line
+
+
 def test_no_lock_holds_a_kin_of_torch_that_breaks_it() -> None:
     for lock in LOCKS:
-        assert not {"torchvision", "torchaudio", "torchcodec"} & set(versions(lock.name)), lock.name
+        assert not {"torchvision", "torchaudio", "torchcodec"} & set(versions(str(lock.relative_to(FOLDER)))), lock.name
 
 
 def test_the_cpu_locks_agree_on_versions() -> None:
@@ -168,3 +178,32 @@ def test_a_changed_lock_is_installed(install: ModuleType, tmp_path: Path) -> Non
     stamp["locks"]["dev.lock"] = "0" * 64
     (tmp_path / install.STAMP).write_text(json.dumps(stamp))
     assert not install.is_installed(tmp_path, "dev")
+
+
+def test_what_a_trainer_adds_is_locked_in_the_versions_that_are_asked_for() -> None:
+    engine = set(versions("engine.lock")) | {"torch", "deepspeed"}
+    sources = sorted(FOLDER.glob("trainers/*.in"))
+    assert sources
+    for source in sources:
+        lines = [line.partition("#")[0].strip() for line in source.read_text().splitlines()]
+        asked = dict(line.split("==") for line in lines if line)
+        locked = versions(f"trainers/{source.stem}.lock")
+        assert locked == asked, source.name
+        assert not set(locked) & engine, f"{source.name} asks for what it shares with the engine"
+        trainer, _, version = source.stem.partition("-")
+        assert locked[trainer] == version
+
+
+def test_trainers_whose_environment_can_be_made_are_known_and_others_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = load("trainer_env", monkeypatch)
+
+    assert script.chosen("openrlhf", "") == trainers()["openrlhf"].versions[0]
+    for trainer, locked in script.known().items():
+        assert set(locked) <= set(trainers()[trainer].versions)
+    for trainer, version, sentence in (("trl", "", "Known: openrlhf, verl"), ("verl", "0.1", "no lock for verl 0.1")):
+        with pytest.raises(SystemExit, match=sentence):
+            script.chosen(trainer, version)
+    with pytest.raises(SystemExit, match="make install"):
+        script.make("openrlhf-0.11.2", tmp_path)

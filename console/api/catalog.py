@@ -7,10 +7,30 @@ from django.http import HttpRequest
 from ninja import Router, Schema
 
 from console.api.problem import REFUSALS, Refused
-from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.knob import Knob, applicable, knobs
 from jobs.catalog.metric import MetricInfo, metrics
+from jobs.catalog.trainer import trainers
 
 router = Router(tags=["catalog"])
+
+
+class FlagOut(Schema):
+    """How versions of a trainer spell a knob; an empty bound or list of algorithms is none."""
+
+    trainer: str
+    names: list[str]
+    since: str
+    before: str
+    algorithms: list[str]
+    default: Any
+
+
+class NeedOut(Schema):
+    """Another knob, and the values of it under which this one means something: some, or all above a number."""
+
+    knob: str
+    values: list[Any]
+    above: float | None
 
 
 class KnobOut(Schema):
@@ -30,7 +50,11 @@ class KnobOut(Schema):
     source: str
     algorithms: list[str]
     trainers: list[str]
+    flags: list[FlagOut]
+    needs: list[NeedOut]
     is_essential: bool
+    is_optional: bool
+    is_privileged: bool
 
 
 class KnobsOut(Schema):
@@ -46,12 +70,25 @@ class MetricsOut(Schema):
 
 
 @router.get("/knobs", response={200: KnobsOut, **REFUSALS}, summary="Knobs")
-def list_knobs(request: HttpRequest, algorithm: str | None = None, trainer: str | None = None) -> KnobsOut:  # noqa: ARG001
-    """Return the knobs, all or those that apply to an algorithm and a trainer."""
+def list_knobs(
+    request: HttpRequest,  # noqa: ARG001
+    algorithm: str | None = None,
+    trainer: str | None = None,
+    version: str | None = None,
+) -> KnobsOut:
+    """Return the knobs, all or those that apply to an algorithm and a trainer, or to one version of it.
+
+    A version needs an algorithm and a trainer beside it; then choices and ranges are those that it takes.
+    """
     found = list(knobs().values())
     _check("algorithm", algorithm, {a for k in found for a in k.algorithms})
-    _check("trainer", trainer, {t for k in found for t in k.flags})
-    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.flags)]
+    _check("trainer", trainer, {t for k in found for t in k.trainers})
+    if version is not None:
+        if algorithm is None or trainer is None:
+            raise Refused(422, "Name the trainer and the algorithm beside its version.", field="version")
+        _check("version", version, set(trainers()[trainer].versions))
+        return KnobsOut(knobs=[_knob(knob) for knob in applicable(algorithm, trainer, version).values()])
+    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.trainers)]
     return KnobsOut(knobs=[_knob(k) for k in here])
 
 
@@ -81,6 +118,20 @@ def _knob(knob: Knob) -> KnobOut:
         effects=dict(knob.effects),
         source=knob.source,
         algorithms=list(knob.algorithms),
-        trainers=list(knob.flags),
+        trainers=list(knob.trainers),
+        flags=[
+            FlagOut(
+                trainer=flag.trainer,
+                names=list(flag.names),
+                since=flag.since,
+                before=flag.before,
+                algorithms=list(flag.algorithms),
+                default=flag.default,
+            )
+            for flag in knob.flags
+        ],
+        needs=[NeedOut(knob=need.knob, values=list(need.values), above=need.above) for need in knob.needs],
         is_essential=knob.is_essential,
+        is_optional=knob.is_optional,
+        is_privileged=knob.is_privileged,
     )

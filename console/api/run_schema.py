@@ -98,3 +98,11 @@ class ArtifactsOut(Schema):
     """What the run left."""
 
     artifacts: list[ArtifactOut]
+
+
+class TrainerCommandOut(Schema):
+    """What a trainer is started with; `problem` says why there is no command."""
+
+    argv: list[str]
+    shell: str
+    problem: str

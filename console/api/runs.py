@@ -20,10 +20,12 @@ from console.api.run_schema import (
     RunPatchIn,
     RunRowOut,
     RunsOut,
+    TrainerCommandOut,
 )
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from console.csv_answer import csv_answer
+from console.trainer_command import command_of
 from jobs import lifecycle, tasks
 from jobs.annotate import ChangeRefused, annotate_run, delete_run
 from jobs.attempt_spec import latest_spec_json
@@ -58,7 +60,7 @@ def launch_run(
     home = project_for(request, project, "editor")
     checked = parse_spec(spec)
     if not launched_before(project=home, idempotency_key=idempotency_key):
-        problems = check_launchable(checked, home)
+        problems = check_launchable(checked, home, caller(request))
         if problems:
             raise SpecInvalid(problems)
     run, is_new = create_run(
@@ -206,6 +208,19 @@ def list_artifacts(request: HttpRequest, run_id: str) -> ArtifactsOut:
     run = run_for(request, run_id)
     lost = lost_checkpoints(run.attempts.order_by("number"))
     return ArtifactsOut(artifacts=[_artifact(run, row, lost) for row in run.artifacts.order_by("pk")])
+
+
+@router.get(
+    "/{run_id}/trainer-command",
+    response={200: TrainerCommandOut, **REFUSALS},
+    summary="What the trainer is started with",
+)
+def read_trainer_command(request: HttpRequest, run_id: str) -> TrainerCommandOut:
+    """Return the command of the latest attempt, byte for byte, and the same as a shell script with files and env."""
+    run = run_for(request, run_id)
+    attempt = run.attempts.get(number=run.latest_attempt)
+    found = command_of(parse_spec(latest_spec_json(run)), attempt)
+    return TrainerCommandOut(argv=list(found.argv), shell=found.shell, problem=found.problem)
 
 
 def _artifact(run: Run, row: Artifact, lost: Mapping[tuple[int, int], str]) -> ArtifactOut:

@@ -58,6 +58,8 @@ def _knob_schema(knob: Knob) -> dict[str, Any]:
     if knob.type in ("int", "float"):
         bounds = {"minimum": knob.low, "maximum": knob.high}
         value |= {k: _tidy(v) for k, v in bounds.items() if math.isfinite(v)}
+    if knob.is_optional:
+        value = {"anyOf": [value, {"type": "null"}]}
     origin = {"type": "string", "enum": ["default", "recipe", "you", "tuner"]}
     chosen = {
         "type": "object",

@@ -8,9 +8,10 @@ from ninja import Body, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemOut, Refused
 from console.api.spec_schema import SpecIn, spec_schema
-from console.api.visible import ProjectSlug, project_for
+from console.api.visible import ProjectSlug, caller, project_for
+from jobs.catalog.rule import Finding, findings, refused
 from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
-from jobs.checks import run_checks
+from jobs.checks import check_privileged, run_checks
 from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
 from jobs.trial import TrialFailed, TrialUnavailable
 
@@ -25,12 +26,40 @@ class CheckOut(Schema):
     field: str
 
 
+class FindingOut(Schema):
+    """What a rule says of the spec; each of `fixes` is one change on offer, values by knob or dotted field."""
+
+    rule: str
+    level: str
+    says: str
+    why: str
+    knobs: list[str]
+    fixes: list[dict[str, Any]]
+    source: str
+    is_overridden: bool
+
+    @classmethod
+    def of(cls, found: Finding) -> "FindingOut":
+        """Return a finding as the API gives it."""
+        return cls(
+            rule=found.rule,
+            level=found.level,
+            says=found.says,
+            why=found.why,
+            knobs=list(found.knobs),
+            fixes=[dict(fix.changes) for fix in found.fixes],
+            source=found.source,
+            is_overridden=found.is_overridden,
+        )
+
+
 class SpecCheckOut(Schema):
     """Whether the spec can be launched; if it parses, the complete spec with every default filled in."""
 
     is_launchable: bool
     problems: list[ProblemOut]
     checks: list[CheckOut]
+    findings: list[FindingOut]
     spec: dict[str, Any] | None
 
 
@@ -54,13 +83,16 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
         checked = parse_spec(spec)
     except SpecInvalid as error:
         problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
-        return SpecCheckOut(is_launchable=False, problems=problems, checks=[], spec=None)
+        return SpecCheckOut(is_launchable=False, problems=problems, checks=[], findings=[], spec=None)
     checks = run_checks(checked, project=home)
-    failed = [ProblemOut(field=c.field, message=c.text) for c in checks if c.state == "failed"]
+    ruled = [*check_privileged(checked, home, caller(request)), *refused(checked)]
+    failed = [ProblemOut(field=p.field, message=p.message) for p in ruled]
+    failed += [ProblemOut(field=c.field, message=c.text) for c in checks if c.state == "failed"]
     return SpecCheckOut(
         is_launchable=not failed,
         problems=failed,
         checks=[CheckOut(**asdict(c)) for c in checks],
+        findings=[FindingOut.of(found) for found in findings(checked)],
         spec=to_json(checked),
     )
 

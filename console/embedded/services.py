@@ -12,6 +12,15 @@ from typing import Any
 from console.embedded.ray_head import new_token, ray_service
 from console.embedded.redis_server import redis_service
 from console.embedded.service import Service
+from jobs.catalog.trainer_place import (
+    FOLDER,
+    VARIABLE,
+    TrainersMisread,
+    found_below,
+    place_of,
+    read_places,
+    to_text,
+)
 from jobs.loopback import is_loopback
 
 # The queue's consumers first, what others lean on last.
@@ -61,6 +70,7 @@ def embedded(
     }
     if is_loopback(environ.get("RAY_ADDRESS") or here):  # on other machines this interpreter's path means nothing
         settings["PITWALL_RUNNER_PYTHON"] = environ.get("PITWALL_RUNNER_PYTHON", sys.executable)
+        settings[VARIABLE] = _trainers(environ.get(VARIABLE, ""))
     env = {**environ, **settings}
     outside: list[Service] = []
     if not environ.get("RAY_ADDRESS"):
@@ -83,6 +93,16 @@ def embedded(
     if demo is not None:
         others.append(_command("demo", env, *demo, needs=(*needs, "web"), is_once=True))
     return Embedded(services=(*outside, web, *others), settings=settings, url=url)
+
+
+def _trainers(declared: str) -> str:
+    """Return where other trainers are: what is declared, then what `make trainer-env` made beside this code."""
+    try:
+        places = read_places(declared)
+    except TrainersMisread:
+        return declared  # every process says what is wrong with it
+    made = found_below(Path(MANAGE).parent / FOLDER)
+    return to_text([*places, *(each for each in made if place_of(each.trainer, each.version, places) is None)])
 
 
 def _command(name: str, env: Mapping[str, str], *arguments: str, **more: Any) -> Service:

@@ -8,20 +8,73 @@ person's.
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from jobs.catalog.knob import Scalar, applicable, knobs
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import SECTIONS, Algorithm
+from jobs.catalog.sections import SECTIONS
 from jobs.catalog.spelling import spell
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
 
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
 
 
-def default_spec(algorithm: str = "grpo") -> RunSpec:
-    """Return the spec a fresh form opens with."""
-    return parse_spec({"algorithm": algorithm})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """What decides which knobs there are: an algorithm under a version of a trainer."""
+
+    algorithm: str = "grpo"
+    trainer: str = "native"
+    version: str = ""
+
+    def knobs(self) -> Mapping[str, Knob]:
+        """Return its knobs by id; none where there is no such trainer, version or algorithm."""
+        if self.trainer not in trainers() or self.version not in trainers()[self.trainer].versions:
+            return {}
+        return applicable(self.algorithm, self.trainer, self.version)
+
+    def default_of(self, knob: Knob) -> Value:
+        """Return what the knob is where nobody chose it."""
+        return knob.default_for(self.algorithm, self.trainer, self.version)
+
+
+def combination_of(spec: RunSpec) -> Combination:
+    """Return the combination of a spec."""
+    return Combination(algorithm=spec.algorithm, trainer=spec.trainer.name, version=spec.trainer.version)
+
+
+def nearest(*, algorithm: str, trainer: str, version: str) -> Combination:
+    """Return the combination that was asked for, made possible: the trainer counts most, then version and algorithm.
+
+    Without a trainer, it is the first one that offers the algorithm.
+    """
+    able = [info for info in trainers().values() if info.offers(algorithm, info.versions[0])]
+    info = trainers().get(trainer) or next(iter(able), trainers()["native"])
+    version = version if version in info.versions else info.versions[0]
+    offered = [a for a in info.algorithms if info.offers(a, version)]
+    return Combination(algorithm=algorithm if algorithm in offered else offered[0], trainer=info.id, version=version)
+
+
+def chosen_in(form: Mapping[str, str], base: RunSpec) -> Combination:
+    """Return the combination that a form's inputs name, as they name it; what is missing is the base's.
+
+    Another trainer without a version is meant in its newest.
+    """
+    trainer = form.get("trainer.name", base.trainer.name)
+    version = form.get("trainer.version", base.trainer.version if trainer == base.trainer.name else "")
+    if not version and trainer in trainers():
+        version = trainers()[trainer].versions[0]
+    return Combination(algorithm=form.get("algorithm", base.algorithm), trainer=trainer, version=version)
+
+
+@cache
+def default_spec(algorithm: str = "grpo", trainer: str = "native", version: str = "") -> RunSpec:
+    """Return the spec a fresh form opens with. Raises: SpecInvalid if there is no such combination."""
+    return parse_spec({"algorithm": algorithm, "trainer": {"name": trainer, "version": version}})
 
 
 def base_of(text: str) -> RunSpec:
@@ -34,7 +87,7 @@ def base_of(text: str) -> RunSpec:
 
 def spec_to_form(spec: RunSpec) -> dict[str, str]:
     """Return every input's text, by the input's name."""
-    values = {"name": spec.name, "algorithm": spec.algorithm}
+    values = {"name": spec.name, "algorithm": spec.algorithm, "overridden": " ".join(spec.overridden)}
     for section, cls in SECTIONS.items():
         source = getattr(spec, section)
         for f in dataclasses.fields(cls):
@@ -50,10 +103,10 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, Any]:
     """Return the plain JSON that `parse_spec` takes; inputs that are not in `form` keep the base's value.
 
     Text that is no number stays text, so that the validator can refuse it in its own words. Knobs that do not apply to
-    the chosen algorithm are left out: the form holds those of both.
+    the chosen algorithm and trainer are left out: a page that is just changing them still holds the earlier ones.
     """
-    raw: dict[str, Any] = {"version": base.version, "name": form.get("name", base.name)}
-    raw["algorithm"] = algorithm = form.get("algorithm", base.algorithm)
+    chosen = chosen_in(form, base)
+    raw: dict[str, Any] = {"version": base.version, "name": form.get("name", base.name), "algorithm": chosen.algorithm}
     for section, cls in SECTIONS.items():
         source = getattr(base, section)
         values = {f.name: getattr(source, f.name) for f in dataclasses.fields(cls)}
@@ -64,42 +117,57 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, Any]:
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
         raw[section] = values
-    raw["knobs"] = _raw_knobs(form, base, algorithm)
+    raw["trainer"]["version"] = chosen.version
+    raw["knobs"] = _raw_knobs(form, base, chosen)
+    raw["overridden"] = form["overridden"].split() if "overridden" in form else list(base.overridden)
     return raw
 
 
-def baseline(base: RunSpec, algorithm: str) -> dict[str, dict[str, Any]]:
-    """Return what each knob of `algorithm` starts from: `{"value", "origin"}` by id.
+def baseline(base: RunSpec, chosen: Combination) -> dict[str, dict[str, Any]]:
+    """Return what each knob of a combination starts from: `{"value", "origin"}` by id.
 
-    A knob that the base left at its default starts from the default of the algorithm now chosen.
+    Of another combination than the base's, a knob starts from what somebody chose in the base if it takes that, else
+    from its default.
     """
+    is_same = chosen == combination_of(base)
     found: dict[str, dict[str, Any]] = {}
-    for knob_id, knob in applicable(algorithm, base.trainer.name).items():
-        chosen = base.knobs.get(knob_id)
-        if chosen is None or (chosen.origin == "default" and algorithm != base.algorithm):
-            found[knob_id] = {"value": knob.default_for(algorithm), "origin": "default"}
+    for knob_id, knob in chosen.knobs().items():
+        given = base.knobs.get(knob_id)
+        if given is not None and (is_same or (given.origin != "default" and _takes(knob, given.value))):
+            found[knob_id] = {"value": given.value, "origin": given.origin}
         else:
-            found[knob_id] = {"value": chosen.value, "origin": chosen.origin}
+            found[knob_id] = {"value": chosen.default_of(knob), "origin": "default"}
     return found
+
+
+def _takes(knob: Knob, value: Value) -> bool:
+    try:
+        knob.check(value)
+    except KnobValueInvalid:
+        return False
+    return True
 
 
 def changes(spec: RunSpec, base: RunSpec) -> list[tuple[str, str]]:
     """Return what differs from the base, its name apart, as (input name, the base's text), in the order of the form."""
     start = spec_to_form(base)
-    start |= {f"knobs.{k}": show(v["value"]) for k, v in baseline(base, spec.algorithm).items()}
+    start |= {f"knobs.{k}": show(v["value"]) for k, v in baseline(base, combination_of(spec)).items()}
     return [
         (name, start.get(name, ""))
         for name, text in spec_to_form(spec).items()
-        if name != "name" and text != start.get(name)
+        if name not in ("name", "overridden") and text != start.get(name)
     ]
 
 
 def minimal(spec: RunSpec) -> dict[str, Any]:
     """Return the shortest JSON that `parse_spec` reads as this very spec: what is default is left out."""
-    default, given = to_json(default_spec(spec.algorithm)), to_json(spec)
+    mine = combination_of(spec)
+    default, given = to_json(default_spec(mine.algorithm, mine.trainer, mine.version)), to_json(spec)
     short: dict[str, Any] = {"algorithm": spec.algorithm}
     if spec.name:
         short = {"name": spec.name, **short}
+    if not spec.is_native:
+        short["trainer"] = given["trainer"]
     for section in SECTIONS:
         differing = {k: v for k, v in given[section].items() if v != default[section][k]}
         if differing:
@@ -107,33 +175,45 @@ def minimal(spec: RunSpec) -> dict[str, Any]:
     chosen = {k: v for k, v in given["knobs"].items() if v != default["knobs"][k]}
     if chosen:
         short["knobs"] = {k: v["value"] if v["origin"] == "you" else v for k, v in chosen.items()}
+    if spec.overridden:
+        short["overridden"] = given["overridden"]
     return short
 
 
-def show(value: Scalar) -> str:
+def show(value: Value) -> str:
     """Return a value as people type it; reading it back gives the same value."""
     return spell(value)
 
 
-def _raw_knobs(form: Mapping[str, str], base: RunSpec, algorithm: str) -> dict[str, Any]:
-    if algorithm not in get_args(Algorithm):
+def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> dict[str, Any]:
+    here = chosen.knobs()
+    if not here:
         return {}
-    start = baseline(base, algorithm)
     raw: dict[str, Any] = {}
     for name, text in form.items():
         knob_id = name.removeprefix("knobs.")
         if name.startswith("knobs.") and knob_id not in knobs():
             raw[knob_id] = text  # refused by name
-    for knob_id, begun in start.items():
-        text = form.get(f"knobs.{knob_id}", show(begun["value"]))
-        knob = knobs()[knob_id]
-        if _same(text, show(begun["value"])):
+    for knob_id, begun in baseline(base, chosen).items():
+        text = _lines(form.get(f"knobs.{knob_id}", show(begun["value"])))
+        default = chosen.default_of(here[knob_id])
+        if here[knob_id].type == "text":  # white space at its ends may be meant, in a template
+            raw[knob_id] = _text_chosen(text, begun, default)
+        elif _same(text, show(begun["value"])):
             raw[knob_id] = begun
-        elif _same(text, show(knob.default_for(algorithm))):
-            raw[knob_id] = {"value": knob.default_for(algorithm), "origin": "default"}
+        elif _same(text, show(default)):
+            raw[knob_id] = {"value": default, "origin": "default"}
         else:
             raw[knob_id] = {"value": text.strip(), "origin": "you"}
     return raw
+
+
+def _text_chosen(text: str, begun: dict[str, Any], default: Value) -> dict[str, Any]:
+    if text == show(begun["value"]):
+        return begun
+    if text == show(default):
+        return {"value": default, "origin": "default"}
+    return {"value": text, "origin": "you"}
 
 
 def _same(text: str, other: str) -> bool:

@@ -9,30 +9,48 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.catalog_words import knob_allowed
-from console.forms.new_run import baseline, show, spec_to_form
-from jobs.catalog.knob import Knob, knobs
+from console.forms.new_run import Combination, baseline, default_spec, show, spec_to_form
+from console.forms.new_run_recipes import recipe_of
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.knob import Knob
 from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import RANGES, Algorithm
+from jobs.catalog.sections import RANGES
 from profiling.config import Marks
 
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
-
 GROUP_TITLES = {
+    "placement": gettext_lazy("Placement"),
     "train": gettext_lazy("Batch and steps"),
     "rollout": gettext_lazy("Rollout"),
     "algorithm": gettext_lazy("Objective"),
+    "pairs": gettext_lazy("Pairs"),
+    "reward": gettext_lazy("Reward"),
     "optimizer": gettext_lazy("Optimizer"),
     "memory": gettext_lazy("Memory and precision"),
+    "parallel": gettext_lazy("Parallel training"),
+    "async": gettext_lazy("Asynchronous training"),
+    "models": gettext_lazy("Models"),
+    "data": gettext_lazy("Data"),
+    "lora": gettext_lazy("LoRA"),
+    "kernels": gettext_lazy("Attention and kernels"),
+    "quantization": gettext_lazy("Quantization"),
+    "rope": gettext_lazy("Position encoding"),
+    "agent": gettext_lazy("Agents and tools"),
     "eval": gettext_lazy("Evaluation"),
     "checkpoint": gettext_lazy("Checkpoints"),
     "logging": gettext_lazy("Logging"),
+    "trace": gettext_lazy("Traces and metrics"),
+    "profiling": gettext_lazy("The trainer's own profiling"),
+    "skip": gettext_lazy("Rollout replay"),
 }
 """Order and titles of the known groups; a knob file that is not listed comes last, under its own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One input. `name` is the spec's dotted field; `algorithms` says when it shows; `help` stands behind the "?"."""
+    """One input. `name` is the spec's dotted field; `help` stands behind the "?", as do range, effects and source.
+
+    Those of knobs are many: the page asks for them when somebody wants to read (`console.forms.new_run_index`).
+    """
 
     name: str
     label: str
@@ -43,9 +61,8 @@ class Field:
     flag: str = ""
     help: str = ""
     allowed: str = ""
-    effects: tuple[tuple[str, str], ...] = ()
-    source: str = ""
-    algorithms: tuple[str, ...] = ALGORITHMS
+    needs: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()
+    is_privileged: bool = False
     is_essential: bool = True
     datalist: str = ""
     placeholder: str = ""
@@ -67,55 +84,55 @@ class Group:
     is_open: bool = True
 
 
-def groups(values: Mapping[str, str]) -> list[Group]:
+def groups(values: Mapping[str, str], chosen: Combination) -> list[Group]:
     """Return the groups of the form with the texts that its inputs hold now."""
-    found = [_columns(values), _resources(values)]
+    found = [_columns(values, chosen), _resources(values, chosen)]
     by_group: dict[str, list[Field]] = {name: [] for name in GROUP_TITLES}
-    for knob in knobs().values():
-        by_group.setdefault(knob.group, []).append(_knob_field(knob, values))
+    for knob in chosen.knobs().values():
+        by_group.setdefault(knob.group, []).append(_knob_field(knob, values, chosen))
     for name, fields in by_group.items():
-        title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
-        found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
+        if fields:
+            title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
+            found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
     return [*found, _profile(values), _policy(values)]
 
 
-def facts_for_script(shown: list[Group], base: RunSpec) -> dict[str, Any]:
-    """Return what the page's module must know of each input: where it starts per algorithm, its type, its help."""
+def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> dict[str, Any]:
+    """Return what the page's module must know of each input: where it starts, its type, what it needs."""
     start = spec_to_form(base)
-    begun = {a: baseline(base, a) for a in ALGORITHMS}
+    begun = baseline(base, chosen)
+    plain = spec_to_form(default_spec(base.algorithm, base.trainer.name, base.trainer.version))
+    used = recipe_of(base)
+
+    def origin(name: str) -> str:
+        return "recipe" if used is not None and start[name] != plain.get(name, "") else "default"
+
     fields: dict[str, Any] = {}
     for field in (f for g in shown for f in g.fields):
-        knob_id = field.name.removeprefix("knobs.")
-        is_knob = field.name.startswith("knobs.")
-        fields[field.name] = {
-            "label": field.label,
-            "kind": field.kind,
-            "algorithms": field.algorithms,
-            "help": field.help,
-            "allowed": field.allowed,
-            "effects": field.effects,
-            "source": field.source,
-            "flag": field.flag,
-            "unit": field.unit,
-            "start": {
-                a: {"value": show(begun[a][knob_id]["value"]), "origin": begun[a][knob_id]["origin"]}
-                for a in field.algorithms
-            }
-            if is_knob
-            else {a: {"value": start[field.name], "origin": "default"} for a in ALGORITHMS},
-        }
+        known: dict[str, Any] = {"label": field.label, "kind": field.kind, "flag": field.flag}
+        given = {"help": field.help, "allowed": field.allowed, "unit": field.unit, "needs": field.needs}
+        known |= {name: value for name, value in given.items() if value}
+        if field.is_privileged:
+            known["privileged"] = True
+        knob = begun.get(field.name.removeprefix("knobs.")) if field.name.startswith("knobs.") else None
+        if knob is None:
+            known["start"] = {"value": start[field.name], "origin": origin(field.name)}
+        else:
+            known["start"] = {"value": show(knob["value"]), "origin": knob["origin"]}
+        fields[field.name] = known
     for name, text in start.items():
         if not name.startswith("knobs.") and name not in fields:
-            fields[name] = {
-                "label": name,
-                "kind": "text",
-                "algorithms": ALGORITHMS,
-                "start": {a: {"value": text, "origin": "default"} for a in ALGORITHMS},
-            }
-    return {"fields": fields, "base_algorithm": base.algorithm}
+            fields[name] = {"label": name, "kind": "text", "start": {"value": text, "origin": origin(name)}}
+    return {
+        "fields": fields,
+        "algorithm": chosen.algorithm,
+        "trainer": chosen.trainer,
+        "version": chosen.version,
+        "recipe": _(used.label) if used is not None else "",
+    }
 
 
-def _knob_field(knob: Knob, values: Mapping[str, str]) -> Field:
+def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> Field:
     name = f"knobs.{knob.id}"
     kind: Literal["text", "number", "choice", "area"] = "number" if knob.type in ("int", "float") else "text"
     choices: tuple[tuple[str, str], ...] = ()
@@ -123,36 +140,31 @@ def _knob_field(knob: Knob, values: Mapping[str, str]) -> Field:
         kind, choices = "choice", (("true", _("On")), ("false", _("Off")))
     elif knob.type == "choice":
         kind, choices = "choice", tuple((c, c) for c in knob.choices)
-    fallback = show(knob.default_for(knob.algorithms[0]))
+    elif knob.type == "text" and "\n" in values.get(name, ""):
+        kind = "area"  # an input of one line would lose the others
+    if choices and knob.is_optional:
+        choices = (("", _("not set")), *choices)
+    flag = knob.flag(trainer=chosen.trainer, version=chosen.version, algorithm=chosen.algorithm)
     return Field(
         name=name,
         label=_(knob.label),
-        value=values.get(name, fallback),
+        value=values.get(name, show(chosen.default_of(knob))),
         kind=kind,
         choices=choices,
         unit=_(knob.unit) if knob.unit else "",
-        flag=knob.flags.get("native", knob.id),
-        help=_(knob.help),
+        flag=flag.name if flag is not None else knob.id,
         allowed=knob_allowed(knob),
-        effects=tuple((_EFFECTS[k], _(v)) for k, v in knob.effects.items()),
-        source=knob.source,
-        algorithms=tuple(knob.algorithms),
+        needs=tuple((f"knobs.{n.knob}", tuple(show(v) for v in n.values), n.above) for n in knob.needs),
+        is_privileged=knob.is_privileged,
         is_essential=knob.is_essential,
+        placeholder=_("not set") if knob.is_optional else "",
     )
 
 
-class _Effects(dict[str, str]):
-    """What a knob's effect is on, in the reader's language; an unknown one keeps its key."""
+def _columns(values: Mapping[str, str], chosen: Combination) -> Group:
+    is_rl, is_pairs = is_in(chosen.algorithm, "rl"), is_in(chosen.algorithm, "pairs")
 
-    def __missing__(self, key: str) -> str:
-        return {"memory": _("Memory"), "speed": _("Speed"), "stability": _("Stability")}.get(key, key)
-
-
-_EFFECTS = _Effects()
-
-
-def _columns(values: Mapping[str, str]) -> Group:
-    def column(name: str, label: str, text: str, algorithms: tuple[str, ...] = ALGORITHMS) -> Field:
+    def column(name: str, label: str, text: str) -> Field:
         full = f"data.{name}"
         return Field(
             name=full,
@@ -160,21 +172,29 @@ def _columns(values: Mapping[str, str]) -> Group:
             value=values.get(full, ""),
             help=text,
             flag=full,
-            algorithms=algorithms,
             datalist="data-columns",
             placeholder=_("not used") if name == "messages_column" else "",
         )
 
+    columns = [column("prompt_column", _("Prompt column"), _("Holds what the model is asked."))]
+    if is_rl:
+        text = _("Holds the expected answer, handed to the reward.")
+        columns.append(column("answer_column", _("Answer column"), text))
+    elif is_pairs:
+        columns += [
+            column("chosen_column", _("Chosen column"), _("Holds the better answer of a pair.")),
+            column("rejected_column", _("Rejected column"), _("Holds the worse answer of a pair.")),
+        ]
+    else:
+        text = _(
+            "Holds a whole chat as a list of role and content. Where it is given, prompt and response are not read."
+        )
+        columns += [
+            column("response_column", _("Response column"), _("Holds what the model shall learn to say.")),
+            column("messages_column", _("Messages column"), text),
+        ]
     fields = (
-        column("prompt_column", _("Prompt column"), _("Holds what the model is asked.")),
-        column("answer_column", _("Answer column"), _("Holds the expected answer, handed to the reward."), ("grpo",)),
-        column("response_column", _("Response column"), _("Holds what the model shall learn to say."), ("sft",)),
-        column(
-            "messages_column",
-            _("Messages column"),
-            _("Holds a whole chat as a list of role and content. Where it is given, prompt and response are not read."),
-            ("sft",),
-        ),
+        *columns,
         Field(
             name="data.eval_share",
             label=_("Held-out share"),
@@ -202,6 +222,7 @@ def _columns(values: Mapping[str, str]) -> Group:
             placeholder=_("none: hold out a share"),
             help=_("A split of the hub data set for evaluation, in place of a held-out share."),
         ),
+        *(() if chosen.trainer == "native" else (_eval_id(values),)),
         Field(
             name="data.system_prompt",
             label=_("System prompt"),
@@ -215,13 +236,25 @@ def _columns(values: Mapping[str, str]) -> Group:
     return Group(id="columns", title=_("Columns and prompt"), note="", fields=fields)
 
 
+def _eval_id(values: Mapping[str, str]) -> Field:
+    return Field(
+        name="data.eval_id",
+        label=_("Held-out data"),
+        value=values.get("data.eval_id", ""),
+        flag="data.eval_id",
+        is_essential=False,
+        placeholder=_("none: hold out a share"),
+        help=_("A path on the cluster or a hub id of data for evaluation that stands elsewhere."),
+    )
+
+
 def _range(name: str) -> dict[str, str]:
     low, high = RANGES[name]
     return {"low": f"{low:,.15g}", "high": f"{high:,.15g}"}
 
 
-def _resources(values: Mapping[str, str]) -> Group:
-    def number(name: str, label: str, text: str, algorithms: tuple[str, ...] = ALGORITHMS, unit: str = "") -> Field:
+def _resources(values: Mapping[str, str], chosen: Combination) -> Group:
+    def number(name: str, label: str, text: str) -> Field:
         full = f"hardware.{name}"
         return Field(
             name=full,
@@ -229,31 +262,24 @@ def _resources(values: Mapping[str, str]) -> Group:
             value=values.get(full, ""),
             kind="number",
             flag=full,
-            unit=unit,
             help=text,
             allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
-            algorithms=algorithms,
+            is_essential=chosen.trainer == "native",
         )
 
-    fields = (
-        number(
-            "policy_ranks", _("Policy ranks"), _("DeepSpeed workers that share the training. One CPU set or GPU each.")
-        ),
-        number(
-            "rollout_engines",
-            _("Rollout engines"),
-            _("vLLM engines that generate completions side by side."),
-            ("grpo",),
-        ),
-        number(
-            "tensor_parallel_size",
-            _("Tensor parallel"),
-            _("Workers that one rollout engine is spread over. It must divide the model's attention heads."),
-            ("grpo",),
-        ),
-        number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster.")),
-    )
-    return Group(id="resources", title=_("Resources"), note="", fields=fields)
+    cpus = number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster."))
+    ranks_text = _("DeepSpeed workers that share the training. One CPU set or GPU each.")
+    engines_text = _("vLLM engines that generate completions side by side.")
+    tensor_text = _("Workers that one rollout engine is spread over. It must divide the model's attention heads.")
+    fields = [cpus]
+    if chosen.trainer == "native":  # of others, the knobs of the group placement say it
+        fields = [number("policy_ranks", _("Policy ranks"), ranks_text), cpus]
+        if is_in(chosen.algorithm, "rl"):
+            fields[1:1] = [
+                number("rollout_engines", _("Rollout engines"), engines_text),
+                number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
+            ]
+    return Group(id="resources", title=_("Resources"), note="", fields=tuple(fields))
 
 
 def _policy(values: Mapping[str, str]) -> Group:

@@ -85,6 +85,7 @@ def _navigation() -> list[dict[str, str]]:
         ("compare", _("Compare"), "g c"),
         ("tune", _("Tune"), "g t"),
         ("cluster", _("Cluster"), "g u"),
+        ("guide", _("Guide"), "g d"),
         ("settings", _("Settings"), "g s"),
     )
     return [{"name": name, "label": label, "url": reverse(name), "keys": keys} for name, label, keys in entries]

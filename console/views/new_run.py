@@ -1,5 +1,6 @@
 """The New run page: one form that becomes a RunSpec, what is known of it while it is filled, and the launch."""
 
+import dataclasses
 import json
 import re
 import secrets
@@ -14,15 +15,35 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.forms.new_run import base_of, changes, default_spec, form_to_raw, spec_to_form
+from console.forms.new_run import (
+    Combination,
+    base_of,
+    baseline,
+    changes,
+    chosen_in,
+    default_spec,
+    form_to_raw,
+    minimal,
+    nearest,
+    show,
+    spec_to_form,
+)
 from console.forms.new_run_commands import commands
 from console.forms.new_run_fields import facts_for_script, groups
+from console.forms.new_run_index import knob_index
+from console.forms.new_run_paste import NotRead, read_paste
+from console.forms.new_run_recipes import recipe_rows
+from console.forms.new_run_set import set_texts
+from console.forms.new_run_trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
+from console.trainer_command import command_to_be
 from console.views.frame import current_project
+from console.views.new_run_findings import findings_panel
 from console.views.new_run_panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
 from jobs.access import NotAllowed, require
 from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.recipe import UnknownRecipe, recipe
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
@@ -35,7 +56,7 @@ MAX_IMPORT_BYTES = 1 << 20
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_run(request: HttpRequest) -> HttpResponse:
-    """Show the form, filled from a run with `?from=`; a POST launches."""
+    """Show the form, filled from a run with `?from=`, with knobs changed by `?set=`; a POST launches."""
     project = project_to_launch_in(request)
     if request.method == "POST":
         return _launch(request, project)
@@ -43,7 +64,9 @@ def new_run(request: HttpRequest) -> HttpResponse:
     values = spec_to_form(base)
     if origin is not None:
         values["name"] = next_name(origin.name)
-    return _page(request, project, base, values, origin=origin, notice=notice)
+    texts, refused = set_texts(request.GET.getlist("set"), base)
+    notice = " ".join(said for said in (notice, refused) if said)
+    return _page(request, project, base, values | texts, origin=origin, notice=notice, shows="changed" if texts else "")
 
 
 @require_POST
@@ -54,20 +77,61 @@ def check(request: HttpRequest) -> JsonResponse:
     spec, problems = _parsed(request, base)
     if spec is None:
         return JsonResponse({"problems": _plain(problems)})
+    state = cluster_state()
     written = commands(spec, url=settings.PUBLIC_URL, project=project.slug)
+    found = findings_panel(spec)
+    started = command_to_be(spec, device=state.device)
+    problems = [Problem(field="trainer.name", message=started.problem)] if started.problem else []
     return JsonResponse(
         {
-            "problems": [],
-            "summary": render_to_string(
-                "new_run/summary.html", {"panel": summary_panel(spec, cluster_state())}, request
-            ),
-            "launch": launch_label(spec, cluster_state()),
-            "hardware": hardware_caption(cluster_state()),
+            "problems": _plain(problems),
+            "summary": render_to_string("new_run/summary.html", {"panel": summary_panel(spec, state)}, request),
+            "findings": render_to_string("new_run/findings.html", {"panel": found}, request),
+            "blocking": [item.says for item in found.blocking],
+            "launch": launch_label(spec, state),
+            "hardware": hardware_caption(state),
             "changed": [name for name, _was in changes(spec, base)],
-            "commands": {"cli": written.cli, "curl": written.curl, "spec": written.spec},
+            "commands": {**dataclasses.asdict(written), "trainer": started.shown, "script": started.shell},
             "full": to_text(spec),
         }
     )
+
+
+@require_POST
+def knobs(request: HttpRequest) -> JsonResponse:
+    """Return the groups of the combination that the form names, where they start; nothing that is typed is read."""
+    project_to_launch_in(request)
+    base = base_of(request.POST.get("base", ""))
+    named = chosen_in({name: str(text) for name, text in request.POST.items()}, base)
+    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version)
+    return JsonResponse(groups_answer(request, base, chosen))
+
+
+@require_GET
+def index(request: HttpRequest) -> JsonResponse:
+    """Return all that is known of every knob, for the search and the help of the page."""
+    project_to_launch_in(request)
+    return JsonResponse({"knobs": knob_index()})
+
+
+def base_text(base: RunSpec) -> str:
+    """Return what a form carries of the spec it is read against."""
+    return json.dumps(minimal(base), ensure_ascii=False)
+
+
+def groups_answer(request: HttpRequest, base: RunSpec, chosen: Combination) -> dict[str, Any]:
+    """Return what the page needs to show another combination: the groups and what to know of their inputs."""
+    shown = groups(start_texts(base, chosen), chosen)
+    return {
+        "html": render_to_string("new_run/groups.html", {"groups": shown}, request),
+        "facts": facts_for_script(shown, base, chosen),
+    }
+
+
+def start_texts(base: RunSpec, chosen: Combination) -> dict[str, str]:
+    """Return the texts that the inputs of a combination start with."""
+    begun = {f"knobs.{name}": show(value["value"]) for name, value in baseline(base, chosen).items()}
+    return {name: text for name, text in spec_to_form(base).items() if not name.startswith("knobs.")} | begun
 
 
 @require_POST
@@ -106,20 +170,31 @@ def reward(request: HttpRequest) -> JsonResponse:
 
 @require_POST
 def read_import(request: HttpRequest) -> JsonResponse:
-    """Return the inputs' texts of a spec given as JSON, or every reason why it is none."""
+    """Return the inputs' texts of what was pasted: a spec as JSON, a trainer's command or config; or why it is none."""
     project_to_launch_in(request)
     text = request.POST.get("text", "")
     if len(text.encode()) > MAX_IMPORT_BYTES:
         message = _("That is larger than 1 MiB. A run spec is a few KiB.")
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
     try:
-        spec = parse_spec(json.loads(text))
+        pasted = read_paste(text)
     except SpecInvalid as error:
         return JsonResponse({"problems": _plain(error.problems)}, status=422)
-    except (ValueError, RecursionError) as error:
-        message = _("That is not JSON: %(why)s. Paste the text of a spec file, from { to }.") % {"why": error}
-        return JsonResponse({"problems": [{"field": "", "message": message}]}, status=422)
-    return JsonResponse({"values": spec_to_form(spec)})
+    except NotRead as error:
+        return JsonResponse({"problems": [{"field": "", "message": str(error)}]}, status=422)
+    report = render_to_string("new_run/pasted.html", {"pasted": pasted}, request) if pasted.trainer else ""
+    return JsonResponse({"values": spec_to_form(pasted.spec), "report": report})
+
+
+@require_GET
+def read_recipe(request: HttpRequest) -> JsonResponse:
+    """Return the inputs' texts of a recipe, and the base to read them against: values that stay are the recipe's."""
+    project_to_launch_in(request)
+    try:
+        found = recipe(request.GET.get("id", ""))
+    except UnknownRecipe as error:
+        raise Http404(str(error)) from error
+    return JsonResponse({"values": spec_to_form(found.spec) | {"base": base_text(found.spec)}})
 
 
 def next_name(name: str) -> str:
@@ -136,7 +211,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     key = request.POST.get("idempotency_key", "")
     if spec is not None:
         is_repeated = launched_before(project=project, idempotency_key=key)
-        problems = [] if is_repeated else check_launchable(spec, project)
+        problems = [] if is_repeated else check_launchable(spec, project, request.user)
     if spec is None or problems:
         return _refused(request, project, base, problems)
     try:
@@ -167,9 +242,13 @@ def _page(
     origin: Run | None = None,
     notice: str = "",
     problems: list[Problem] | None = None,
+    shows: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    shown = groups(values)
+    named = chosen_in(values, base)
+    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version)
+    values = values | {"algorithm": chosen.algorithm, "trainer.name": chosen.trainer, "trainer.version": chosen.version}
+    shown = groups(values, chosen)
     context = {
         "project": project,
         "origin": origin,
@@ -177,14 +256,20 @@ def _page(
         "values": values,
         "by": nested(values),
         "groups": shown,
-        "base_text": to_text(base),
+        "base_text": base_text(base),
+        "recipes": recipe_rows(),
+        "trainers": trainer_choices(),
+        "algorithms": algorithm_choices(chosen),
+        "words": words_of(chosen),
         "key": request.POST.get("idempotency_key") or secrets.token_urlsafe(24),
         "max_upload_bytes": settings.MAX_UPLOAD_BYTES,
         "script": {
-            **facts_for_script(shown, base),
+            **facts_for_script(shown, base, chosen),
+            **trainers_for_script(),
             "problems": _plain(problems or []),
             "origin": origin.pk if origin else "",
             "upload_name": "",
+            "shows": shows,
         },
     }
     return render(request, "new_run/new_run.html", context, status=status)
@@ -193,9 +278,15 @@ def _page(
 def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, str]:
     """Return the run to clone, if one is asked for, the spec to start from, and what to say about it."""
     asked = request.GET.get("from", "")
+    if named := request.GET.get("recipe", ""):
+        try:
+            return None, recipe(named).spec, ""
+        except UnknownRecipe as error:
+            return None, default_spec(), str(error)
     if not asked:
-        algorithm = request.GET.get("algorithm", "grpo")
-        return None, default_spec(algorithm if algorithm in ("grpo", "sft") else "grpo"), ""
+        names = ("algorithm", "trainer", "version")
+        chosen = nearest(**{name: request.GET.get(name, "") for name in names})
+        return None, default_spec(chosen.algorithm, chosen.trainer, chosen.version), ""
     origin = Run.objects.filter(pk=asked, project=project).first()
     if origin is None:
         raise Http404(_("There is no run %(id)s in this project.") % {"id": asked})
@@ -248,8 +339,11 @@ def _wants_json(request: HttpRequest) -> bool:
 
 urlpatterns: list[URLPattern] = [
     path("runs/new", new_run, name="new-run"),
+    path("runs/new/knobs", knobs, name="new-run-knobs"),
+    path("runs/new/index", index, name="new-run-index"),
     path("runs/new/check", check, name="new-run-check"),
     path("runs/new/preview", preview, name="new-run-preview"),
     path("runs/new/reward", reward, name="new-run-reward"),
+    path("runs/new/recipe", read_recipe, name="new-run-recipe"),
     path("runs/new/import", read_import, name="new-run-import"),
 ]

@@ -7,8 +7,20 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.admission import demand
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.knob import knobs
+from jobs.catalog.placement import pools_of
 from jobs.catalog.runspec import RunSpec
-from jobs.checks import Check, check_cluster, check_data, check_lengths, check_model, place
+from jobs.checks import (
+    Check,
+    check_cluster,
+    check_data,
+    check_lengths,
+    check_model,
+    check_trainer,
+    longest_sequence,
+    place,
+)
 from jobs.cluster import ClusterState
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
@@ -131,11 +143,12 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
     """Try data and model and return what came of it; what cannot be tried is among the checks."""
     data, data_checks = check_data(spec, project=project)
     model, model_checks = check_model(spec)
-    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_cluster(spec, state)]
-    limit = spec.int_knob("rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "train.max_sequence_tokens")
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_trainer(spec)]
+    checks += check_cluster(spec, state)
+    limit = _limit(spec)
     top = max([*(data.edges if data else ()), limit * 1.04, 1])
     return PreviewPanel(
-        checks=tuple(checks),
+        checks=tuple(dict.fromkeys(checks)),  # what stops the model stops the data, and is said once
         data=data,
         model=model,
         data_caption=_data_caption(data),
@@ -147,7 +160,7 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
         limit_anchor="end" if limit / top > 0.85 else "middle",
         passes=_passes(spec, data),
         truncated=f"{data.share_truncated * 100:.1f} %" if data else "—",
-        is_prompt_only=spec.algorithm == "grpo",
+        is_prompt_only=is_in(spec.algorithm, "rl"),
     )
 
 
@@ -177,27 +190,38 @@ def pieces(segments: tuple[Segment, ...]) -> tuple[Piece, ...]:
     return tuple(found)
 
 
+def _limit(spec: RunSpec) -> int:
+    """Return the longest prompt, or sample, in tokens, as the preview takes it where the run leaves it open."""
+    name = "rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "train.max_sequence_tokens"
+    given = spec.knobs[name].value if name in spec.knobs else None
+    return int(given or knobs()[name].default or 0)
+
+
 def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
     steps = spec.num_steps
-    if spec.algorithm == "sft":
+    shown = f"{steps:,}" if steps else "—"
+    longest = f"{longest_sequence(spec):,}" if longest_sequence(spec) else "—"
+    if not is_in(spec.algorithm, "rl"):
         batch = spec.int_knob("train.batch_size")
         return (
-            (_("Steps"), f"{steps:,}", _("one batch and its update each")),
+            (_("Steps"), shown, _("one batch and its update each")),
             (_("Samples per step"), f"{batch:,}", _("batch size")),
-            (_("Samples seen"), f"{steps * batch:,}", _("steps times batch size")),
-            (_("Longest sample"), f"{spec.int_knob('train.max_sequence_tokens'):,}", _("tokens")),
+            (_("Samples seen"), f"{steps * batch:,}" if steps else "—", _("steps times batch size")),
+            (_("Longest sample"), longest, _("tokens")),
         )
-    prompts, samples = spec.int_knob("rollout.prompts_per_step"), spec.int_knob("rollout.samples_per_prompt")
-    longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+    completions = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     return (
-        (_("Steps"), f"{steps:,}", _("one rollout and its update each")),
-        (_("Completions per step"), f"{prompts * samples:,}", _("prompts per step times samples per prompt")),
-        (_("Completions in all"), f"{steps * prompts * samples:,}", _("steps times completions per step")),
-        (_("Longest sequence"), f"{longest:,}", _("tokens: longest prompt plus longest answer")),
+        (_("Steps"), shown, _("one rollout and its update each")),
+        (_("Completions per step"), f"{completions:,}", _("prompts per step times samples per prompt")),
+        (_("Completions in all"), f"{steps * completions:,}" if steps else "—", _("steps times completions per step")),
+        (_("Longest sequence"), longest, _("tokens: longest prompt plus longest answer")),
     )
 
 
 def _workers(spec: RunSpec) -> tuple[tuple[str, int], ...]:
+    if not spec.is_native:
+        pools = pools_of(spec.trainer.name, spec.algorithm, spec.values())
+        return tuple((pool.replace("vllm", _("rollout")), size) for pool, size in pools.items())
     found = [(_("policy"), spec.hardware.policy_ranks)]
     if spec.algorithm == "grpo":
         found.append((_("rollout"), spec.hardware.rollout_engines * spec.hardware.tensor_parallel_size))
@@ -235,10 +259,11 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[Bar, ...]:
 
 def _passes(spec: RunSpec, data: DataPreview | None) -> str:
     """Return how often the run goes through its training rows: a division, no estimate."""
-    num_used = 0 if data is None else data.num_train - (data.num_too_long if spec.algorithm == "grpo" else 0)
-    if num_used <= 0:
+    is_rl = is_in(spec.algorithm, "rl")
+    num_used = 0 if data is None else data.num_train - (data.num_too_long if is_rl else 0)
+    if num_used <= 0 or not spec.num_steps:
         return "—"
-    per_step = spec.int_knob("train.batch_size" if spec.algorithm == "sft" else "rollout.prompts_per_step")
+    per_step = spec.int_knob("rollout.prompts_per_step" if is_rl else "train.batch_size")
     return f"{spec.num_steps * per_step / num_used:.2f}"
 
 

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET
 
 from console.catalog_words import metric_words, phase_label
 from console.forms.new_run_commands import commands
+from console.trainer_command import TrainerCommand, command_of
 from console.views.run_charts import overview_charts, overview_chips
 from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
@@ -62,6 +63,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "tab": tab,
         "tabs": _tabs(found, spec),
         "cause": {**found.cause, "where": cause_place(found.cause), "log_line": unsaid_line(found.cause)},
+        "trainer_command": _trainer_command(found, spec) if tab == "config" else None,
         "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
         "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(found)}",
         "is_ray_local": is_local(),
@@ -75,6 +77,11 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
     }
     return render(request, "run/run.html", context)
+
+
+def _trainer_command(run: Run, spec: RunSpec) -> TrainerCommand | None:
+    attempt = run.attempts.filter(number=run.latest_attempt).first()
+    return command_of(spec, attempt) if attempt is not None else None
 
 
 @require_GET
@@ -110,7 +117,8 @@ def facts(run: Run, spec: RunSpec) -> list[str]:
     """Return what the run is, in a few words each: algorithm, trainer, model, data, resources, author."""
     short = spec.model.id.rstrip("/").rpartition("/")[2]
     data = spec.data.id.rstrip("/").rpartition("/")[2] if spec.data.kind != "upload" else _("uploaded data")
-    words = [spec.algorithm.upper(), spec.trainer.name, short, data, resources(run, spec)]
+    trainer = f"{spec.trainer.name} {spec.trainer.version}".rstrip()
+    words = [spec.algorithm.upper(), trainer, short, data, resources(run, spec)]
     if run.created_by is not None:
         words.append(_("by %(name)s") % {"name": run.created_by.get_username()})
     return words
@@ -137,6 +145,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, An
         "url": reverse("run", args=[run.pk]),
         "api": f"/api/runs/{run.pk}",
         "canEdit": can_edit,
+        "isNative": spec.is_native,
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,
         "color": run.color,

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from console.catalog_words import field_label
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import RunSpec, differing, parse_spec
+from jobs.catalog.runspec import RunSpec, default_of, differing, parse_spec
 from jobs.catalog.spelling import spell
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
@@ -40,7 +40,7 @@ def num_changed(spec: RunSpec) -> int:
 
 
 def _section_rows(spec: RunSpec) -> list[ConfigRow]:
-    default = parse_spec({"algorithm": spec.algorithm})
+    default = parse_spec({"algorithm": spec.algorithm, "trainer": {"name": spec.trainer.name}})
     rows = [_row("run", "algorithm", spec.algorithm, spec.algorithm)]
     for section in SECTIONS:
         ours, theirs = getattr(spec, section), getattr(default, section)
@@ -67,7 +67,7 @@ def _row(group: str, name: str, value: Any, default: Any) -> ConfigRow:
 
 def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
     chosen = spec.knobs[knob.id]
-    default = knob.default_for(spec.algorithm)
+    default = default_of(spec, knob)
     return ConfigRow(
         group=knob.group,
         id=knob.id,
@@ -83,6 +83,8 @@ def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
 
 def show(value: Any) -> str:
     """Return a value as people write it: on, off, 3e-4, 12,480; an empty text is a dash."""
+    if value is None:
+        return _("not set")
     if isinstance(value, bool):
         return _("on") if value else _("off")
     if isinstance(value, int):
@@ -91,4 +93,4 @@ def show(value: Any) -> str:
         return spell(value)
     text = str(value)
     lines = text.count("\n")
-    return _("%(n)s lines of Python") % {"n": lines + 1} if lines else text or "—"
+    return _("%(n)s lines") % {"n": lines + 1} if lines else text or "—"

@@ -1,14 +1,16 @@
-"""What every trainer's adapter promises: how a RunSpec becomes an argument vector, environment and files.
+"""What every trainer's adapter promises: how a RunSpec becomes a command, how a command is read back, and its logs.
 
-One file beside this one adds a trainer; it ends with `PLUGIN: Adapter = ...`.
+One file beside this one, named like the trainer in jobs/catalog/trainers, adds a trainer; it ends with
+`PLUGIN: Adapter = ...`. What several adapters share lies here too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from profiling import plugins
 
 
@@ -17,7 +19,7 @@ class Launch:
     """How to start a trainer: never a shell string, never a secret.
 
     `env` is what is added to the runner's own environment; `files` are texts by path relative to the run directory, to
-    be written before the start.
+    be written before the start. The working directory is the run directory.
     """
 
     argv: tuple[str, ...]
@@ -25,15 +27,63 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A part of a command that did not make it into the spec: the option as it was written, and why."""
+
+    option: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """An option of another version that was understood: as it was written, and as this version spells it."""
+
+    option: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """What was understood of a command. `spec` is plain JSON for `parse_spec`; nothing in it has been checked yet."""
+
+    spec: Mapping[str, Any]
+    unread: tuple[Unread, ...] = ()
+    translated: tuple[Translated, ...] = ()
+
+
+class LogReader(Protocol):
+    """Turns what a trainer writes into events, as `docs/protocol.md` has them, while it runs."""
+
+    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
+        """Return the events of what was written since the last call. What cannot be read is left out, never raised."""
+        ...
+
+
 class Adapter(Protocol):
-    """Knows one trainer's command line."""
+    """Knows one trainer's command line, and its logs."""
 
     def command(self, *, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:
         """Return how to start the trainer on `spec`.
 
         `run_dir` is the run directory on this node, `python` the interpreter that has the trainer, `device` one of
-        auto, cpu and cuda. Nothing is read or written here.
+        auto, cpu and cuda. Nothing is read or written here: the same arguments give the same bytes on every machine.
         """
+        ...
+
+    def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
+        """Return what the words of a command say, in any dialect, as a spec for `version`.
+
+        One word that holds white space is read as shell text, as people paste it; nothing is run. With "" the spec is
+        for the version that the command seems to be written for.
+
+        Raises: ValueError with a sentence if the words are no command of this trainer at all.
+        """
+        ...
+
+    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:
+        """Return who reads the trainer's logs; None where it writes `events.jsonl` itself."""
         ...
 
 
@@ -42,5 +92,7 @@ def adapter(name: str) -> Adapter:
 
     Raises: profiling.plugins.UnknownPlugin, naming the trainers there are.
     """
+    if name not in trainers():  # what the adapters share lies beside them
+        raise plugins.UnknownPlugin(f"{name!r} is not one of {', '.join(trainers())}.")
     plugin: Adapter = plugins.load(__package__, name)
     return plugin

@@ -1,8 +1,9 @@
 """The built-in trainer, `python -m jobs.engine`. It reads the RunSpec itself, so nothing has to be translated."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.adapter import Adapter, Launch
+from jobs.adapters.adapter import Adapter, Launch, ReadBack
 from jobs.catalog.runspec import RunSpec
 
 
@@ -22,6 +23,14 @@ class NativeAdapter:
                 "PYTHONFAULTHANDLER": "1",  # a crash in native code leaves the Python stack in the log
             },
         )
+
+    def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:  # noqa: ARG002
+        """Refuse: the engine's command names a run directory and nothing else."""
+        raise ValueError("The built-in trainer is started on a run directory: paste the run's spec instead.")
+
+    def reader(self, *, spec: RunSpec, run_dir: Path) -> None:  # noqa: ARG002
+        """Return None: the engine writes events itself."""
+        return
 
 
 PLUGIN: Adapter = NativeAdapter()

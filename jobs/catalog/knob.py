@@ -1,17 +1,25 @@
-"""The contract of a knob, and the loader of `knobs/*.toml`: a table per knob, its id is `<file>.<table>`."""
+"""The contract of a knob, and the loader of `knobs/*.toml`: a table per knob, its id is `<file>.<table>`.
+
+How trainers spell it stands in `flags` (jobs.catalog.flag). `needs` says when it means something:
+`needs = [{ knob = "train.dynamic_batch", is = [true] }]`, or `above = 0` in place of `is`; while that is not so, its
+input is greyed with the reason, and it is not written into a command.
+"""
 
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from jobs.catalog.algorithm import expand
+from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.storable import is_storable
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Scalar, Value
 
 KnobType = Literal["int", "float", "bool", "choice", "text"]
-Scalar = float | int | str | bool
 
 
 class KnobValueInvalid(ValueError):
@@ -19,18 +27,35 @@ class KnobValueInvalid(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Another knob, and the values of it under which this one means something: some, or all above a number."""
+
+    knob: str
+    values: tuple[Value, ...] = ()
+    above: float | None = None
+
+    def is_met(self, value: Value) -> bool:
+        """Return True if the other knob has such a value."""
+        if self.above is None:
+            return value in self.values
+        return isinstance(value, (int, float)) and value > self.above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
     """One knob: what it takes, what it means, and to which algorithms and trainers it applies.
 
-    `defaults` maps an algorithm to its default where it differs from `default`. `effects` says what raising it does to
-    memory, speed and stability. `flags` gives the trainer's own spelling.
+    `default` is the built-in trainer's, and anyone's who has none of their own; `defaults` overrides it, by
+    "trainer/algorithm", algorithm or trainer. An optional knob may be None: not set, left to the trainer. `effects`
+    says what raising it does to memory, speed and stability. A privileged knob names code or a command that the trainer
+    will run; only some people may set it.
     """
 
     id: str
     label: str
     type: KnobType
-    default: Scalar
-    defaults: Mapping[str, Scalar]
+    default: Value
+    defaults: Mapping[str, Value]
     low: float
     high: float
     choices: tuple[str, ...]
@@ -39,20 +64,58 @@ class Knob:
     effects: Mapping[str, str]
     source: str
     algorithms: tuple[str, ...]
-    flags: Mapping[str, str]
+    flags: tuple[Flag, ...]
+    needs: tuple[Need, ...]
     is_essential: bool
+    is_optional: bool
+    is_privileged: bool
 
     @property
     def group(self) -> str:
         """The file it stands in, which is its group in the form."""
         return self.id.partition(".")[0]
 
-    def default_for(self, algorithm: str) -> Scalar:
-        """Return the default value under `algorithm`."""
-        return self.defaults.get(algorithm, self.default)
+    def flag(self, *, trainer: str, version: str, algorithm: str) -> Flag | None:
+        """Return how a version of a trainer spells the knob for an algorithm; None if it has no such knob."""
+        if algorithm not in self.algorithms:
+            return None
+        return next((f for f in self.flags if f.holds(trainer=trainer, version=version, algorithm=algorithm)), None)
+
+    def under(self, flag: Flag) -> "Knob":
+        """Return the knob as this spelling takes it: its choices, its range, and whether it may be left unset.
+
+        Not set is no value where the trainer's own default is known, nor for the built-in trainer, which has none.
+        """
+        low, high = flag.limits or (self.low, self.high)
+        is_optional = self.is_optional and flag.trainer != "native" and flag.own_default() is None
+        return replace(self, choices=flag.choices or self.choices, low=low, high=high, is_optional=is_optional)
+
+    @property
+    def trainers(self) -> tuple[str, ...]:
+        """The trainers that spell it, in any version, for any algorithm."""
+        return tuple(dict.fromkeys(f.trainer for f in self.flags))
+
+    def default_for(self, algorithm: str, trainer: str = "native", version: str = "") -> Value:
+        """Return the value that the knob has where nobody chose one.
+
+        What makes the algorithm comes first (DAPO's upper clip), then the trainer's own default where it is known.
+        """
+        for key in (f"{trainer}/{algorithm}", algorithm, trainer):
+            if key in self.defaults:
+                return _unset(self.defaults[key])
+        if trainer != "native" and (flag := self.flag(trainer=trainer, version=version, algorithm=algorithm)):
+            own = flag.own_default()
+            if own is not None:
+                return self.check(str(own) if self.type in ("choice", "text") else own)
+            if self.is_optional:
+                return None
+        return self.default
 
     def allowed(self) -> str:
         """Say in words what the knob takes."""
+        return f"{self._allowed()}, or nothing" if self.is_optional else self._allowed()
+
+    def _allowed(self) -> str:
         if self.type == "choice":
             return f"one of {', '.join(self.choices)}"
         if self.type == "bool":
@@ -63,11 +126,17 @@ class Knob:
         low, high = _spell(self.low), _spell(self.high)
         return f"{what} of at least {low}" if math.isinf(self.high) else f"{what} from {low} to {high}"
 
-    def check(self, value: object) -> Scalar:
-        """Return `value` as the knob's type; text is read as people type it ("3e-4", "on").
+    def check(self, value: object) -> Value:
+        """Return `value` as the knob's type; text is read as people type it ("3e-4", "on"), "" and None as not set.
 
         Raises: KnobValueInvalid, saying what is allowed.
         """
+        if self.is_optional and (value is None or (isinstance(value, str) and not value.strip())):
+            return None
+        return self.check_set(value)
+
+    def check_set(self, value: object) -> Scalar:
+        """Return `value` as the knob's type, as `check` does, but refuse "not set" too. Raises: KnobValueInvalid."""
         refusal = KnobValueInvalid(f"{value!r} is not allowed for {self.label}. Use {self.allowed()}.")
         if self.type == "bool":
             return _read_bool(value, refusal)
@@ -95,6 +164,11 @@ class Knob:
                 raise refusal
             return int(number)
         return number
+
+
+def _unset(value: Value) -> Value:
+    """Return None for the "" by which a table of defaults, which has no null, says "not set"."""
+    return None if value == "" else value
 
 
 def _spell(bound: float) -> str:
@@ -125,19 +199,35 @@ def knobs() -> Mapping[str, Knob]:
     return found
 
 
-def applicable(algorithm: str, trainer: str) -> Mapping[str, Knob]:
-    """Return the knobs that mean something to `algorithm` under `trainer`, by id."""
-    return {k: v for k, v in knobs().items() if algorithm in v.algorithms and trainer in v.flags}
+@cache
+def applicable(algorithm: str, trainer: str, version: str = "") -> Mapping[str, Knob]:
+    """Return the knobs that mean something to `algorithm` under a version of `trainer`, by id, as it takes them."""
+    if trainer not in trainers() or not trainers()[trainer].offers(algorithm, version):
+        return {}
+    found = {}
+    for knob_id, knob in knobs().items():
+        if flag := knob.flag(trainer=trainer, version=version, algorithm=algorithm):
+            found[knob_id] = knob.under(flag)
+    return found
+
+
+def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:
+    """Return True if the knob means something beside these values; a knob that the run does not have asks nothing."""
+    return all(
+        need.knob not in values or (need.is_met(values[need.knob]) and is_live(need.knob, values))
+        for need in knobs()[knob_id].needs
+    )
 
 
 def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
     value = table["value"]
     low, high = value.get("range", [-math.inf, math.inf])
+    is_optional = value.get("optional", False)
     return Knob(
         id=knob_id,
         label=table["label"],
         type=value["type"],
-        default=value["default"],
+        default=value.get("default") if is_optional else value["default"],
         defaults=value.get("defaults", {}),
         low=float(low),
         high=float(high),
@@ -146,7 +236,13 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         help=table["help"],
         effects=table.get("effects", {}),
         source=table["source"],
-        algorithms=tuple(table.get("algorithms", ("grpo", "sft"))),
-        flags=table["flag"],
+        algorithms=expand(table["algorithms"]),
+        flags=flags_of(knob_id, table["flags"]),
+        needs=tuple(
+            Need(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
+            for need in table.get("needs", ())
+        ),
         is_essential=table.get("essential", False),
+        is_optional=is_optional,
+        is_privileged=table.get("privileged", False),
     )

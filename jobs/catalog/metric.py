@@ -1,36 +1,48 @@
-"""The dictionary of metrics: label, unit, definition and which direction is better, by canonical name."""
+"""The dictionary of metrics: label, unit, definition, which direction is better, by canonical name.
+
+Also what other trainers call it, and the range in which it usually is.
+"""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from profiling.phases import BY_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:
-    """What a metric's number says."""
+    """What a metric's number says.
+
+    `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `healthy` is the least and
+    the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind. `told_here`
+    is False for what the built-in trainer does not tell.
+    """
 
     name: str
     label: str
     unit: str
     better: Literal["higher", "lower", ""]
     definition: str
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    healthy: tuple[float, ...] = ()
+    healthy_source: str = ""
+    told_here: bool = True
 
 
 @cache
 def metrics() -> Mapping[str, MetricInfo]:
     """Return the known metrics by canonical name; each phase's seconds are made from the vocabulary of phases."""
     tables = tomllib.loads((files("jobs.catalog") / "metrics.toml").read_text(encoding="utf-8"))
-    found = {name: MetricInfo(name=name, **table) for name, table in tables.items()}
     for phase in BY_KEY.values():
+        words = {"label": phase.label, "unit": "s", "better": "lower"}
+        words["definition"] = f"Wall time of the phase {phase.label} in the step, on the driver."
         name = f"time/{phase.key}_seconds"
-        text = f"Wall time of the phase {phase.label} in the step, on the driver."
-        found[name] = MetricInfo(name=name, label=phase.label, unit="s", better="lower", definition=text)
-    return found
+        tables[name] = words | tables.pop(name, {})  # after the metrics of the file, in the order of a step
+    return {name: _metric(name, table) for name, table in tables.items()}
 
 
 def metric(name: str) -> MetricInfo:
@@ -38,3 +50,8 @@ def metric(name: str) -> MetricInfo:
     return metrics().get(name) or MetricInfo(
         name=name, label=name, unit="", better="", definition="Reported by the trainer."
     )
+
+
+def _metric(name: str, table: Mapping[str, Any]) -> MetricInfo:
+    names = {trainer: tuple(theirs) for trainer, theirs in table.get("names", {}).items()}
+    return MetricInfo(name=name, **{**table, "names": names, "healthy": tuple(table.get("healthy", ()))})

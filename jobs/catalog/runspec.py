@@ -7,12 +7,15 @@ launched twice is the same run. Standard library only.
 import dataclasses
 import difflib
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast, get_args
 
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.contradictions import contradictions
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.placement import pools_of, workers_of
 from jobs.catalog.sections import (
     RANGES,
     SECTIONS,
@@ -27,12 +30,14 @@ from jobs.catalog.sections import (
     Trainer,
 )
 from jobs.catalog.storable import is_storable
-from profiling.config import ProfileConfig, names_of, ranks_of
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
+from profiling.config import ProfileConfig
 
 SPEC_VERSION = 1
 
-MAX_REWARD_SOURCE_BYTES = 64 * 1024
 MAX_STRANGERS = 20
+MAX_OVERRIDDEN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,10 @@ class SpecInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """One run, complete. `knobs` holds every knob that applies to the algorithm and trainer, by id."""
+    """One run, complete. `knobs` holds every knob that applies to the algorithm and trainer, by id.
+
+    `overridden` names the rules whose findings of this spec a person has read and put aside.
+    """
 
     version: int = SPEC_VERSION
     name: str = ""
@@ -66,6 +74,7 @@ class RunSpec:
     profile: ProfileConfig = field(default_factory=ProfileConfig)
     policy: RunPolicy = field(default_factory=RunPolicy)
     knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+    overridden: tuple[str, ...] = ()
 
     def knob(self, knob_id: str) -> Any:
         """Return the value of a knob; KeyError if it does not apply to this run."""
@@ -73,20 +82,30 @@ class RunSpec:
 
     def int_knob(self, knob_id: str) -> int:
         """Return an integer knob."""
-        return int(self.knobs[knob_id].value)
+        return int(self.knob(knob_id))
 
     def float_knob(self, knob_id: str) -> float:
         """Return a number knob."""
-        return float(self.knobs[knob_id].value)
+        return float(self.knob(knob_id))
+
+    @property
+    def is_native(self) -> bool:
+        """True if the built-in trainer runs it."""
+        return self.trainer.name == "native"
 
     @property
     def needs_reference(self) -> bool:
-        """True if the algorithm compares with a frozen reference: GRPO with a KL coefficient above zero."""
-        return self.algorithm == "grpo" and self.float_knob("algorithm.kl_coefficient") > 0
+        """True if the algorithm compares with a frozen reference: reinforcement learning with a KL coefficient."""
+        return is_in(self.algorithm, "rl") and self.float_knob("algorithm.kl_coefficient") > 0
 
     @property
     def num_workers(self) -> int:
-        """Actors that the run places: policy ranks, rollout engine workers, and one reference where it needs one."""
+        """Workers that the run places: policy ranks, rollout engine workers, and one reference where it needs one.
+
+        For other trainers the devices of all their pools, each of which may hold several roles.
+        """
+        if not self.is_native:
+            return sum(pools_of(self.trainer.name, self.algorithm, self.values()).values())
         if self.algorithm == "sft":
             return self.hardware.policy_ranks
         engines = self.hardware.rollout_engines * self.hardware.tensor_parallel_size
@@ -95,6 +114,8 @@ class RunSpec:
     @property
     def workers(self) -> dict[str, int]:
         """Role -> how many ranks of it the run has; a rollout engine is one rank, however many workers it is spread."""
+        if not self.is_native:
+            return workers_of(self.trainer.name, self.algorithm, self.values())
         found = {"policy": self.hardware.policy_ranks}
         if self.algorithm != "sft":
             found["vllm"] = self.hardware.rollout_engines
@@ -102,13 +123,21 @@ class RunSpec:
 
     @property
     def num_steps(self) -> int:
-        """Optimizer-visible steps: one rollout and its update in GRPO, one batch in SFT."""
-        return self.int_knob("train.num_steps")
+        """Optimizer-visible steps: one rollout and its update in RL, else one batch; 0 where only the data decides."""
+        chosen = self.knobs.get("train.num_steps")
+        return int(chosen.value or 0) if chosen is not None else 0
+
+    def values(self) -> dict[str, Any]:
+        """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
+        found = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
+        if self.reward.kind == "model":
+            found["reward.model_path"] = self.reward.location
+        return found
 
 
 def to_json(spec: RunSpec) -> dict[str, Any]:
     """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
-    return dataclasses.asdict(spec)
+    return dataclasses.asdict(spec) | {"overridden": list(spec.overridden)}
 
 
 def to_text(spec: RunSpec) -> str:
@@ -117,16 +146,13 @@ def to_text(spec: RunSpec) -> str:
 
 
 def differing(spec: RunSpec) -> dict[str, KnobValue]:
-    """Return the knobs whose value is not the catalogue's default for this algorithm."""
-    return {k: v for k, v in spec.knobs.items() if v.value != knobs()[k].default_for(spec.algorithm)}
+    """Return the knobs whose value is not the catalogue's default for this algorithm and trainer."""
+    return {k: v for k, v in spec.knobs.items() if v.value != default_of(spec, knobs()[k])}
 
 
-_WHAT_ID_MEANS = {
-    "path": "a path on the cluster",
-    "hub": "a hub id such as org/name",
-    "upload": "upload a file",
-    "bundled": "pick one of the list",
-}
+def default_of(spec: RunSpec, knob: Knob) -> Value:
+    """Return what the knob would be in this run if nobody had chosen it."""
+    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
 
 
 def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
@@ -147,13 +173,41 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
     for section, cls in SECTIONS.items():
         values[section] = _parse_section(section, cls, raw.get(section, {}), problems)
-    values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"].name, origin, problems)
+    values["trainer"] = _parse_trainer(values["trainer"], values["algorithm"], problems)
+    values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"], origin, problems)
+    values["overridden"] = _parse_overridden(raw.get("overridden", ()), problems)
     spec = RunSpec(**values)
     if not problems:
-        _check_together(spec, problems)
+        problems += [Problem(field=name, message=message) for name, message in contradictions(spec)]
     if problems:
         raise SpecInvalid(problems)
     return spec
+
+
+def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
+    """Return the trainer with its version filled in; the newest known one where none is named."""
+    info = trainers()[given.name]
+    version = given.version or info.versions[0]
+    if version not in info.versions:
+        known = ", ".join(info.versions) if any(info.versions) else "nothing"
+        text = f"Version {given.version!r} of {info.label} is not known. Use {known}."
+        problems.append(Problem(field="trainer.version", message=text))
+        version = info.versions[0]
+    elif not info.offers(algorithm, version):
+        others = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
+        text = f"{algorithms()[algorithm].label} is not trained by {info.called(version)}."
+        problems.append(Problem(field="algorithm", message=f"{text} Use {' or '.join(others)} for it."))
+    return Trainer(name=given.name, version=version)
+
+
+def _parse_overridden(raw: object, problems: list[Problem]) -> tuple[str, ...]:
+    is_list = isinstance(raw, (list, tuple)) and len(raw) <= MAX_OVERRIDDEN
+    if is_list and all(
+        isinstance(rule, str) and is_storable(rule) and len(rule) <= 100 for rule in cast(list[Any], raw)
+    ):
+        return tuple(dict.fromkeys(cast(list[str], raw)))
+    problems.append(Problem(field="overridden", message=f"{raw!r} is not a list of rules' ids."))
+    return ()
 
 
 def _parse_name(raw: object, problems: list[Problem]) -> str:
@@ -225,28 +279,28 @@ def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: lis
 
 
 def _parse_knobs(
-    raw: object, algorithm: str, trainer: str, origin: Origin, problems: list[Problem]
+    raw: object, algorithm: str, trainer: Trainer, origin: Origin, problems: list[Problem]
 ) -> dict[str, KnobValue]:
     if not isinstance(raw, Mapping):
         problems.append(Problem(field="knobs", message=f"knobs is an object of knob ids and values, not {raw!r}."))
         raw = {}
     catalogue = knobs()
-    here = applicable(algorithm, trainer)
+    here = applicable(algorithm, trainer.name, trainer.version)
     for knob_id in strangers(raw, catalogue):
         problems.append(Problem(field=f"knobs.{knob_id}", message=_unknown("knob", str(knob_id), list(catalogue))))
     for knob_id in raw:
         if knob_id in catalogue and knob_id not in here:
             given = _bare(raw[knob_id], origin)[0]
             if given != catalogue[knob_id].default_for(algorithm):
-                where = f"{algorithm.upper()} with the {trainer} trainer"
+                where = f"{algorithms()[algorithm].label} with {trainers()[trainer.name].called(trainer.version)}"
                 message = f"{catalogue[knob_id].label} does not apply to {where}. Leave it out."
                 problems.append(Problem(field=f"knobs.{knob_id}", message=message))
     parsed = {}
     for knob_id, knob in here.items():
         if knob_id in raw:
-            parsed[knob_id] = _parse_knob(knob, raw[knob_id], algorithm, origin, problems)
+            parsed[knob_id] = _parse_knob(knob, raw[knob_id], origin, problems)
         else:
-            parsed[knob_id] = KnobValue(value=knob.default_for(algorithm))
+            parsed[knob_id] = KnobValue(value=knob.default_for(algorithm, trainer.name, trainer.version))
     return parsed
 
 
@@ -256,7 +310,7 @@ def _bare(raw: object, origin: Origin) -> tuple[object, object]:
     return raw, origin
 
 
-def _parse_knob(knob: Knob, raw: object, algorithm: str, origin: Origin, problems: list[Problem]) -> KnobValue:
+def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]) -> KnobValue:
     name = f"knobs.{knob.id}"
     if isinstance(raw, Mapping):
         _refuse_unknown(raw, KnobValue, f"{name}.", problems)
@@ -269,104 +323,4 @@ def _parse_knob(knob: Knob, raw: object, algorithm: str, origin: Origin, problem
         return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
     except KnobValueInvalid as error:
         problems.append(Problem(field=name, message=str(error)))
-        return KnobValue(value=knob.default_for(algorithm))
-
-
-Refuse = Callable[[str, str], None]  # field, sentence
-
-
-def _check_together(spec: RunSpec, problems: list[Problem]) -> None:
-    """Check what no field can check alone. Rules of taste are not here: these specs cannot run at all."""
-
-    def refuse(name: str, message: str) -> None:
-        problems.append(Problem(field=name, message=message))
-
-    for section, source in (("model", spec.model), ("data", spec.data)):
-        if not source.id.strip():
-            refuse(f"{section}.id", f"Name the {section}: {_WHAT_ID_MEANS[source.kind]}.")
-    if spec.data.kind == "path" and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet")):
-        refuse("data.id", f"{spec.data.id!r} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.")
-    if spec.data.kind == "upload" and not _is_upload_id(spec.data.id):
-        refuse("data.id", f"{spec.data.id!r} is not an uploaded file. Upload it again.")
-    if spec.policy.retries and spec.policy.retry_on == "never":
-        refuse(
-            "policy.retry_on",
-            f"{spec.policy.retries} retries are asked for, and after no failure. Use cluster or any, or 0 retries.",
-        )
-    if spec.algorithm == "grpo":
-        if not spec.data.prompt_column.strip():
-            refuse("data.prompt_column", "Name the column that holds the prompt.")
-        _check_reward(spec, refuse)
-        _check_grpo_batches(spec, refuse)
-    else:
-        has_pair = spec.data.prompt_column.strip() and spec.data.response_column.strip()
-        if not spec.data.messages_column.strip() and not has_pair:
-            refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
-        _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
-    _check_profile(spec, refuse)
-
-
-def _check_profile(spec: RunSpec, refuse: Refuse) -> None:
-    wanted, workers = spec.profile, spec.workers
-    if wanted.tool == "none":
-        return
-    roles = names_of(wanted.roles) or list(workers)
-    unknown = [role for role in roles if role not in workers]
-    if unknown:
-        refuse("profile.roles", f"This run has no role {unknown[0]!r}. Use {', '.join(workers)}, or nothing for all.")
-    try:
-        most = max((workers[role] for role in roles if role in workers), default=0)
-        too_high = [rank for rank in ranks_of(wanted.ranks) if rank >= most]
-        if too_high and most:
-            refuse("profile.ranks", f"There is no rank {too_high[0]}. Use 0 to {most - 1}, or nothing for all.")
-    except ValueError as error:
-        refuse("profile.ranks", str(error))
-    last = wanted.first_step + wanted.num_steps - 1
-    if last > spec.num_steps:
-        text = f"Steps {wanted.first_step} to {last} go past the end: the run has {spec.num_steps}."
-        refuse("profile.first_step", f"{text} Record earlier or fewer steps.")
-
-
-def _is_upload_id(text: str) -> bool:
-    digest = text.removeprefix("upload:")
-    return text.startswith("upload:") and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest)
-
-
-def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
-    if spec.reward.kind == "custom" and not spec.reward.source.strip():
-        refuse(
-            "reward.source",
-            "A custom reward needs its Python file: define reward(prompt, completion, answer) -> float.",
-        )
-    if len(spec.reward.source.encode()) > MAX_REWARD_SOURCE_BYTES:
-        refuse(
-            "reward.source",
-            f"The reward file is larger than {MAX_REWARD_SOURCE_BYTES // 1024} KiB. Shorten it or import a package.",
-        )
-    if spec.reward.kind in ("math", "exact_match") and not spec.data.answer_column.strip():
-        refuse(
-            "data.answer_column",
-            f"The {spec.reward.kind} reward compares with an answer. Name the column that holds it.",
-        )
-
-
-def _check_grpo_batches(spec: RunSpec, refuse: Refuse) -> None:
-    samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
-    updates = spec.int_knob("train.updates_per_rollout")
-    if samples % updates:
-        refuse(
-            "knobs.train.updates_per_rollout",
-            f"{updates} updates do not divide the {samples} samples of a step. Use a divisor.",
-        )
-    else:
-        _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
-
-
-def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Refuse) -> None:
-    """Every rank gets the same number of samples per update, else collectives would wait for ever."""
-    ranks = spec.hardware.policy_ranks
-    if samples % ranks:
-        refuse(
-            f"knobs.{knob_id}",
-            f"{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.",
-        )
+        return KnobValue(value=knob.default)

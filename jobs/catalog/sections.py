@@ -4,22 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jobs.catalog.value import Value
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, ProfileConfig
 
-Algorithm = Literal["grpo", "sft"]
+Algorithm = Literal[
+    "grpo", "sft", "ppo", "dapo", "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "rloo", "gspo", "dpo", "rm"
+]
+TrainerName = Literal["native", "openrlhf", "verl"]
 Origin = Literal["default", "recipe", "you", "tuner"]
 ModelKind = Literal["bundled", "path", "hub"]
 DataKind = Literal["bundled", "path", "upload", "hub"]
-RewardKind = Literal["math", "exact_match", "format", "custom"]
+RewardKind = Literal["math", "exact_match", "format", "custom", "file", "url", "model"]
 Device = Literal["auto", "cpu", "cuda"]
 PolicyOnFailure = Literal["never", "cluster", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """Which trainer runs the spec; `native` is the built-in one."""
+    """Which trainer runs the spec, in which version; `native` is the built-in one, whose version is ""."""
 
-    name: Literal["native"] = "native"
+    name: TrainerName = "native"
     version: str = ""
 
 
@@ -38,8 +42,9 @@ class DataSource:
 
     `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
     a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
-    `response_column`, or `messages_column` alone. `eval_share` of the rows is held out where the source has no split of
-    its own.
+    `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
+    `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
+    stands elsewhere, a path or hub id, for trainers that want it so.
     """
 
     kind: DataKind = "bundled"
@@ -51,24 +56,33 @@ class DataSource:
     answer_column: str = "answer"
     response_column: str = "response"
     messages_column: str = ""
+    chosen_column: str = "chosen"
+    rejected_column: str = "rejected"
     system_prompt: str = ""
+    eval_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardSource:
     """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
 
-    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`.
+    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. Other trainers may also score
+    by a `file` (a Python path on the cluster, in the trainer's own form), a `url` or a reward `model`: `location`
+    names it.
     """
 
     kind: RewardKind = "math"
     source: str = ""
     file_name: str = ""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU."""
+    """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU.
+
+    Ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement say it.
+    """
 
     device: Device = "auto"
     policy_ranks: int = 2
@@ -93,7 +107,7 @@ class RunPolicy:
 class KnobValue:
     """A knob's value and who chose it."""
 
-    value: float | int | str | bool
+    value: Value
     origin: Origin = "default"
 
 

@@ -1,10 +1,12 @@
 """How a knob's value is written so that reading it back gives the same value. Standard library only."""
 
-from jobs.catalog.knob import Scalar
+from jobs.catalog.value import Value
 
 
-def spell(value: Scalar) -> str:
-    """Return a value as people type it: 3e-4, 0.05, true, cosine."""
+def spell(value: Value) -> str:
+    """Return a value as people type it: 3e-4, 0.05, true, cosine; nothing for what is not set."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return _short_float(value) if isinstance(value, float) else str(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.catalog.sections import DataSource
 from jobs.engine.bundled import word_problems
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import RunProblem, first_sentence
 
 Row = dict[str, Any]
 _SPLIT_SEED = 0
@@ -101,9 +101,9 @@ def _hub_rows(data: DataSource, split: str) -> list[Row]:
     try:
         folder = Path(huggingface_hub.snapshot_download(data.id, repo_type="dataset", allow_patterns=patterns))
     except Exception as error:  # the hub client raises many unrelated types; all mean that the data cannot be had
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem(
-            "data.id", f"The hub dataset {data.id!r} cannot be fetched: {reason} Check the id and the connection."
+            "data.id",
+            f"The hub dataset {data.id!r} cannot be fetched: {first_sentence(error)} Check the id and the connection.",
         ) from error
     files = sorted(
         p

@@ -5,11 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import DataSource
 from jobs.engine.dataset import Row
 from jobs.engine.problem import RunProblem
 from jobs.engine.text import Segment, TextModel
+
+PAIRED = ("dpo", "rm")
+"""Algorithms that learn from pairs of a chosen and a rejected answer."""
 
 _MISSING = object()
 _ROLES = ("system", "user", "assistant", "tool")
@@ -46,6 +50,10 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     """Return the fields of `data` whose column this spec reads."""
     if spec.algorithm == "sft":
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
+    if spec.algorithm in PAIRED:  # the bundled data get their pairs when they are laid out
+        return (
+            ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
+        )
     needs_answer = spec.reward.kind in ("math", "exact_match")
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
@@ -89,7 +97,7 @@ def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
     GRPO leaves out prompts longer than `rollout.max_prompt_tokens`. SFT cuts at `train.max_sequence_tokens` and leaves
     out what has no trained token left.
     """
-    if spec.algorithm == "grpo":
+    if is_in(spec.algorithm, "rl"):
         return [e for e in examples if 0 < len(e.tokens) <= token_limit(spec)]
     cut = [_cut(example, token_limit(spec)) for example in examples]
     return [e for e in cut if any(e.is_trained[1:])]
@@ -97,7 +105,7 @@ def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
 
 def token_limit(spec: RunSpec) -> int:
     """Return the longest prompt (GRPO) or sample (SFT) in tokens."""
-    return spec.int_knob("rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "train.max_sequence_tokens")
+    return spec.int_knob("rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "train.max_sequence_tokens")
 
 
 def _cut(example: Example, limit: int) -> Example:
@@ -143,6 +151,8 @@ def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
             raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
         return _with_system(messages, data)
     prompt = pick(row, data.prompt_column)
+    if prompt is None and spec.algorithm in PAIRED and not data.prompt_column:
+        prompt = pick(row, data.chosen_column)  # each of the two answers brings its prompt along
     if isinstance(prompt, str):
         messages = [{"role": "user", "content": prompt}]
     else:

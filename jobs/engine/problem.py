@@ -14,3 +14,10 @@ class CheckpointLost(RunProblem):
 
     def __init__(self, message: str) -> None:
         super().__init__("resume", message)
+
+
+def first_sentence(error: BaseException) -> str:
+    """Return the first line of what another library says, as a sentence that more can follow."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    line = line.removeprefix("Got: ")  # the hub client's word for an error below it
+    return line if line.endswith((".", "!", "?")) else f"{line}."

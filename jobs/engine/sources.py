@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.sections import ModelSource
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import RunProblem, first_sentence
 
 BUNDLED = Path(__file__).with_name("bundled")
 _TEXT_FILES = ["*.json", "*.jinja"]
@@ -68,10 +68,9 @@ def _fetch(model: ModelSource, with_weights: bool) -> Path:
             huggingface_hub.snapshot_download(model.id, revision=model.revision or None, allow_patterns=patterns)
         )
     except Exception as error:  # the hub client raises many unrelated types; all mean that the model cannot be had
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem(
             "model.id",
-            f"The hub model {model.id!r} cannot be fetched: {reason} Check the id and the connection, "
+            f"The hub model {model.id!r} cannot be fetched: {first_sentence(error)} Check the id and the connection, "
             "or give a local path.",
         ) from error
 

@@ -16,6 +16,7 @@ TAIL_LINES = 80  # of each log: what stands further up was survived
 FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
 
 _RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
+_RANK_PREFIX = re.compile(r"^\[rank(?P<rank>\d+)\]: (?P<text>.*)$")  # torch's, of an exception in a process group
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
 
 
@@ -58,6 +59,26 @@ _SYMPTOMS = (
         r"ModuleNotFoundError: No module named '(?P<what>[\w.]+)'",
         "cluster",
         "needs the Python module {what}, which is not installed on the cluster",
+    ),
+    _symptom(
+        r"flash_attn(?:_\d)? (?:is not|seems to be not) installed|FlashAttention\d? has been toggled on, but",
+        "user",
+        "is told to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa",
+    ),
+    _symptom(
+        r"^\S+\.py: error: (?P<what>.+)$",
+        "pitwall",
+        "does not take its command line: {what}",
+    ),
+    _symptom(
+        r"(?P<what>Could not override '[^']+'|Key '[^']+' is not in struct|Error in call to target '[^']+')",
+        "pitwall",
+        "does not take its configuration: {what}",
+    ),
+    _symptom(
+        r"^(?:\w+\.)*(?:OSError|HFValidationError|\w+NotFoundError): (?P<what>(?!\[Errno).{1,150})",
+        "user",
+        "could not read the model or the data: {what}",
     ),
     _symptom(
         r"Address already in use|EADDRINUSE|\[Errno 98\]",
@@ -192,7 +213,9 @@ def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
 
 
 def _driver_line(raw: str) -> _Line:
-    """Undo the prefix that Ray puts before what its workers print."""
+    """Undo the prefix that Ray puts before what its workers print, and torch's before the exceptions of ranks."""
+    if of_rank := _RANK_PREFIX.match(raw):
+        return _Line(role="policy", rank=int(of_rank["rank"]), text=of_rank["text"])
     match = _RAY_PREFIX.match(raw)
     if not match:
         return _Line(role="driver", rank=0, text=raw)

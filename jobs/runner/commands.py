@@ -22,6 +22,7 @@ class Commands:
         self._taken = {int(json.loads(line)["number"]) for line in path.read_bytes().splitlines()}
         self._answers: dict[int, Mapping[str, Any]] = {}
         self._is_closed = False
+        self.only_stop = ""  # why the trainer obeys nothing but a stop; "" for the built-in one, which obeys all
         self.stop_wanted = threading.Event()
 
     def take(self, commands: Sequence[Mapping[str, Any]]) -> None:
@@ -55,6 +56,8 @@ class Commands:
     def _do(self, number: int, verb: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         if verb not in VERBS:
             return {"error": "unknown verb"}
+        if self.only_stop and verb != "stop":
+            return {"error": self.only_stop}
         if number not in self._taken:
             if self._is_closed:
                 return {"error": "the trainer has ended"}

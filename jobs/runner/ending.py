@@ -12,15 +12,26 @@ from jobs.runner.uploads import UploadFailed, hand_over, planned
 
 
 def outcome(
-    ended: Exit, *, escalation: Escalation, progress: Progress, find_cause: Callable[[], Mapping[str, Any]]
+    ended: Exit,
+    *,
+    escalation: Escalation,
+    progress: Progress,
+    find_cause: Callable[[], Mapping[str, Any]],
+    other_trainer: str = "",
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the state that the attempt ends in, and its cause."""
+    """Return the state that the attempt ends in, and its cause.
+
+    `other_trainer` is what people call a trainer that knows nothing of stops: it is ended, and saves nothing for that.
+    """
     has_hung = progress.state == "done" and escalation.is_overdue  # its work was over, only its process was not
     if ended.code == 0 or (has_hung and not escalation.is_asked):
         return "finished", {}
     side = "cluster" if escalation.is_fast else "user"
     base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
-    if ended.code == STOPPED_EXIT_CODE or has_hung:
+    if other_trainer and escalation.is_asked:
+        text = f"{progress.moment}: {other_trainer} was ended. What it saved before is in its checkpoints folder"
+        return "stopped", {**base, "text": text}
+    if (ended.code == STOPPED_EXIT_CODE and not other_trainer) or has_hung:
         if not progress.step:
             return "stopped", {**base, "text": "before the first step was done, nothing to save"}
         return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}

@@ -21,6 +21,7 @@ class Job:
     attempt: int
     run_root: Path
     device: str = "auto"
+    trainers: str = ""  # where other trainers are, as jobs.catalog.trainer_place reads it
     stop_grace_seconds: float = 300.0  # from the stop command to SIGTERM: one step and one checkpoint
     term_grace_seconds: float = 15.0  # from SIGTERM to SIGKILL
     leave_seconds: float = 8.0  # Ray ends the workers of a job by itself once its driver is gone
@@ -47,6 +48,7 @@ def read_job(environ: Mapping[str, str]) -> Job:
         attempt=int(_number(environ, "PITWALL_ATTEMPT", 1)),
         run_root=Path(environ["PITWALL_RUN_ROOT"]),
         device=environ.get("PITWALL_DEVICE") or "auto",
+        trainers=environ.get("PITWALL_TRAINERS", ""),
         stop_grace_seconds=_number(environ, "PITWALL_STOP_GRACE_SECONDS", 300.0),
         term_grace_seconds=_number(environ, "PITWALL_TERM_GRACE_SECONDS", 15.0),
         leave_seconds=_number(environ, "PITWALL_LEAVE_SECONDS", 8.0),

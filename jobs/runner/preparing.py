@@ -5,6 +5,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from jobs.adapters.adapter import Launch, adapter
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_text
 from jobs.runner.backoff import Backoff
 from jobs.runner.console import ChecksumWrong, Console, ConsoleAway, Refused
+from jobs.runner.environment import TrainerMissing, interpreter
+from jobs.runner.inputs import NotLaidOut, lay_out
 from jobs.runner.job import Job
 
 MAX_DOWNLOADS = 3
@@ -24,6 +27,14 @@ class NotPrepared(Exception):
     def __init__(self, side: str, text: str, *, field: str = "") -> None:
         super().__init__(text)
         self.side, self.field = side, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is run, and how it is started."""
+
+    spec: RunSpec
+    launch: Launch
 
 
 def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> dict[str, Any]:
@@ -52,14 +63,19 @@ def make_run_dir(run_dir: Path) -> None:
 
 def prepare(
     job: Job, console: Console, answer: Mapping[str, Any], *, python: str, wait: Callable[[float], bool]
-) -> Launch:
+) -> Prepared:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
+    `python` is the runner's own interpreter, which has the built-in trainer. Another trainer's interpreter is looked
+    for where it is declared, and its model and data are laid out.
     Raises: NotPrepared; OSError if the disk does not take it.
     """
     try:
         spec = parse_spec(answer["spec"])
-        launch = adapter(spec.trainer.name).command(spec=spec, run_dir=job.run_dir, python=python, device=job.device)
+        theirs = interpreter(spec.trainer, declared=job.trainers, own_python=python)
+        launch = adapter(spec.trainer.name).command(spec=spec, run_dir=job.run_dir, python=theirs, device=job.device)
+    except TrainerMissing as error:
+        raise NotPrepared("cluster", str(error)) from error
     except (KeyError, SpecInvalid, ValueError) as error:
         raise NotPrepared("pitwall", f"the runner cannot read this spec: {error}") from error
     write_whole(job.run_dir / "spec.json", to_text(spec))
@@ -68,12 +84,17 @@ def prepare(
         write_whole(job.run_dir / "resume.json", json.dumps(_checkpoint(job, resume), indent=2))
     for item in answer.get("inputs", ()):
         _fetch(console, item, job.run_dir / "inputs", wait)
+    if not spec.is_native:
+        try:
+            lay_out(job.run_dir)
+        except NotLaidOut as error:
+            raise NotPrepared(error.side, str(error)) from error
     for name, text in launch.files.items():
         path = job.run_dir / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
-    return launch
+    return Prepared(spec=spec, launch=launch)
 
 
 def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,6 +154,7 @@ def _described(job: Job, spec: RunSpec, launch: Launch) -> dict[str, Any]:
         "run": job.run,
         "attempt": job.attempt,
         "trainer": spec.trainer.name,
+        "trainer_version": spec.trainer.version,
         "argv": list(launch.argv),
         "env": dict(launch.env),
         "device": job.device,

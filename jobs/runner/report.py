@@ -22,7 +22,7 @@ class Report:
     def __init__(self, job: Job, console: Console) -> None:
         run_dir = job.run_dir
         self._attempt = job.attempt
-        reserve = Reserve(run_dir / ".reserve")
+        self.reserve = reserve = Reserve(run_dir / ".reserve")
         self._own = AppendFile(run_dir / "runner.jsonl", reserve=reserve)
         self._last = AppendFile(run_dir / "last_word.jsonl", reserve=reserve)
         self.commands = Commands(run_dir=run_dir, reserve=reserve)

@@ -17,13 +17,15 @@ from jobs.runner.console import Console, ConsoleAway, ConsoleError
 from jobs.runner.drafts import tidy
 from jobs.runner.elsewhere import Elsewhere
 from jobs.runner.ending import hand_over_files, outcome
+from jobs.runner.environment import environment_for
 from jobs.runner.job import Job
 from jobs.runner.leftovers import end_all
 from jobs.runner.node import NodeSampler
-from jobs.runner.preparing import NotPrepared, fetch_launch, make_run_dir, prepare
+from jobs.runner.preparing import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
 from jobs.runner.progress import Progress
 from jobs.runner.report import Report
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
+from jobs.runner.translating import Translation, label_of, translation_of, translation_of_the_rest
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
@@ -65,6 +67,10 @@ class Ride:
     def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
         """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
+        rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
+        if rest is not None and not report.has_last_word:
+            rest.finish(has_succeeded=False)
+            self.progress.read()
         report.start()
         if not report.has_last_word:
             elsewhere = Elsewhere(self.job, report, self.progress)
@@ -77,19 +83,29 @@ class Ride:
 
     def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
         try:
-            launch = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            report.commands.only_stop = _only_stop(prepared)
             report.commands.take(answer.get("commands") or ())
+            translation = translation_of(prepared.spec, self.job, report)
+            if translation is not None:
+                translation.begin(f"Starting {label_of(prepared.spec)}")
             oom_kills = oom_kill_count()
-            trainer = start(launch=launch, run_dir=self.job.run_dir, environ=os.environ)
+            trainer = start(
+                launch=prepared.launch,
+                run_dir=self.job.run_dir,
+                environ=environment_for(prepared.spec, os.environ),
+                working_dir=None if prepared.spec.is_native else self.job.run_dir,
+            )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
             return self._not_started(report, error)
         report.start()
-        escalation = Escalation(grace_seconds=self.job.stop_grace_seconds, term_seconds=self.job.term_grace_seconds)
+        grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
+        escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
         elsewhere = Elsewhere(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, elsewhere)
+                ended = self._supervise(trainer, report, escalation, elsewhere, translation)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
@@ -101,12 +117,15 @@ class Ride:
         proof = self._clean_up(trainer, report, elsewhere)
         if report.is_fenced:
             return EXIT_FENCED
+        if translation is not None:
+            translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
         state, cause = outcome(
             ended,
             escalation=escalation,
             progress=self.progress,
+            other_trainer="" if prepared.spec.is_native else label_of(prepared.spec),
             find_cause=lambda: cause_of_death(
                 ended=ended,
                 progress=self.progress,
@@ -118,7 +137,14 @@ class Ride:
         self._finish(report, state, cause, proof)
         return self._wait(report)
 
-    def _supervise(self, trainer: Trainer, report: Report, escalation: Escalation, elsewhere: Elsewhere) -> Exit:
+    def _supervise(
+        self,
+        trainer: Trainer,
+        report: Report,
+        escalation: Escalation,
+        elsewhere: Elsewhere,
+        translation: Translation | None,
+    ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir)
         over_at: float | None = None
         while (ended := trainer.poll()) is None:
@@ -133,6 +159,8 @@ class Ride:
                 escalation.ask(now)
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
+            if translation is not None:
+                translation.poll_if_due(now)
             self.progress.read()
             elsewhere.watch(now)
             if self.progress.is_over:
@@ -196,6 +224,11 @@ class Ride:
 
     def _wait(self, report: Report) -> int:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
+
+
+def _only_stop(prepared: Prepared) -> str:
+    """Return why commands but a stop are refused; "" where all are obeyed."""
+    return "" if prepared.spec.is_native else f"{label_of(prepared.spec)} takes no commands while it trains"
 
 
 def obey_signals(ride: Ride) -> None:

@@ -19,6 +19,7 @@ FAST_STOP_SECONDS = 8.0  # from the command to SIGTERM when the cluster wants th
 FAST_TERM_SECONDS = 5.0
 HIDDEN = ("PITWALL_TOKEN", "PITWALL_URL")  # the trainer never talks to the console
 
+_PATH = "PYTHONPATH"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -75,17 +76,21 @@ class Trainer:
                 self._process.kill()
 
 
-def start(*, launch: Launch, run_dir: Path, environ: Mapping[str, str]) -> Trainer:
+def start(*, launch: Launch, run_dir: Path, environ: Mapping[str, str], working_dir: Path | None = None) -> Trainer:
     """Start the trainer in its own session, its output going straight to `log/driver-0.*`, not through this process.
 
+    It works in `working_dir`; None: where the runner does, which is where the built-in trainer's code is. A PYTHONPATH
+    of the launch stands before the one that is there, and everything else of it replaces what is there.
     Raises: TrainerNotStarted.
     """
     adopt_orphans()
     env = {k: v for k, v in environ.items() if k not in HIDDEN} | dict(launch.env)
+    if (first := launch.env.get(_PATH)) and environ.get(_PATH):
+        env[_PATH] = f"{first}{os.pathsep}{environ[_PATH]}"
     log_dir = run_dir / "log"
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / "driver-0.stdout").open("ab") as out, (log_dir / "driver-0.stderr").open("ab") as err:
-        return Trainer(_popen(launch.argv, env, out, err))
+        return Trainer(_popen(launch.argv, env, out, err, working_dir))
 
 
 def adopt_orphans() -> None:
@@ -100,12 +105,15 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _popen(argv: tuple[str, ...], env: Mapping[str, str], out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
+def _popen(
+    argv: tuple[str, ...], env: Mapping[str, str], out: IO[bytes], err: IO[bytes], working_dir: Path | None
+) -> subprocess.Popen[bytes]:
     parent = os.getpid()
     try:
         return subprocess.Popen(
             argv,
             env=dict(env),
+            cwd=working_dir,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

@@ -2,27 +2,29 @@
 
 import { fill, gettext, icon, ngettext } from "./format.js";
 import { Question, Unanswered, post } from "./new_run/ask.js";
+import { Combination } from "./new_run/combination.js";
 import { wireEditor } from "./new_run/editor.js";
+import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
 import { Problems } from "./new_run/problems.js";
 import { Sweep } from "./new_run/sweep.js";
 import { Draft, History, apply, difference, snapshot } from "./new_run/state.js";
-import { download, wireImport } from "./new_run/transfer.js";
+import { download, wireImport, wireRecipes } from "./new_run/transfer.js";
 import { wireUpload } from "./new_run/upload.js";
 import { toast } from "./toast.js";
 
 const form = document.getElementById("new-run");
 const facts = JSON.parse(document.getElementById("new-run-facts").textContent);
-const pristine = snapshot(form);
 const draft = new Draft();
 const place = (name) => form.querySelector(`[data-${name}]`);
 
-const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names) });
+const combination = new Combination(form, facts, { onShown: () => knobs.adopt() });
+const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names), words: () => combination.words });
 const problems = new Problems(form, knobs);
+const pristine = snapshot(form); // what there is to choose stands in it by now
 let history = new History(pristine);
-let algorithm = knobs.algorithm;
-let commands = { cli: "", curl: "", spec: "" };
+let commands = { cli: "", curl: "", spec: "", yaml: "", python: "", trainer: "" };
 let fullSpec = "";
 let command = "cli";
 let previewOf = ""; // the texts that the shown preview was made of
@@ -59,7 +61,9 @@ const check = new Question(form.dataset.check, form, {
       preview.cancel();
       if (previewState === "asked") { previewState = "none"; previewOf = ""; }
       dim(previewTexts() !== previewOf);
+      findings.dim();
     } else {
+      findings.take(answer);
       place("summary").innerHTML = answer.summary; // escaped by the server's template
       launchLabel = answer.launch;
       showLabel();
@@ -72,6 +76,20 @@ const check = new Question(form.dataset.check, form, {
     showVerdict();
   },
   onFailure: (sentence) => showVerdict(sentence),
+});
+
+const findings = new Findings(form, {
+  onFix(texts) {
+    put(texts);
+    toast(gettext("Applied."), { undo });
+  },
+  onOverride(rules) { put({ overridden: rules.join(" ") }); },
+  onJump(name) {
+    const field = [...form.querySelectorAll(".field[data-name]")].find((f) => f.dataset.name.split(" ").some((n) => name === n || name.startsWith(`${n}.`)));
+    if (!field) return;
+    knobs.reveal(field)?.focus();
+    field.scrollIntoView({ block: "center" });
+  },
 });
 
 const preview = new Question(form.dataset.preview, form, {
@@ -133,7 +151,7 @@ function rewardTexts() {
 }
 
 function previewTexts() {
-  return textsOf(/^(algorithm$|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
+  return textsOf(/^(algorithm$|trainer\.|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
 }
 
 /** What is shown of data and model belongs to an earlier state of the form, or again to this one. */
@@ -155,17 +173,22 @@ function askPreview() {
 
 function showVerdict(failure = "") {
   const all = problems.all();
-  const isUntried = knobs.algorithm === "grpo" && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
+  const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
+  const isUntried = combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
   let [state, mark, word, sentence] = ["ready", "check", gettext("ready"), fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed })];
   if (failure) [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked"), failure];
   else if (all.length) {
     word = fill(ngettext("%(n)s problem", "%(n)s problems", all.length), { n: all.length });
     [state, mark, sentence] = ["failed", "x", all[0].message];
+  } else if (findings.blocking.length) {
+    word = fill(ngettext("%(n)s error", "%(n)s errors", findings.blocking.length), { n: findings.blocking.length });
+    [state, mark, sentence] = ["failed", "x", findings.blocking[0]];
   } else if (previewState === "unanswered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not previewed"), previewFailure];
   else if (previewState !== "answered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked yet"), gettext("Data and model are being read.")];
   else if (isUntried) [state, mark, word, sentence] = ["warning", "alert-triangle", gettext("reward not tried"), gettext("It is tried before the run is queued; try it here to see what it gives.")];
-  else if (place("preview-place").querySelector("[data-check=unknown]")) {
-    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), gettext("Some checks cannot be made from here; see below.")];
+  else if (unknown.length) {
+    const said = unknown.length === 1 ? unknown[0].lastElementChild.textContent : gettext("Some checks cannot be made from here; see below.");
+    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }
   place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
   if (previewState === "asked" && !all.length && !failure && numPassed) return; // the old verdict stays until the new one is here
@@ -182,16 +205,13 @@ function showVerdict(failure = "") {
 /** Something changed: paint at once, then ask. `isDone` says that it is one step for Undo. */
 function changed(names, { isDone = true } = {}) {
   for (const name of names) problems.touch(name);
-  if (knobs.algorithm !== algorithm) {
-    knobs.changeAlgorithm(algorithm, knobs.algorithm);
-    algorithm = knobs.algorithm;
-  }
   const now = snapshot(form);
   if (isDone) history.commit(now);
   place("undo").disabled = history.size === 0;
   if (difference(pristine, now).length) draft.write(now);
   else draft.drop();
-  place("reward-card").hidden = algorithm !== "grpo";
+  const isTried = !["file", "url", "model"].includes(form.elements["reward.kind"].value); // others live with the trainer
+  place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
   problems.show();
@@ -199,17 +219,42 @@ function changed(names, { isDone = true } = {}) {
   sweep.changed();
 }
 
-function put(values, { isDone = true } = {}) {
-  algorithm = values.algorithm ?? algorithm;
+/** Put texts into the form, after the groups that they belong to. */
+async function put(values, { isDone = true } = {}) {
+  apply(form, { base: values.base ?? form.elements.base.value });
+  combination.choose(values);
+  combination.forget();
+  if (combination.isBehind && !(await recombine(() => ({})))) return;
   apply(form, values);
+  combination.settle();
   changed(Object.keys(values), { isDone });
 }
 
-function undo() {
+/** Show the groups of the trainer, version and algorithm that are chosen; true once they are there. */
+async function recombine(carry) {
+  check.cancel();
+  try {
+    return await combination.show(carry);
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error;
+    combination.revert();
+    toast(error.message, { isError: true });
+    return false;
+  }
+}
+
+/** Another trainer, version or algorithm: what was typed and still means something is kept. */
+async function chose(name) {
+  const carry = () => Object.fromEntries(knobs.changed().filter((n) => form.elements[n].closest("[data-groups]")).map((n) => [n, form.elements[n].value]));
+  combination.settle();
+  if (!combination.isBehind || (await recombine(carry))) changed([name]);
+}
+
+async function undo() {
   const before = history.back();
   if (!before) return;
   const names = difference(snapshot(form), before);
-  put(before, { isDone: false });
+  await put(before, { isDone: false });
   const field = names.length === 1 ? form.elements[names[0]]?.closest?.(".field") : null;
   if (field) knobs.reveal(field)?.focus();
 }
@@ -217,7 +262,11 @@ function undo() {
 form.addEventListener("input", (event) => {
   if (event.target.name && event.target.tagName !== "SELECT") changed([event.target.name], { isDone: false });
 });
-form.addEventListener("change", (event) => { if (event.target.name) changed([event.target.name]); });
+form.addEventListener("change", (event) => {
+  const { name } = event.target;
+  if (["algorithm", "trainer.name", "trainer.version"].includes(name)) chose(name);
+  else if (name) changed([name]);
+});
 place("undo").addEventListener("click", undo);
 place("save").addEventListener("click", () => {
   const blocked = problems.of("form");
@@ -234,9 +283,17 @@ const numberLines = wireEditor(form, {
 });
 wireHelp(form, facts);
 wireImport(form, {
-  onValues(values) {
+  onValues(values, report) {
     put(values);
-    toast(gettext("The form now holds the imported spec."), { undo });
+    place("pasted-place").innerHTML = report; // escaped by the server's template
+    toast(gettext("The form now holds what you imported."), { undo });
+  },
+});
+place("pasted-place").addEventListener("click", (event) => { if (event.target.closest("[data-pasted-close]")) place("pasted-place").replaceChildren(); });
+wireRecipes(form, {
+  onValues(values) {
+    put(form.elements.name.value ? { ...values, name: form.elements.name.value } : values);
+    toast(gettext("The form now holds the recipe."), { undo });
   },
 });
 wireUpload(form, {
@@ -248,8 +305,9 @@ wireUpload(form, {
 
 function showCommand() {
   const shown = sweep.commands ?? commands;
-  place("command-text").textContent = shown[command];
-  place("copy-command").dataset.copy = shown[command];
+  place("command-text").textContent = shown[command] ?? "";
+  form.querySelector(".launch-bar").toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
+  place("copy-command").dataset.copy = (command === "trainer" ? shown.script : shown[command]) ?? "";
 }
 
 const tabs = [...form.querySelectorAll("[data-command]")];
@@ -264,6 +322,10 @@ walkTabs(tabs, (tab) => {
 });
 
 async function launch() {
+  if (findings.blocking.length && !sweep.isOn) {
+    findings.focus();
+    return;
+  }
   if (isLaunching) return; // a second click is the same wish; the server has the same key for both besides
   isLaunching = true;
   const button = place("launch");
@@ -315,11 +377,11 @@ if (facts.problems.length) {
   problems.set("launch", facts.problems);
   problems.focusFirst();
 } else if (kept && difference(pristine, kept).length) {
-  apply(form, kept);
-  algorithm = knobs.algorithm;
+  await put(kept, { isDone: false });
   history = new History(snapshot(form));
   place("draft").hidden = false;
   place("draft-drop").addEventListener("click", () => { put(pristine); place("draft").hidden = true; draft.drop(); });
 }
 changed([], { isDone: false });
+if (facts.shows) form.querySelector(`[data-show="${facts.shows}"]`).click(); // the address set knobs: show which
 check.ask({ now: true });

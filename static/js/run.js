@@ -25,6 +25,7 @@ import { TryIt } from "./run/tryit.js";
 
 const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
+const ENDED = ["finished", "failed", "stopped"];
 
 const page = JSON.parse(document.getElementById("run-page").textContent);
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
@@ -73,7 +74,9 @@ function showHeader(next) {
     view.end = next.num_steps; // resumed to train longer
     view.redraw();
   }
+  const isEnd = header.header && !ENDED.includes(header.header.state) && ENDED.includes(next.state);
   header.show(next);
+  if (isEnd) document.getElementById("symptoms").dispatchEvent(new Event("pitwall:ended")); // what it died of is in the log by now
   actions.show(next);
   attempts.show(next);
   resume.show(next);

@@ -185,7 +185,8 @@ def test_the_spec_schema_lists_every_knob_with_its_range(api: Client) -> None:
     rate = schema["properties"]["knobs"]["properties"]["optimizer.learning_rate"]
     assert rate["anyOf"][0]["type"] == "number"
     assert "minimum" in rate["anyOf"][0]
-    assert schema["properties"]["algorithm"]["enum"] == ["grpo", "sft"]
+    assert {"grpo", "sft", "ppo"} <= set(schema["properties"]["algorithm"]["enum"])
+    assert {"type": "null"} in schema["properties"]["knobs"]["properties"]["eval.max_samples"]["anyOf"][0]["anyOf"]
 
 
 def test_knobs_and_metrics_describe_themselves(api: Client) -> None:
@@ -195,7 +196,7 @@ def test_knobs_and_metrics_describe_themselves(api: Client) -> None:
     assert "train.batch_size" in sft
     assert "algorithm.kl_coefficient" not in sft
     assert metrics["reward/mean"]["better"] == "higher"
-    assert api.get("/api/catalog/knobs?algorithm=ppo").status_code == 422
+    assert api.get("/api/catalog/knobs?algorithm=ppa").status_code == 422
 
 
 def test_the_cluster_names_no_run_of_other_projects(api: Client, project: Project) -> None:

@@ -1,14 +1,27 @@
 """What the catalogue says reaches makemessages, and pages in the reader's language."""
 
+import json
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
 from console import catalog_words
+from console.catalog_texts import TEXTS
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metrics
+from jobs.catalog.rule import findings
+from jobs.catalog.runspec import parse_spec
 from tests.rows import make_project, make_run, make_user
+
+_BRACES = re.compile(r"\{[^{}]+\}")
+_FOUND = {
+    "algorithm": "grpo",
+    "trainer": {"name": "verl", "version": "0.9.1"},
+    "knobs": {"rollout.temperature": 0.5, "rollout.samples_per_prompt": 1},
+}
+"""A spec that rules have something to say of."""
 
 
 def test_the_texts_for_makemessages_are_those_of_the_catalogue() -> None:
@@ -17,15 +30,60 @@ def test_the_texts_for_makemessages_are_those_of_the_catalogue() -> None:
     assert written == catalog_words.module_text(), "run: make messages"
 
 
-def test_every_knob_and_metric_has_chinese_words() -> None:
+def test_every_text_of_the_catalogue_has_chinese_words_with_the_same_values() -> None:
     with translation.override("zh-hans"):
-        knob_words = {k.label: catalog_words.knob_label(k.id) for k in knobs().values()}
-        metric_words = {m.definition: catalog_words.metric_words()[m.name]["definition"] for m in metrics().values()}
-        allowed = catalog_words.knob_allowed(knobs()["train.num_steps"])
+        chinese = {text: translation.gettext(text) for text in TEXTS}
 
-    same = [english for english, chinese in {**knob_words, **metric_words}.items() if english == chinese]
-    assert same == ["Adam beta 2"]
-    assert "whole number" not in allowed
+    sentences = re.compile(r"[a-z]+ [a-z]+ [a-z]+ [a-z]+")  # shorter ones may be names: "LoRA alpha"
+    assert [text for text, said in chinese.items() if said == text and sentences.search(text)] == []
+    for text, said in chinese.items():
+        assert set(_BRACES.findall(text)) == set(_BRACES.findall(said)), text
+
+
+def test_findings_are_said_in_the_reader_s_language_with_their_values() -> None:
+    spec = parse_spec(_FOUND)
+    english = findings(spec)
+    with translation.override("zh-hans"):
+        chinese = findings(spec, say=translation.gettext)
+
+    assert [found.rule for found in chinese] == [found.rule for found in english] != []
+    for found in chinese:
+        assert re.search(r"[\u4e00-\u9fff]", found.says)
+        assert not _BRACES.search(found.says)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "item", "words"),
+    [
+        ("guide-rule", "optimizer.learning_rate_is_high", "学习率偏高"),
+        ("guide-symptom", "memory.cache_small", "KV 缓存太小"),
+        ("guide-knobs", "", "检查点"),
+        ("guide-tuning", "", "太慢"),
+    ],
+)
+def test_the_guide_speaks_chinese(client: Client, name: str, item: str, words: str) -> None:
+    client.force_login(make_user(project=make_project()), backend="django.contrib.auth.backends.ModelBackend")
+    client.cookies["django_language"] = "zh-hans"
+
+    page = client.get(reverse(name, args=[item] if item else [])).content.decode()
+
+    assert words in page
+
+
+@pytest.mark.django_db
+def test_the_api_answers_in_english_whatever_the_page_speaks(client: Client) -> None:
+    client.force_login(make_user(project=make_project()), backend="django.contrib.auth.backends.ModelBackend")
+    client.cookies["django_language"] = "zh-hans"
+
+    answer = client.post(
+        "/api/specs/check",
+        json.dumps(_FOUND),
+        content_type="application/json",
+    ).json()
+
+    assert answer["findings"]
+    assert not re.search(r"[\u4e00-\u9fff]", json.dumps(answer["findings"], ensure_ascii=False))
 
 
 def test_what_a_knob_takes_reads_as_the_catalogue_says_it() -> None:

@@ -60,7 +60,7 @@ def test_problems_stand_beside_their_fields(tmp_path: Path) -> None:
     code, _out, err = launch({"algorithm": "ppo", "knobs": {"optimizer.learning_rat": 1}}, tmp_path)
 
     assert code == api_command.REFUSED
-    assert "  algorithm: 'ppo' is not allowed. Use one of grpo, sft." in err
+    assert "  algorithm: PPO is not trained by the built-in trainer. Use OpenRLHF or verl for it." in err
     assert "  knobs.optimizer.learning_rat: There is no knob" in err
     assert not Run.objects.exists()
 

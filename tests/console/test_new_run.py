@@ -2,17 +2,22 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from console.forms.new_run import default_spec, spec_to_form
+from console.forms.new_run import default_spec, show, spec_to_form
+from console.trainer_command import command_to_be
 from console.views.new_run import next_name
+from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.runspec import parse_spec
+from jobs.catalog.trainer import trainers
 from jobs.cluster import forget_state
 from jobs.models import Project, Run
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
@@ -47,6 +52,16 @@ def ray(settings: Any) -> Iterator[FakeRay]:
         yield running
 
 
+OF_OTHERS = {"data.response_column", "data.messages_column", "data.chosen_column", "data.rejected_column"} | {
+    "data.eval_id"
+}
+"""Inputs that other algorithms and trainers have."""
+
+
+def facts_of(page: str) -> Any:
+    return json.loads(re.search(r'id="new-run-facts"[^>]*>(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+
+
 def filled(**changes: str) -> dict[str, str]:
     """The whole form as a browser sends it: the knobs of both algorithms, and what is changed."""
     form = spec_to_form(default_spec("sft")) | spec_to_form(default_spec("grpo"))
@@ -60,14 +75,83 @@ def launch(client: Client, form: dict[str, str], **headers: Any) -> Any:
 def test_the_page_offers_every_field_and_knob_with_its_default(editor: Client) -> None:
     page = editor.get(reverse("new-run")).content.decode()
 
-    for name in filled():
+    for name in set(spec_to_form(default_spec("grpo"))) - OF_OTHERS:
         assert f'name="{name}"' in page, name
-    script = json.loads(re.search(r'id="new-run-facts"[^>]*>(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
-    rate = script["fields"]["knobs.optimizer.learning_rate"]
-    assert rate["start"]["grpo"] == {"value": "3e-4", "origin": "default"}
-    assert rate["start"]["sft"]["value"] == "0.003"
-    assert rate["source"]
-    assert rate["effects"]
+    assert facts_of(page)["fields"]["knobs.optimizer.learning_rate"]["start"] == {"value": "3e-4", "origin": "default"}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "version", "algorithm"),
+    [("native", "", "sft"), ("openrlhf", "0.8.6", "ppo"), ("openrlhf", "0.11.2", "dpo"), ("verl", "0.9.1", "grpo")],
+)
+def test_the_page_asks_anew_for_the_knobs_of_another_trainer(
+    editor: Client, trainer: str, version: str, algorithm: str
+) -> None:
+    form = {"trainer.name": trainer, "trainer.version": version, "algorithm": algorithm}
+
+    answer = editor.post(reverse("new-run-knobs"), form).json()
+
+    offered = set(re.findall(r'name="knobs\.([^"]+)"', answer["html"]))
+    assert offered == set(applicable(algorithm, trainer, version))
+    facts = answer["facts"]
+    assert (facts["trainer"], facts["version"], facts["algorithm"]) == (trainer, version, algorithm)
+    spec = default_spec(algorithm, trainer, version)
+    for knob_id in offered:
+        assert facts["fields"][f"knobs.{knob_id}"]["start"]["value"] == show(spec.knobs[knob_id].value)
+
+
+def test_a_combination_that_no_trainer_offers_becomes_the_nearest_one(editor: Client) -> None:
+    form = {"trainer.name": "verl", "trainer.version": "3", "algorithm": "dpo"}
+
+    facts = editor.post(reverse("new-run-knobs"), form).json()["facts"]
+
+    assert (facts["trainer"], facts["version"]) == ("verl", trainers()["verl"].versions[0])
+    assert facts["algorithm"] in trainers()["verl"].algorithms
+
+
+def test_what_was_chosen_in_the_base_goes_along_to_another_trainer(editor: Client) -> None:
+    base = {"knobs": {"rollout.temperature": {"value": 0.7, "origin": "recipe"}}}
+    form = {"base": json.dumps(base), "trainer.name": "verl", "algorithm": "grpo"}
+
+    fields = editor.post(reverse("new-run-knobs"), form).json()["facts"]["fields"]
+
+    assert fields["knobs.rollout.temperature"]["start"] == {"value": "0.7", "origin": "recipe"}
+
+
+def test_a_form_of_another_trainer_is_checked_and_shows_the_command_that_will_run(editor: Client) -> None:
+    form = spec_to_form(default_spec("grpo", "verl")) | {"knobs.rollout.temperature": "0.7"}
+
+    answer = editor.post(reverse("new-run-check"), form).json()
+
+    assert answer["problems"] == []
+    assert "python -m verl.trainer.main_ppo" in answer["commands"]["trainer"]
+    assert "actor_rollout_ref.rollout.temperature=0.7" in answer["commands"]["trainer"]
+    assert yaml.safe_load(answer["commands"]["yaml"]) == json.loads(answer["commands"]["spec"])
+    assert json.loads(answer["commands"]["spec"])["trainer"] == {"name": "verl", "version": "0.9.1"}
+
+
+def test_a_trainer_s_command_as_shell_has_the_words_of_its_launch() -> None:
+    spec = parse_spec(
+        {"algorithm": "sft", "trainer": {"name": "openrlhf"}, "data": {"kind": "path", "id": "/a b.jsonl"}}
+    )
+
+    shown = command_to_be(spec, device="cpu")
+
+    script = shown.shell.replace("\\\n", " ")
+    assert tuple(shlex.split(script.splitlines()[-1])) == shown.argv
+
+
+def test_every_spelling_of_every_knob_is_in_the_index(editor: Client) -> None:
+    index = editor.get(reverse("new-run-index")).json()["knobs"]
+
+    assert set(index) == {f"knobs.{knob_id}" for knob_id in knobs()}
+    for knob in knobs().values():
+        known = index[f"knobs.{knob.id}"]
+        assert {f["name"] for f in known["flags"]} == {name for flag in knob.flags for name in flag.names}
+        assert known["source"]
+    engines = {f["name"]: f["whose"] for f in index["knobs.placement.rollout_engines"]["flags"]}
+    assert engines["--vllm.num_engines"] == "OpenRLHF 0.11.2, 0.10.2"
+    assert engines["--vllm_num_engines"] == "OpenRLHF 0.10.1, 0.8.6"
 
 
 def test_the_page_keeps_the_strict_policy(editor: Client) -> None:
@@ -263,8 +347,6 @@ def test_the_check_does_not_pretend_to_know_a_cluster_that_is_away(editor: Clien
 
 
 def test_quotes_in_the_spec_do_not_break_the_commands(editor: Client) -> None:
-    import shlex
-
     commands = editor.post(reverse("new-run-check"), filled(name="it's; rm -rf")).json()["commands"]
 
     carried = shlex.split(commands["curl"])

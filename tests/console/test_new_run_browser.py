@@ -55,6 +55,11 @@ def test_the_preview_shows_the_data_and_its_loss_mask(form: Page) -> None:
     assert form.evaluate(NAMELESS) == []
 
 
+def test_the_one_check_that_cannot_be_made_is_told_above(form: Page) -> None:
+    expect(form.locator("#verdict-title")).to_contain_text("Cluster not reached", timeout=TRIAL_MS)
+    expect(form.locator(".verdict .state")).to_contain_text("not all checked")
+
+
 def test_a_wrong_value_is_told_beside_its_field_and_gets_the_focus(form: Page) -> None:
     temperature = form.locator('[name="knobs.rollout.temperature"]')
     temperature.fill("hot")
@@ -234,3 +239,97 @@ def test_a_console_that_does_not_answer_is_said_and_nothing_is_lost(form: Page) 
     expect(form.locator("[data-form-problems]")).to_contain_text("The console does not answer")
     expect(form.locator("[name=name]")).to_have_value("kept")
     expect(form.locator("[data-launch]")).not_to_have_attribute("aria-disabled", "true")
+
+
+def test_a_recipe_fills_the_form_and_undo_brings_back_what_stood_there(form: Page) -> None:
+    form.fill('[name="knobs.train.num_steps"]', "9")
+    form.locator('[name="knobs.train.num_steps"]').press("Tab")
+    form.locator("[data-open=recipe-dialog]").click()
+    form.locator("[data-recipe-search]").fill("verl grpo qwen3-8b 8 gpus")
+
+    form.locator('[data-recipe="verl-grpo-qwen3-8b"]').click()
+
+    expect(form.locator('[name="trainer.name"]')).to_have_value("verl")
+    field = form.locator('.field[data-name="knobs.rollout.prompts_per_step"]')
+    expect(field.locator("input")).to_have_value("1024")
+    expect(field.locator(".origin")).to_have_attribute("data-origin", "recipe")
+    expect(form.locator(".origin-line")).to_contain_text("From GRPO, Qwen3-8B, verl, 8 GPUs, 0 changes")
+    form.locator('[data-command="trainer"]').click()
+    expect(form.locator("[data-command-text]")).to_contain_text("-m verl.trainer.main_ppo")
+    form.locator("[data-undo]").click()
+
+    expect(form.locator('[name="trainer.name"]')).to_have_value("native")
+    expect(form.locator('[name="knobs.train.num_steps"]')).to_have_value("9")
+    expect(form.locator(".origin-line")).to_have_text("1 change")
+
+
+def test_what_was_typed_goes_along_to_another_trainer_and_comes_back(form: Page) -> None:
+    form.fill('[name="knobs.rollout.temperature"]', "0.7")
+    form.fill('[name="hardware.policy_ranks"]', "1")
+
+    form.select_option('[name="trainer.name"]', "openrlhf")
+
+    expect(form.locator('[name="trainer.version"]')).to_have_value("0.11.2")
+    expect(form.locator('[name="knobs.rollout.temperature"]')).to_have_value("0.7")
+    expect(form.locator('[name="hardware.policy_ranks"]')).to_have_count(0)
+    form.select_option('[name="trainer.version"]', "0.8.6")
+    expect(form.locator(".field[data-name='knobs.rollout.temperature'] .flag")).to_have_text("--temperature")
+    form.select_option('[name="trainer.name"]', "native")
+
+    expect(form.locator('[name="hardware.policy_ranks"]')).to_have_value("1")
+    expect(form.locator("[data-num-changes]")).to_have_text("2 changes")
+
+
+def test_a_knob_is_found_by_any_framework_s_flag_and_it_is_said_whose_it_is(form: Page) -> None:
+    form.fill("[data-knob-search]", "--vllm.num_engines")
+    expect(form.locator("[data-elsewhere] li")).to_contain_text(["OpenRLHF 0.11.2, 0.10.2"])
+
+    form.fill("[data-knob-search]", "ppo_mini_batch_size")
+
+    field = form.locator('.field[data-name="knobs.train.updates_per_rollout"]')
+    expect(field).to_be_visible()
+    expect(field.locator(".flag")).to_have_text(re.compile(r"· verl.*: actor_rollout_ref\.actor\.ppo_mini_batch_size"))
+
+
+def test_a_finding_is_mended_by_its_button_and_an_error_can_be_put_aside(page: Page, live_console: LiveConsole) -> None:
+    page.goto(f"{live_console.url}/runs/new?trainer=verl&algorithm=dapo")
+    finding = page.locator('[data-finding="algorithm.clip_higher_is_looser"]')
+    expect(finding).to_contain_text("looser")
+    finding.locator("[data-jump]").first.click()
+    expect(page.locator('[name="knobs.algorithm.clip_ratio_high"]')).to_be_focused()
+
+    finding.locator("[data-fix]").first.click()
+
+    expect(finding).to_have_count(0)
+    expect(page.locator('.field[data-name="knobs.algorithm.clip_ratio_high"] .origin')).to_have_attribute(
+        "data-origin", "you"
+    )
+    page.fill('[name="knobs.train.updates_per_rollout"]', "7")
+    error = page.locator('[data-finding="batch.updates_do_not_divide_prompts"]')
+    expect(page.locator(".verdict .state")).to_contain_text("error")
+    for override in page.locator("[data-override]").all():
+        override.click()
+        expect(error).to_be_visible()
+    expect(error).to_contain_text("put aside")
+    expect(page.locator("[data-command-text]")).to_contain_text('"overridden": ["batch.updates_do_not_divide_prompts"')
+
+
+def test_a_pasted_command_becomes_a_filled_form_in_two_clicks(form: Page) -> None:
+    form.locator("[data-open=import-dialog]").click()
+    form.fill("#import-text", COMMAND)
+
+    form.locator("[data-import-now]").click()
+
+    expect(form.locator('[name="trainer.name"]')).to_have_value("openrlhf")
+    expect(form.locator('[name="algorithm"]')).to_have_value("sft")
+    expect(form.locator('[name="model.id.hub"]')).to_have_value("Qwen/Qwen3-0.6B")
+    expect(form.locator('[name="knobs.optimizer.learning_rate"]')).to_have_value("5e-6")
+    expect(form.locator(".pasted")).to_contain_text("--nonsense_flag")
+    expect(form.locator("[data-command-text]")).to_contain_text('"openrlhf"')
+
+
+COMMAND = """deepspeed --module openrlhf.cli.train_sft \\
+  --max_len 2048 --dataset Open-Orca/OpenOrca --input_key question --output_key response \\
+  --train_batch_size 256 --micro_train_batch_size 2 --pretrain Qwen/Qwen3-0.6B \\
+  --learning_rate 5e-6 --nonsense_flag 3
+"""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.forms.new_run import (
+    Combination,
     base_of,
     baseline,
     changes,
@@ -21,10 +23,18 @@ from console.forms.new_run import (
 from console.forms.new_run_fields import groups
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import RANGES, SECTIONS, KnobValue
+from jobs.catalog.sections import RANGES, SECTIONS, KnobValue, Trainer
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])
+RULES = st.from_regex(r"[a-z_]{1,9}\.[a-z_]{1,9}", fullmatch=True)
+COMBINATIONS: list[tuple[Any, Trainer]] = [
+    ("grpo", Trainer()),
+    ("sft", Trainer()),
+    ("ppo", Trainer(name="openrlhf", version="0.8.6")),
+    ("dpo", Trainer(name="openrlhf", version="0.11.2")),
+    ("dapo", Trainer(name="verl", version="0.9.1")),
+]
 LIMITS = {"policy_ranks": 8, "rollout_engines": 8, "tensor_parallel_size": 8, "cpus_per_worker": 8, "retries": 10}
 
 
@@ -42,6 +52,10 @@ def section_values(cls: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def knob_value(knob: Knob) -> st.SearchStrategy[Any]:
+    if knob.is_optional:
+        return st.none() | knob_value(replace(knob, is_optional=False))
+    if knob.type == "text":
+        return TEXT
     if knob.type == "bool":
         return st.booleans()
     if knob.type == "choice":
@@ -54,13 +68,18 @@ def knob_value(knob: Knob) -> st.SearchStrategy[Any]:
 @st.composite
 def specs(draw: st.DrawFn) -> RunSpec:
     """Any spec a form could hold; not all can be launched, which is not the form's business."""
-    algorithm = draw(st.sampled_from(["grpo", "sft"]))
-    sections = {name: draw(section_values(cls)) for name, cls in SECTIONS.items()}
+    algorithm, trainer = draw(st.sampled_from(COMBINATIONS))
+    sections = {name: draw(section_values(cls)) for name, cls in SECTIONS.items()} | {"trainer": trainer}
+    here = applicable(algorithm, trainer.name, trainer.version)
+    some = draw(st.sets(st.sampled_from(sorted(here)), max_size=40))
     chosen = {
         knob_id: KnobValue(value=draw(knob_value(knob)), origin=draw(ORIGINS))
-        for knob_id, knob in applicable(algorithm, "native").items()
+        if knob_id in some
+        else KnobValue(value=knob.default_for(algorithm, trainer.name, trainer.version))
+        for knob_id, knob in here.items()
     }
-    return RunSpec(name=draw(TEXT), algorithm=algorithm, knobs=chosen, **sections)
+    overridden = tuple(draw(st.lists(RULES, unique=True, max_size=3)))
+    return RunSpec(name=draw(TEXT), algorithm=algorithm, knobs=chosen, overridden=overridden, **sections)
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,7 +93,7 @@ def test_a_spec_survives_the_form_with_every_field_and_origin(spec: RunSpec) -> 
 @settings(max_examples=60, deadline=None)
 @given(spec=specs())
 def test_a_form_read_against_the_defaults_has_the_same_values(spec: RunSpec) -> None:
-    raw = form_to_raw(spec_to_form(spec), base=default_spec(spec.algorithm))
+    raw = form_to_raw(spec_to_form(spec), base=default_spec(spec.algorithm, spec.trainer.name, spec.trainer.version))
 
     values = {
         k: show(v["value"]) if not isinstance(v["value"], str) else v["value"] for k, v in raw.pop("knobs").items()
@@ -100,9 +119,18 @@ def test_numbers_are_spelled_as_people_do(value: float, text: str) -> None:
 def test_the_form_offers_exactly_the_spec_s_fields() -> None:
     names = {name for name in spec_to_form(default_spec()) if not name.startswith("knobs.")}
 
-    fields = {"name", "algorithm"} | {f"{s}.{f.name}" for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+    fields = {"name", "algorithm", "overridden"} | {
+        f"{s}.{f.name}" for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)
+    }
     assert names == fields - {"model.id", "data.id"} | {"model.id.bundled", "data.id.bundled"}
-    assert {f.name for f in dataclasses.fields(RunSpec)} == {"version", "name", "algorithm", "knobs", *SECTIONS}
+    assert {f.name for f in dataclasses.fields(RunSpec)} == {
+        "version",
+        "name",
+        "algorithm",
+        "knobs",
+        "overridden",
+        *SECTIONS,
+    }
 
 
 def test_a_changed_knob_is_the_person_s_and_a_restored_one_is_the_base_s_again() -> None:
@@ -126,7 +154,7 @@ def test_another_spelling_of_a_number_is_no_change() -> None:
 def test_another_algorithm_starts_from_its_own_defaults_and_keeps_what_was_chosen() -> None:
     base = parse_spec({"algorithm": "grpo", "knobs": {"train.seed": 7}})
 
-    start = baseline(base, "sft")
+    start = baseline(base, Combination(algorithm="sft"))
 
     assert start["optimizer.learning_rate"] == {"value": 3e-3, "origin": "default"}
     assert start["train.seed"] == {"value": 7, "origin": "you"}
@@ -156,7 +184,10 @@ def test_looking_at_another_kind_of_source_keeps_both_texts() -> None:
         ("knobs.train.num_steps", "-3", "'-3' is not allowed for Steps. Use a whole number from 1"),
         ("knobs.optimizer.learning_rate", "fast", "'fast' is not allowed for Learning rate. Use a number from 0 to 1"),
         ("knobs.train.nmu_steps", "3", "Did you mean train.num_steps?"),
-        ("algorithm", "ppo", "'ppo' is not allowed. Use one of grpo, sft"),
+        ("algorithm", "ppo", "PPO is not trained by the built-in trainer. Use OpenRLHF or verl for it."),
+        ("algorithm", "pppo", "'pppo' is not allowed. Use one of grpo, sft"),
+        ("trainer.version", "seven", "Version 'seven' of Built-in trainer is not known."),
+        ("trainer.version", "7", "Version '7' of Built-in trainer is not known."),
         ("model.kind", "ftp", "'ftp' is not allowed. Use one of bundled, path, hub"),
     ],
 )
@@ -169,7 +200,7 @@ def test_bad_text_is_refused_beside_its_own_field(name: str, text: str, words: s
 
 @pytest.mark.parametrize("name", list(RANGES))
 def test_what_a_number_field_says_it_takes_is_what_is_taken(name: str) -> None:
-    said = next(f.allowed for group in groups({}) for f in group.fields if f.name == name)
+    said = next(f.allowed for group in groups({}, Combination()) for f in group.fields if f.name == name)
 
     with pytest.raises(SpecInvalid) as caught:
         parse_spec(form_to_raw({name: "-1"}, default_spec()))

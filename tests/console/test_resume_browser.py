@@ -204,3 +204,25 @@ def test_home_leads_to_the_dialog_and_what_is_lost_is_not_proposed(page: Page, l
     dialog.locator("[data-close]").first.click()
     page.locator('.run-tabs [data-tab="files"]').click()
     expect(page.locator("[data-files] tr").first.locator(".state")).to_have_text("lost")
+
+
+def test_another_trainers_run_is_offered_only_what_it_can_do(page: Page, live_console: LiveConsole) -> None:
+    spec = {"algorithm": "sft", "trainer": {"name": "openrlhf"}}
+    run = make_run(live_console.project, state="running", spec=spec, user=live_console.user)
+    open_run(page, live_console, run)
+    expect(page.locator('[data-action="stop"]')).to_be_visible()
+    expect(page.locator('[data-action="checkpoint"]')).to_be_hidden()
+    expect(page.locator("[data-profile-buttons]")).to_be_hidden()
+    page.locator('[data-tab="profile"]').first.click()
+    expect(page.get_by_text("No step recorded yet")).to_be_visible()
+
+    Reporter(console=live_console, run=run).last_word("failed", cause={"side": "user", "text": "no flash attention"})
+    wait_for_state(run, "failed")
+    page.locator('[data-action="resume"]').click()
+    dialog = page.locator('[data-dialog="resume"]')
+    expect(dialog).to_be_visible()
+    expect(dialog.locator('[name="num_steps"]')).to_be_hidden()
+    dialog.locator('[data-field="resume-submit"]').click()
+
+    expect(dialog).to_be_hidden()
+    assert Attempt.objects.get(run=run, number=2).overrides == {}

@@ -15,6 +15,7 @@ from console.views.run_config import config_rows
 from console.views.run_files import Part, parse_range
 from jobs.catalog.metric import metrics
 from jobs.catalog.runspec import parse_spec
+from jobs.catalog.trainer import trainers
 from jobs.files import artifact_path
 from jobs.models import Artifact, LogChunk, Project, Run
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
@@ -137,6 +138,19 @@ def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> Non
     assert len(plans) == 8
     assert {line.name for plan in plans for line in plan.lines} <= set(metrics())
     assert {chip.name for chip in overview_chips(spec)} <= set(metrics())
+
+
+@pytest.mark.parametrize(
+    ("trainer", "algorithm"), [(name, a) for name in ("openrlhf", "verl") for a in trainers()[name].algorithms]
+)
+def test_the_overview_of_other_trainers_shows_what_they_report(trainer: str, algorithm: str) -> None:
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm})
+    lines = {line.name for plan in overview_charts(spec) for line in plan.lines}
+
+    shown = [name for name in lines if any(whose.startswith(trainer) for whose in metrics()[name].names)]
+
+    assert len(shown) >= 5
+    assert lines | {chip.name for chip in overview_chips(spec)} <= set(metrics())
 
 
 def test_only_the_gap_of_float32_has_a_hard_limit() -> None:

@@ -30,7 +30,7 @@ def test_every_entry_of_the_navigation_leads_to_a_page(client: Client) -> None:
     assert nav
     links = re.findall(r'href="([^"]+)"', nav[0])
 
-    assert len(links) == 7
+    assert len(links) == 8
     for link in links:
         assert client.get(link).status_code == 200, link
 

@@ -10,7 +10,17 @@ from django.core.cache import cache
 
 from jobs import preview as previews
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.checks import check_cluster, check_data, check_launchable, check_lengths, check_model, check_reward
+from jobs.catalog.trainer import trainers
+from jobs.checks import (
+    check_cluster,
+    check_data,
+    check_launchable,
+    check_lengths,
+    check_model,
+    check_privileged,
+    check_reward,
+    check_trainer,
+)
 from jobs.cluster import ClusterState, Node
 from jobs.models import Project
 from jobs.preview import ModelFacts, preview_data, try_reward, uploads_dir
@@ -243,3 +253,91 @@ def test_a_full_cluster_or_one_that_is_away_is_no_reason_to_refuse(project: Proj
 
     assert check_cluster(parse_spec({}), cluster(cpus=8))[0].state == "passed"
     assert check_cluster(parse_spec({}), cluster(is_reachable=False))[0].state == "unknown"
+
+
+def other_trainer(algorithm: str = "sft", **sections: Any) -> RunSpec:
+    return parse_spec({"trainer": {"name": "openrlhf"}, "algorithm": algorithm, **sections})
+
+
+def test_a_trainer_that_is_not_declared_may_still_be_there(settings: Any) -> None:
+    settings.TRAINERS = ""
+
+    (check,) = check_trainer(other_trainer())
+
+    assert (check.state, check.field) == ("unknown", "trainer.version")
+    assert "No place of OpenRLHF 0.11.2 is declared" in check.text
+    assert "make trainer-env TRAINER=openrlhf VERSION=0.11.2" in check.text
+    assert check_trainer(parse_spec({})) == []
+
+
+def test_a_declared_interpreter_is_looked_for_on_this_machine(settings: Any, tmp_path: Path) -> None:
+    settings.TRAINERS = f"openrlhf={tmp_path}/python"
+    (missing,) = check_trainer(other_trainer())
+    (tmp_path / "python").touch()
+    (there,) = check_trainer(other_trainer())
+    settings.RAY_ADDRESS, settings.TRAINERS = "http://10.0.0.6:8265", "openrlhf=/no/such/python"
+    (elsewhere,) = check_trainer(other_trainer())
+
+    assert (missing.state, there.state, elsewhere.state) == ("failed", "passed", "passed")
+    assert f"{tmp_path}/python, and there is no such file" in missing.text
+
+
+@pytest.mark.parametrize("trainer", ["openrlhf", "verl"])
+def test_every_algorithm_of_other_trainers_can_be_checked(project: Project, trainer: str) -> None:
+    for algorithm in trainers()[trainer].algorithms:
+        spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm})
+
+        assert {problem.field for problem in check_launchable(spec, project)} <= {
+            "knobs.rollout.max_new_tokens",  # the tiny model's context is shorter than their defaults
+            "knobs.train.max_sequence_tokens",
+        }
+
+
+def test_pairs_need_their_columns(project: Project, tmp_path: Path) -> None:
+    rows = write(tmp_path / "pairs.jsonl", [{"prompt": f"{i}?", "chosen": "yes", "worse": "no"} for i in range(20)])
+    data = {"kind": "path", "id": str(rows)}
+
+    (_found, failed) = check_data(other_trainer("dpo", data=data), project=project)
+    named = check_data(other_trainer("dpo", data={**data, "rejected_column": "worse"}), project=project)[1]
+
+    assert (failed[0].state, failed[0].field) == ("failed", "data.rejected_column")
+    assert [check.state for check in named] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "reward", "data", "field"),
+    [
+        ("openrlhf", {"kind": "url", "location": "/srv/reward.py"}, {}, "reward.location"),
+        ("openrlhf", {"kind": "url", "location": "/srv/reward.py,http://10.0.0.5/get_reward"}, {}, "reward.location"),
+        ("openrlhf", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
+        ("verl", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
+        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl, /srv/rows.py@train"}, "data.id"),
+        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl", "eval_id": "/srv/rows.py"}, "data.eval_id"),
+    ],
+)
+def test_code_by_any_name_is_an_admin_s(
+    project: Project, trainer: str, reward: dict[str, str], data: dict[str, str], field: str
+) -> None:
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "reward": reward, "data": data})
+
+    (found,) = check_privileged(spec, project, None)
+
+    assert found.field == field
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        {"kind": "url", "location": "http://10.0.0.5/get_reward"},
+        {"kind": "model", "location": "/srv/reward-model"},
+    ],
+)
+def test_a_reward_that_is_no_code_is_anybody_s(project: Project, reward: dict[str, str]) -> None:
+    assert check_privileged(parse_spec({"trainer": {"name": "openrlhf"}, "reward": reward}), project, None) == []
+
+
+def test_what_a_trainer_cannot_be_told_is_said_before_the_launch() -> None:
+    (check,) = check_trainer(parse_spec({"trainer": {"name": "verl"}, "name": "run ${oc.env:HF_TOKEN}"}))
+
+    assert check.state == "failed"
+    assert "has ${ in it" in check.text

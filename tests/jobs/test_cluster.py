@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ray.runtime_env import RuntimeEnv
 
 from jobs import cluster, package
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
@@ -34,6 +35,24 @@ def submit(name: str = "run-r-1-a1", **changes: Any) -> None:
             **changes,
         }
     )
+
+
+def test_a_job_in_a_container_image_carries_nothing_else_that_ray_would_refuse(ray: FakeRay) -> None:
+    submit(runtime={"image_uri": "some/verl:0.9.1"})
+
+    (asked,) = ray.submitted
+    assert asked["entrypoint"] == "python -m jobs.runner"
+    assert asked["runtime_env"]["image_uri"] == "some/verl:0.9.1"
+    assert set(asked["runtime_env"]) == {"image_uri", "env_vars"}
+    assert ray.packages == {}
+    RuntimeEnv(**asked["runtime_env"])  # Ray's own check of what goes together
+
+
+def test_workers_of_a_job_may_have_an_interpreter_of_their_own(ray: FakeRay) -> None:
+    submit(runtime={"py_executable": "/srv/o/bin/python"})
+
+    (asked,) = ray.submitted
+    assert set(asked["runtime_env"]) == {"py_executable", "working_dir", "env_vars"}
 
 
 def test_a_job_carries_our_code_environment_and_entry_point(ray: FakeRay, settings: Any) -> None:

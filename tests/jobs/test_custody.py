@@ -326,3 +326,10 @@ def test_a_runner_that_cannot_withdraw_leaves_it_armed(trainer: Trainer, error: 
 
     trainer.look(capture)
     assert (capture.state, capture.withdraw_asked_at is not None) == ("armed", is_asked)
+
+
+def test_another_trainer_is_not_asked_to_record() -> None:
+    run = make_run(state="running", spec={"algorithm": "sft", "trainer": {"name": "openrlhf"}})
+
+    with pytest.raises(CaptureRefused, match="OpenRLHF takes no commands while it trains"):
+        request_capture(run_id=run.pk, tool="torch", first_step=0, num_steps=1, roles=[], ranks=[], user=None, now=NOW)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from jobs import launch
+from jobs import cluster, launch
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.models import Attempt, AuditEvent, Project, Run
 from tests.rows import NOW, make_project, make_run, make_user
@@ -141,6 +141,33 @@ def test_a_job_is_told_where_to_report_and_on_which_device_to_run(settings: Any)
     assert environment["PITWALL_DEVICE"] == "cpu"
     assert launch.environment(attempt)["PITWALL_DEVICE"] == "cuda"
     assert launch.check_ingest_token(attempt.run_id, 1, environment["PITWALL_TOKEN"])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "declared", "runtime"),
+    [
+        ("sft", "", {}),
+        ("sft", "openrlhf=/srv/o/bin/python", {}),
+        ("grpo", "openrlhf=/srv/o/bin/python", {"py_executable": "/srv/o/bin/python"}),
+        ("grpo", "openrlhf=installed", {}),
+        ("grpo", "verl=/srv/v/bin/python", {}),
+        ("sft", "openrlhf-0.11.2=image:some/openrlhf:1", {"image_uri": "some/openrlhf:1"}),
+    ],
+)
+def test_ray_is_told_of_the_place_where_another_trainer_is(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, algorithm: str, declared: str, runtime: dict[str, str]
+) -> None:
+    settings.TRAINERS = declared
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(cluster, "submit_job", lambda **given: asked.update(given))
+    attempt = Attempt.objects.get(run=make_run(spec={"algorithm": algorithm, "trainer": {"name": "openrlhf"}}))
+    attempt.num_gpus = 8
+
+    launch.hand_over(attempt, now=NOW)
+
+    assert asked["runtime"] == runtime
+    assert asked["entrypoint_gpus"] == (8 if algorithm == "sft" else 0), "a child of the runner asks Ray for nothing"
+    assert asked["environment"].get("PITWALL_TRAINERS", "") == declared
 
 
 def test_submitting_while_ray_is_away_changes_nothing() -> None:

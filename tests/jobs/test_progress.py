@@ -62,3 +62,11 @@ def test_a_state_names_its_phase_and_takes_it_back() -> None:
 
     assert loading == ("load", "loading the model", False)
     assert (progress.phase, progress.activity, progress.is_training) == ("", "", True)
+
+
+def test_a_trainer_whose_data_decide_tells_how_many_steps_there_will_be() -> None:
+    progress = fresh()
+    for said in ({}, {"num_steps": "many"}, {"num_steps": -1}, {"num_steps": 57}):
+        progress.see({"kind": "note", "role": "driver", "text": "", "meta": said})
+
+    assert progress.num_steps == 57

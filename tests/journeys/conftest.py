@@ -16,6 +16,7 @@ from typing import Protocol
 import pytest
 
 from console.embedded.ports import free_block
+from tests.journeys.environments import make_environment
 from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +99,8 @@ def stop_stack(stack: Stack) -> int:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """Run one console for the whole session."""
+    """Run one console for the whole session, with OpenRLHF's environment: `make up` looks for it when it starts."""
+    make_environment("openrlhf")
     running = start_stack()
     yield running
     assert stop_stack(running) == 0, "the console must stop cleanly and leave nothing"

@@ -1,6 +1,7 @@
 // What stands behind "?": meaning, range, unit, effects and source of a field, in one panel beside its button.
 
 import { el, gettext } from "../format.js";
+import { knobIndex } from "./index.js";
 
 export function wireHelp(form, facts) {
   const panel = document.getElementById("knob-help");
@@ -8,18 +9,20 @@ export function wireHelp(form, facts) {
   let closedAt = 0;
   panel.addEventListener("toggle", (event) => { if (event.newState === "closed") closedAt = Date.now(); });
 
-  function show(button) {
-    const known = facts.fields[button.dataset.help];
+  async function show(button) {
+    const name = button.dataset.help;
+    const index = name.startsWith("knobs.") ? await knobIndex(form) : {};
+    if (opener !== button) return;
+    const known = { help: "", effects: [], flags: [], ...index[name], ...facts.fields[name] };
     panel.querySelector("h2").textContent = known.label;
     panel.querySelector("[data-help-text]").textContent = known.help;
-    const algorithm = form.elements.algorithm.value;
-    const start = known.start[algorithm]?.value;
+    const start = facts.fields[name].start.value;
     const rows = [
       [gettext("Allowed"), known.allowed],
       [gettext("Unit"), known.unit],
       [gettext("Starts at"), start],
       ...known.effects,
-      [gettext("Flag"), known.flag],
+      ...spellings(known),
       [gettext("Source"), known.source],
     ];
     panel.querySelector("dl").replaceChildren(...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
@@ -40,4 +43,12 @@ export function wireHelp(form, facts) {
     if (!isSame) show(button);
   });
   form.querySelector(".new-run-form").addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); });
+}
+
+/** How each trainer spells it: [whose, name], one line for a trainer and its versions. */
+function spellings(known) {
+  if (!known.flags.length) return [[gettext("Flag"), known.flag]];
+  const found = new Map();
+  for (const flag of known.flags) found.set(flag.whose, [...(found.get(flag.whose) ?? []), flag.name]);
+  return [...found].map(([whose, names]) => [whose, names.join(", ")]);
 }

@@ -1,9 +1,11 @@
 // The knobs of the form: which are shown, who chose each value, what it was, and how to get that back.
 
-import { fill, gettext, ngettext } from "../format.js";
+import { el, fill, gettext, ngettext } from "../format.js";
+import { knobIndex, spellingOf } from "./index.js";
 import { inputs } from "./state.js";
 
-const CLOSED_AT_FIRST = ["columns", "eval", "checkpoint", "logging"];
+const OPEN_AT_FIRST = ["resources", "train", "rollout", "algorithm", "optimizer", "memory", "placement", "profile", "policy", "reward-file"];
+const MOST_ELSEWHERE = 12; // rows of knobs that the chosen trainer does not have
 
 /** True if both texts say the same value: 0.0003 is 3e-4, and 1,000 is 1000. */
 function isSame(text, other) {
@@ -16,54 +18,67 @@ export class Knobs {
   #facts;
   #shown = "essential";
   #query = "";
+  #index = {}; // all that is known of every knob, once somebody has searched
+  #closed = new Map(); // group -> whether somebody closed it
 
-  constructor(form, facts, { onRestore }) {
+  /** `words()` gives the words by which parts of the page say when they show. */
+  constructor(form, facts, { onRestore, words }) {
     this.#form = form;
     this.#facts = facts;
-    for (const field of this.#fields()) this.#addRestore(field, onRestore);
-    for (const group of form.querySelectorAll(".knob-group")) {
-      const button = group.querySelector("h3 button");
-      button.addEventListener("click", () => this.#open(group, button.getAttribute("aria-expanded") !== "true"));
-      if (CLOSED_AT_FIRST.includes(group.dataset.group)) this.#open(group, false);
-    }
+    this.words = words;
+    form.querySelector(".new-run-form").addEventListener("click", (event) => {
+      const was = event.target.closest("[data-restore]");
+      if (was) this.#restore(was.closest(".field"), onRestore);
+      const button = event.target.closest(".knob-group h3 button");
+      if (button) {
+        const group = button.closest(".knob-group");
+        this.#open(group, button.getAttribute("aria-expanded") !== "true");
+        this.#closed.set(group.dataset.group, button.getAttribute("aria-expanded") !== "true");
+      }
+    });
+    this.adopt();
     this.#wireTabs();
     const search = form.querySelector("[data-knob-search]");
-    search.addEventListener("input", () => { this.#query = search.value.trim().toLowerCase(); this.show(); });
+    const find = async () => {
+      this.#query = search.value.trim().toLowerCase();
+      this.show();
+      if (!this.#query) return;
+      this.#index = await knobIndex(form);
+      this.show();
+    };
+    search.addEventListener("focus", async () => { this.#index = await knobIndex(form); }, { once: true });
+    search.addEventListener("input", find);
     search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") event.preventDefault();
       if (event.key === "Escape" && search.value) { search.value = ""; this.#query = ""; this.show(); event.preventDefault(); }
     });
   }
 
-  get algorithm() {
-    return this.#form.elements.algorithm.value;
-  }
-
-  /** What an input starts from under the chosen algorithm. */
-  start(name, algorithm = this.algorithm) {
-    return this.#facts.fields[name]?.start?.[algorithm] ?? { value: "", origin: "default" };
-  }
-
-  /** Carry knobs that were left at their start over to the start of the algorithm now chosen. */
-  changeAlgorithm(from, to) {
-    for (const [name, node] of inputs(this.#form)) {
-      const known = this.#facts.fields[name];
-      if (!known?.start?.[to]) continue;
-      if (!known.start[from] || isSame(node.value, known.start[from].value)) node.value = known.start[to].value;
+  /** Take the groups that now stand in the page: close those that nobody needs at first. */
+  adopt() {
+    for (const field of this.#fields()) this.#addRestore(field);
+    for (const group of this.#form.querySelectorAll(".knob-group")) {
+      const name = group.dataset.group;
+      if (this.#closed.get(name) ?? !OPEN_AT_FIRST.includes(name)) this.#open(group, false);
     }
+  }
+
+  /** What an input starts from. */
+  start(name) {
+    return this.#facts.fields[name]?.start ?? { value: "", origin: "default" };
   }
 
   /** The names that differ from where the form started, as the spec sees them. */
   changed() {
-    const algorithm = this.algorithm;
+    const words = this.words();
     const found = [];
+    const isOtherTrainer = this.#form.elements["trainer.name"].value !== this.start("trainer.name").value;
     for (const [name, node] of inputs(this.#form)) {
-      if (name === "name" || name.startsWith("sweep.")) continue;
+      if (["name", "base", "overridden"].includes(name) || name.startsWith("sweep.")) continue;
+      if (name === "trainer.version" && isOtherTrainer) continue; // the trainer says it
       const by = /^(model|data)\.id\.(\w+)$/.exec(name);
       if (by && this.#form.elements[`${by[1]}.kind`].value !== by[2]) continue;
-      if (algorithm === "sft" && name.startsWith("reward.")) continue;
-      const known = this.#facts.fields[name];
-      if (known && !known.algorithms.includes(algorithm)) continue;
+      if (!words.includes("rl") && name.startsWith("reward.")) continue;
       if (!isSame(node.value, this.start(name).value)) found.push(name);
     }
     return found;
@@ -72,11 +87,15 @@ export class Knobs {
   /** Paint marks, choose what is visible, count. */
   show() {
     const changed = new Set(this.changed());
-    const algorithm = this.algorithm;
-    for (const node of this.#form.querySelectorAll("[data-for]")) node.hidden = node.dataset.for !== algorithm;
+    const words = this.words();
+    const isMeant = (node) => node.dataset.for === undefined || node.dataset.for.split(" ").some((word) => words.includes(word));
+    for (const node of this.#form.querySelectorAll("[data-for]")) {
+      node.hidden = !isMeant(node);
+      if (node.tagName === "OPTION") node.disabled = node.hidden && !node.selected;
+    }
     for (const node of this.#form.querySelectorAll("[data-kind-of]")) {
-      const isChosen = this.#form.elements[node.dataset.kindOf].value === node.dataset.kind;
-      node.hidden = !isChosen || (node.dataset.for !== undefined && node.dataset.for !== algorithm);
+      const isChosen = node.dataset.kind.split(" ").includes(this.#form.elements[node.dataset.kindOf].value);
+      node.hidden = !isChosen || !isMeant(node);
     }
     const counts = { essential: 0, changed: 0, all: 0 };
     for (const field of this.#fields()) {
@@ -84,15 +103,15 @@ export class Knobs {
       const mine = [...changed].filter((name) => names.some((n) => name === n || name.startsWith(`${n}.`)));
       this.#mark(field, mine);
       if (!("knob" in field.dataset)) continue;
-      const applies = field.dataset.algorithms.split(" ").includes(algorithm);
-      if (applies) {
-        counts.all += 1;
-        counts.essential += "essential" in field.dataset ? 1 : 0;
-        counts.changed += mine.length ? 1 : 0;
-      }
-      field.hidden = !applies || !(this.#isWanted(field, mine.length > 0) || "problem" in field.dataset);
+      counts.all += 1;
+      counts.essential += "essential" in field.dataset ? 1 : 0;
+      counts.changed += mine.length ? 1 : 0;
+      field.hidden = !(this.#isWanted(field, mine.length > 0) || "problem" in field.dataset);
+      this.#sayNeeds(field);
+      this.#saySpelling(field);
     }
     for (const [name, n] of Object.entries(counts)) this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
+    this.#showElsewhere();
     this.#showGroups();
     this.#sayChanges(changed.size);
   }
@@ -119,7 +138,8 @@ export class Knobs {
   #isWanted(field, isChanged) {
     if (this.#query) {
       const known = this.#facts.fields[field.dataset.name] ?? {};
-      return [field.dataset.name, known.label, known.flag].some((text) => text?.toLowerCase().includes(this.#query));
+      const isNamed = [field.dataset.name, known.label, known.flag].some((text) => text?.toLowerCase().includes(this.#query));
+      return isNamed || Boolean(spellingOf(this.#index[field.dataset.name], this.#query));
     }
     if (this.#shown === "changed") return isChanged;
     return this.#shown === "all" || "essential" in field.dataset;
@@ -145,21 +165,84 @@ export class Knobs {
     was.title = gettext("Restore");
   }
 
-  #addRestore(field, onRestore) {
-    let was = field.querySelector("[data-restore]");
-    if (!was) {
-      was = Object.assign(document.createElement("button"), { type: "button", className: "was", hidden: true });
-      was.dataset.restore = "";
-      const head = field.querySelector(".field-head") ?? field.querySelector(".row-flex");
-      head.append(was);
+  #addRestore(field) {
+    if (field.querySelector("[data-restore]")) return;
+    const was = Object.assign(document.createElement("button"), { type: "button", className: "was", hidden: true });
+    was.dataset.restore = "";
+    (field.querySelector(".field-head") ?? field.querySelector(".row-flex")).append(was);
+  }
+
+  #restore(field, onRestore) {
+    const names = field.dataset.name.split(" ");
+    const changed = this.changed().filter((name) => names.some((n) => name === n || name.startsWith(`${n}.`)));
+    for (const name of changed) this.#form.elements[name].value = this.start(name).value;
+    onRestore(changed);
+    this.reveal(field)?.focus();
+  }
+
+  /** Grey a knob that means nothing beside the others, and say why; it stays editable. */
+  #sayNeeds(field) {
+    const place = field.querySelector("[data-needs]");
+    if (!place) return;
+    const unmet = this.#unmet(field.dataset.name);
+    field.toggleAttribute("data-idle", Boolean(unmet));
+    place.hidden = !unmet;
+    if (!unmet) return;
+    const [name, values, above] = unmet;
+    const words = { label: this.#facts.fields[name].label, values: above === null ? values.map((v) => this.#optionText(name, v)).join(gettext(" or ")) : fill(gettext("above %(n)s"), { n: above }) };
+    place.textContent = fill(gettext("Means something with %(label)s: %(values)s"), words);
+  }
+
+  /** The first need of an input that the form as it stands does not meet; also of what it needs in turn. */
+  #unmet(name, above = []) {
+    if (above.includes(name)) return null;
+    for (const need of this.#facts.fields[name]?.needs ?? []) {
+      const node = this.#form.elements[need[0]];
+      if (!node) continue; // the run has no such knob, so nothing is asked of it
+      const isMet = need[2] === null ? need[1].some((value) => isSame(node.value, value)) : Number(node.value.replaceAll(",", "")) > need[2];
+      if (!isMet) return need;
+      const further = this.#unmet(need[0], [...above, name]);
+      if (further) return further;
     }
-    was.addEventListener("click", () => {
-      const names = field.dataset.name.split(" ");
-      const changed = this.changed().filter((name) => names.some((n) => name === n || name.startsWith(`${n}.`)));
-      for (const name of changed) this.#form.elements[name].value = this.start(name).value;
-      onRestore(changed);
-      this.reveal(field)?.focus();
-    });
+    return null;
+  }
+
+  #optionText(name, value) {
+    const node = this.#form.elements[name];
+    const option = node.tagName === "SELECT" ? [...node.options].find((o) => o.value === value) : null;
+    return option?.textContent ?? (value || gettext("not set"));
+  }
+
+  /** Beside its own flag, the one that was searched for, and whose it is. */
+  #saySpelling(field) {
+    const place = field.querySelector(".flag");
+    const known = this.#facts.fields[field.dataset.name];
+    if (!place || !known) return;
+    const found = this.#query && !known.flag.toLowerCase().includes(this.#query) ? spellingOf(this.#index[field.dataset.name], this.#query) : null;
+    const text = found ? `${known.flag} · ${found.whose}: ${found.name}` : known.flag;
+    if (place.textContent !== text) { place.textContent = text; place.title = text; }
+  }
+
+  /** What the query finds among the knobs that the chosen trainer, version or algorithm does not have. */
+  #showElsewhere() {
+    const place = this.#form.querySelector("[data-elsewhere]");
+    const rows = [];
+    if (this.#query) {
+      for (const [name, known] of Object.entries(this.#index)) {
+        if (name in this.#facts.fields) continue;
+        const found = spellingOf(known, this.#query);
+        const isNamed = `${name} ${known.label}`.toLowerCase().includes(this.#query);
+        if (found || isNamed) rows.push([known, found ?? known.flags[0]]);
+        if (rows.length === MOST_ELSEWHERE) break;
+      }
+    }
+    place.hidden = rows.length === 0;
+    place.querySelector("ul").replaceChildren(...rows.map(([known, flag]) => el("li", {}, el("b", {}, known.label), el("code", {}, flag.name), el("span", { class: "faint" }, `${flag.whose}: ${this.#algorithmsText(flag.algorithms)}`))));
+  }
+
+  #algorithmsText(ids) {
+    const labels = ids.map((id) => this.#facts.algorithms[id]?.label ?? id);
+    return labels.length > 4 ? fill(gettext("%(first)s and %(n)s more"), { first: labels.slice(0, 3).join(", "), n: labels.length - 3 }) : labels.join(", ");
   }
 
   #showGroups() {
@@ -178,13 +261,15 @@ export class Knobs {
       group.querySelector("[data-group-note]").textContent = isOpen ? "" : said.filter(Boolean).join(" · ");
     }
     const none = this.#form.querySelector("[data-no-knob]");
-    none.hidden = numShown > 0;
+    none.hidden = numShown > 0 || !this.#form.querySelector("[data-elsewhere]").hidden;
     none.textContent = this.#query
       ? fill(gettext("No knob is named like “%(query)s”."), { query: this.#query })
       : gettext("Nothing differs from where this form started.");
   }
 
   #sayChanges(n) {
+    const recipe = this.#form.querySelector("[data-recipe-line]");
+    if (recipe) recipe.textContent = this.#facts.recipe ? `${fill(gettext("From %(recipe)s"), { recipe: this.#facts.recipe })}, ` : "";
     const place = this.#form.querySelector("[data-num-changes]");
     place.textContent = fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
   }

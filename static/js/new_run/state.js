@@ -1,6 +1,6 @@
 // What stands in the form: read it, put it back, undo, and a draft per tab so that a reload loses nothing.
 
-const NOT_KEPT = ["csrfmiddlewaretoken", "idempotency_key", "base"];
+const NOT_KEPT = ["csrfmiddlewaretoken", "idempotency_key"];
 
 /** Every input that is part of the run, by name. */
 export function inputs(form) {

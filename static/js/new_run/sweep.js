@@ -3,7 +3,7 @@
 import { fill, gettext } from "../format.js";
 import { Question } from "./ask.js";
 
-const NO_COMMANDS = { cli: "", curl: "", spec: "" };
+const NO_COMMANDS = { cli: "", curl: "", spec: "", yaml: "", python: "", trainer: "" };
 const FIELDS = ["id", "values", "low", "high"];
 
 export class Sweep {
@@ -115,11 +115,12 @@ export class Sweep {
   }
 
   #listKnobs() {
-    const algorithm = this.form.elements.algorithm.value;
     const list = document.getElementById("sweep-knobs");
-    if (list.dataset.algorithm === algorithm) return;
-    list.dataset.algorithm = algorithm;
-    const mine = Object.entries(this.facts.fields).filter(([name, known]) => name.startsWith("knobs.") && known.algorithms.includes(algorithm));
+    const { algorithm, trainer, version } = this.facts;
+    const chosen = [trainer, version, algorithm].join(" ");
+    if (list.dataset.chosen === chosen) return;
+    list.dataset.chosen = chosen;
+    const mine = Object.entries(this.facts.fields).filter(([name]) => name.startsWith("knobs."));
     list.replaceChildren(...mine.map(([name, known]) => Object.assign(document.createElement("option"), { value: name.slice(6), label: known.label })));
   }
 

@@ -1,6 +1,6 @@
-// Specs in and out as JSON: a file to keep, a paste or a file to fill the form with.
+// Specs in and out: a file to keep, a paste or a file to fill the form with, a recipe to start from.
 
-import { el } from "../format.js";
+import { el, gettext } from "../format.js";
 import { Unanswered, post } from "./ask.js";
 
 /** Offer `text` as a file. */
@@ -28,7 +28,7 @@ export function wireImport(form, { onValues }) {
       }
       say([]);
       dialog.close();
-      onValues(answer.values);
+      onValues(answer.values, answer.report);
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error;
       say([{ field: "", message: error.message }]);
@@ -44,5 +44,30 @@ export function wireImport(form, { onValues }) {
   });
   area.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); fillForm(); }
+  });
+}
+
+/** Wire the picker of recipes; `onValues` gets the texts of the inputs, base included. */
+export function wireRecipes(form, { onValues }) {
+  const dialog = document.getElementById("recipe-dialog");
+  const search = dialog.querySelector("[data-recipe-search]");
+  const rows = [...dialog.querySelectorAll("[data-recipe-words]")];
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) row.hidden = !words.every((word) => row.dataset.recipeWords.includes(word));
+    dialog.querySelector("[data-recipe-none]").hidden = rows.some((row) => !row.hidden);
+  });
+  dialog.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-recipe]");
+    if (!button) return;
+    try {
+      const response = await fetch(`${form.dataset.recipe}?id=${encodeURIComponent(button.dataset.recipe)}`, { headers: { Accept: "application/json" } });
+      if (!response.ok) throw new Unanswered(String(response.status));
+      const { values } = await response.json();
+      dialog.close();
+      onValues(values);
+    } catch {
+      document.dispatchEvent(new CustomEvent("pitwall:toast", { detail: { text: gettext("The console does not answer. Nothing is lost: try again in a moment."), isError: true } }));
+    }
   });
 }

@@ -25,7 +25,7 @@ export class Actions {
     if (!stop) return;
     stop.hidden = !["queued", "starting", "running"].includes(state);
     write(find('[data-field="stop-label"]'), state === "queued" ? gettext("Cancel") : gettext("Stop"));
-    find('[data-action="checkpoint"]').hidden = state !== "running";
+    find('[data-action="checkpoint"]').hidden = state !== "running" || !this.page.isNative; // no other trainer looks for commands
   }
 
   #openRename() {

@@ -57,7 +57,7 @@ export class Header {
     meter.value = header.step;
     meter.dataset.state = header.state;
     write(field("step"), grouped(header.step));
-    write(field("num-steps"), grouped(header.num_steps));
+    write(field("num-steps"), header.num_steps ? grouped(header.num_steps) : "—"); // 0: only its data decide
     write(field("eta"), this.#eta(header));
   }
 

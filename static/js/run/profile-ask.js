@@ -34,7 +34,8 @@ export class ProfileAsk extends EventTarget {
   update(header) {
     this.header = header;
     if (!this.form) return;
-    this.buttons.hidden = header.state !== "running" || this.#left() === 0; // the last step has begun
+    const isLast = this.#left() === 0; // the last step has begun
+    this.buttons.hidden = !this.page.isNative || header.state !== "running" || isLast;
     write(field("profile-label"), nextText(this.#quickSteps()));
   }
 
@@ -45,7 +46,7 @@ export class ProfileAsk extends EventTarget {
 
   /** Return a button that does the same, for places that are empty. */
   button() {
-    if (!this.form) return null;
+    if (!this.form || !this.page.isNative) return null; // other trainers record by their own knobs, from the start
     return el("button", { class: "btn", type: "button", onclick: () => this.quick() }, icon("target"), nextText(this.#quickSteps()));
   }
 

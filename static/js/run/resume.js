@@ -58,6 +58,8 @@ export class Resume {
     this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
     elements.policy_ranks.value = hardware.policy_ranks ?? 1;
     elements.num_steps.value = numSteps;
+    field("resume-size").hidden = !this.page.isNative; // knobs of other trainers say both
+    for (const input of [elements.policy_ranks, elements.num_steps]) input.disabled = !this.page.isNative;
     const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
     const usable = whole.find((one) => one.is_visible) ?? whole[0];
     const rows = checkpoints.map((one) => this.#row(one, one === usable));
@@ -82,6 +84,7 @@ export class Resume {
     const { elements } = this.form;
     const [attempt, step] = elements.checkpoint.value.split("|").map(Number);
     const asked = elements.checkpoint.value ? { step, attempt } : { step: null };
+    if (!this.page.isNative) return asked;
     const ranks = Number(elements.policy_ranks.value);
     const steps = Number(elements.num_steps.value);
     if (ranks !== this.before.policy_ranks) asked.hardware = { policy_ranks: ranks };

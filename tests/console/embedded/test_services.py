@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from console.embedded import redis_server
+from console.embedded import redis_server, services
 from console.embedded.data_dir import (
     MAX_SOCKET_PATH_BYTES,
     RAY_SOCKET_SUFFIX,
@@ -149,6 +149,24 @@ def test_what_the_environment_names_is_not_started(tmp_path: Path) -> None:
     assert {service.name for service in plan.services} == {"web", "ingest", "worker", "reconcile"}
     assert all(service.env["RAY_ADDRESS"] == "http://10.0.0.6:8265" for service in plan.services)
     assert not any(service.needs for service in plan.services)
+
+
+def test_environments_that_make_has_made_are_found_and_declared_ones_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("openrlhf-0.11.2", "verl-0.9.1"):
+        (tmp_path / ".trainers" / name / "bin").mkdir(parents=True)
+        (tmp_path / ".trainers" / name / "bin" / "python").touch()
+        (tmp_path / ".trainers" / name / "pitwall.json").touch()
+    monkeypatch.setattr(services, "MANAGE", str(tmp_path / "manage.py"))
+    declared = SECRETS | {"PITWALL_TRAINERS": "openrlhf=/srv/o/bin/python"}
+
+    here = embedded(data_dir=tmp_path, port=18_050, environ=declared)
+    elsewhere = embedded(data_dir=tmp_path, port=18_050, environ=declared | {"RAY_ADDRESS": "http://10.0.0.6:8265"})
+
+    made = f"verl-0.9.1={tmp_path}/.trainers/verl-0.9.1/bin/python"
+    assert here.settings["PITWALL_TRAINERS"] == f"openrlhf=/srv/o/bin/python; {made}"
+    assert elsewhere.services[-1].env["PITWALL_TRAINERS"] == "openrlhf=/srv/o/bin/python"
 
 
 def test_a_console_that_others_reach_is_watched_on_this_machine(tmp_path: Path) -> None:

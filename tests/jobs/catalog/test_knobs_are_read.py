@@ -8,7 +8,7 @@ import jobs.engine
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import RunSpec
 
-NATIVE = {knob.id for knob in knobs().values() if "native" in knob.flags}
+NATIVE = {knob.id for knob in knobs().values() if "native" in knob.trainers}
 READERS = {"knob", "int_knob", "float_knob"}
 
 
@@ -35,14 +35,11 @@ def test_the_engine_reads_every_knob_that_the_catalogue_gives_it() -> None:
 
 
 def test_the_engine_reads_no_knob_that_the_catalogue_does_not_give_it() -> None:
-    calls = [n for n in engine() if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    calls = [
+        n for n in engine() if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in READERS
+    ]
     asked = {
-        text
-        for call in calls
-        if call.func.attr in READERS
-        for argument in call.args
-        for text in texts(list(ast.walk(argument)))
-        if "." in text
+        text for call in calls for argument in call.args for text in texts(list(ast.walk(argument))) if "." in text
     }
 
     assert asked

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.sections import ModelSource
-from jobs.engine.problem import RunProblem
+from jobs.engine.problem import RunProblem, first_sentence
 from jobs.engine.sources import BUNDLED, count_parameters, model_folder
 
 
@@ -97,3 +97,19 @@ def test_a_hub_id_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(RunProblem, match=r"hub model 'no-such-org/no-such-model' cannot be fetched"):
         model_folder(ModelSource(kind="hub", id="no-such-org/no-such-model"))
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("Got: ConnectError: [Errno -2] Name or service not known\nAn error happened", "ConnectError: [Errno -2] Name"),
+        ("", "OSError."),
+        ("Not found.", "Not found."),
+    ],
+)
+def test_what_the_hub_client_says_becomes_a_sentence(said: str, sentence: str) -> None:
+    told = first_sentence(OSError(said))
+
+    assert told.startswith(sentence)
+    assert told.endswith(".")
+    assert ".." not in told

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,18 @@ DEATHS = [
         "cluster",
         "wanted a network port that is taken",
     ),
+    pytest.param(
+        "import datasets; datasets.load_dataset('json', data_files='/no/such.jsonl')",
+        "user",
+        "could not read the model or the data: Unable to find '/no/such.jsonl'",
+        marks=pytest.mark.skipif(find_spec("datasets") is None, reason="needs the package datasets"),
+        id="data that are not there",
+    ),
     ("import sys; sys.exit('config.json is missing')", "trainer", "exit code 1 in step 12: config.json is missing"),
 ]
 
 
-@pytest.mark.parametrize(("body", "side", "text"), DEATHS, ids=[text[:40] for _, _, text in DEATHS])
+@pytest.mark.parametrize(("body", "side", "text"), DEATHS)
 def test_a_dead_driver_is_explained(tmp_path: Path, body: str, side: str, text: str) -> None:
     cause = die(tmp_path, body)
 
@@ -165,3 +173,14 @@ def test_a_death_before_the_first_step_says_so(tmp_path: Path) -> None:
     )
 
     assert cause["text"] == "the trainer ended with exit code 1 before the first step was done"
+
+
+def test_an_exception_of_a_rank_of_torch_is_named_without_its_prefix(tmp_path: Path) -> None:
+    cause = die(
+        tmp_path,
+        "import torch.distributed as d; d.init_process_group(store=d.HashStore(), world_size=1, rank=0, "
+        "backend='gloo'); raise KeyError('CPU')",
+    )
+
+    assert cause["text"] == "policy rank 0 ended with exit code 1 in step 12: KeyError: 'CPU'"
+    assert (cause["role"], cause["rank"], cause["log_line"]) == ("policy", 0, "KeyError: 'CPU'")

@@ -1,0 +1,79 @@
+"""What people paste into the New run page: a spec as JSON, or a command or config of another trainer."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobs.adapters.adapter import ReadBack, Translated, Unread, adapter
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.trainer import trainers
+
+
+class NotRead(ValueError):
+    """The text is nothing that a run can be made of; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pasted:
+    """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was."""
+
+    spec: RunSpec
+    trainer: str = ""
+    num_read: int = 0
+    translated: tuple[Translated, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+def read_paste(text: str) -> Pasted:
+    """Return the spec that a text means. Raises: SpecInvalid, NotRead."""
+    if text.lstrip().startswith("{"):
+        try:
+            return Pasted(spec=parse_spec(json.loads(text)))
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, SpecInvalid):
+                raise
+            why = _("That is not JSON: %(why)s. Paste the text of a spec file, from { to }.") % {"why": error}
+            raise NotRead(why) from error
+    if not text.strip():
+        raise NotRead(_("Nothing was pasted."))
+    refusals = []
+    for name in _likely(text):
+        try:
+            return _checked(name, adapter(name).read_back(words=[text], version=""))
+        except ValueError as error:  # its own sentence; one that it read and that is wrong goes on
+            if isinstance(error, SpecInvalid):
+                raise
+            refusals.append(str(error))
+    raise NotRead(" ".join(dict.fromkeys(refusals)))
+
+
+def _likely(text: str) -> list[str]:
+    """Return the other trainers, those that the text names first."""
+    others = [info for info in trainers().values() if info.package]
+    return [info.id for info in sorted(others, key=lambda info: info.package not in text)]
+
+
+def _checked(name: str, read: ReadBack) -> Pasted:
+    """Return the spec of what was read; a knob whose value it does not take is told beside the rest that was not."""
+    raw: dict[str, Any] = dict(read.spec)
+    unread = list(read.unread)
+    try:
+        spec = parse_spec(raw)
+    except SpecInvalid as error:
+        knobs: Mapping[str, Any] = raw.get("knobs", {})
+        wrong = {p.field.removeprefix("knobs."): p.message for p in error.problems if p.field.startswith("knobs.")}
+        wrong = {knob_id: message for knob_id, message in wrong.items() if knob_id in knobs}
+        if not wrong:
+            raise
+        unread += [Unread(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
+        spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
+    return Pasted(
+        spec=spec,
+        trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
+        num_read=sum(chosen.origin != "default" for chosen in spec.knobs.values()),
+        translated=read.translated,
+        unread=tuple(unread),
+    )

@@ -1,0 +1,35 @@
+"""Knobs that an address sets on the New run page: `/runs/new?from=r-1a2b3c4d&set=train.micro_batch_size=2`.
+
+They stand in the form as changes, as if somebody had typed them; the base stays what it is.
+"""
+
+from collections.abc import Sequence
+
+from django.utils.translation import gettext as _
+
+from console.catalog_words import knob_label
+from console.forms.new_run import combination_of, show
+from jobs.catalog.knob import KnobValueInvalid, knobs
+from jobs.catalog.runspec import RunSpec
+
+
+def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]:
+    """Return the inputs' texts for what is asked ("knob=value"), and a sentence for each that is not taken, or "".
+
+    Knobs that name code or commands are not taken: a link that somebody sends must not put them into a form.
+    """
+    here = combination_of(base).knobs()
+    texts: dict[str, str] = {}
+    refused: list[str] = []
+    for one in asked:
+        knob_id, _equals, text = one.partition("=")
+        if knob_id not in here:
+            refused.append(_("This run has no knob %(name)s.") % {"name": repr(knob_id)})
+        elif knobs()[knob_id].is_privileged:
+            refused.append(_("%(label)s is not taken from an address; type it.") % {"label": knob_label(knob_id)})
+        else:
+            try:
+                texts[f"knobs.{knob_id}"] = show(here[knob_id].check(text))
+            except KnobValueInvalid as error:
+                refused.append(str(error))
+    return texts, " ".join(refused)

@@ -1,0 +1,58 @@
+"""The guide's dictionary of metrics: what each number is, where it is healthy, and what trainers call it."""
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.guide.parts import Asked, has_words, pick, said, words_of
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.metric import MetricInfo, metrics
+from jobs.catalog.trainer import trainers
+
+
+def metrics_page(asked: Asked) -> dict[str, Any]:
+    """Return the context of the tab."""
+    kinds = dict.fromkeys(name.partition("/")[0] for name in metrics())
+    kind = pick(asked, "kind", _("Kind"), [(name, name) for name in kinds])
+    named = [(name, _(info.label)) for name, info in trainers().items() if name != "native"]
+    trainer = pick(asked, "trainer", _("Named by"), named)
+    found = [
+        info
+        for info in metrics().values()
+        if kind.chosen in ("", info.name.partition("/")[0])
+        and (not trainer.chosen or any(key.partition("/")[0] == trainer.chosen for key in info.names))
+        and has_words(_text(info), words_of(asked))
+    ]
+    return {
+        "filters": (kind, trainer),
+        "metrics": [_shown(info) for info in found],
+        "found": len(found),
+        "all": len(metrics()),
+    }
+
+
+def _text(info: MetricInfo) -> str:
+    theirs = [name for names in info.names.values() for name in names]
+    texts = (info.name, _(info.label), _(info.definition), *theirs)
+    return "\n".join(text.lower().replace("-", "_") for text in texts)
+
+
+def _shown(info: MetricInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "label": _(info.label),
+        "unit": said(info.unit),
+        "definition": _(info.definition),
+        "better": {"higher": _("higher"), "lower": _("lower")}.get(info.better, ""),
+        "arrow": {"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
+        "healthy": " – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
+        "healthy_source": said(info.healthy_source),
+        "names": [(_whose(key), names) for key, names in info.names.items()],
+    }
+
+
+def _whose(key: str) -> str:
+    """Return whose name it is: a trainer's, or a trainer's for one algorithm."""
+    trainer, _slash, algorithm = key.partition("/")
+    label = _(trainers()[trainer].label)
+    return f"{label}, {_(algorithms()[algorithm].label)}" if algorithm in algorithms() else label

@@ -1,0 +1,107 @@
+"""The guide's rules: when each applies, what it says, why, and what would mend it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from console.guide.parts import (
+    Asked,
+    Row,
+    Section,
+    algorithm_words,
+    group_title,
+    has_words,
+    knob_link,
+    parts_of,
+    pick,
+    trainer_filter,
+    trainer_words,
+    words_of,
+)
+from console.rule_words import rule_title
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.rule import KINDS, LEVELS, Rule, rules
+
+_LEVELS = {
+    "error": gettext_noop("Errors: cannot run, or trains wrongly"),
+    "warning": gettext_noop("Warnings: likely disappoints"),
+    "note": gettext_noop("Notes: good to know"),
+}
+
+
+def rules_page(asked: Asked, rule_id: str) -> dict[str, Any]:
+    """Return the context of the tab. Raises: KeyError for a rule that is not there."""
+    level = pick(asked, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
+    trainer = trainer_filter(asked)
+    groups = dict.fromkeys(_group(rule) for rule in rules().values())
+    group = pick(asked, "group", _("Group"), [(name, group_title(name)) for name in groups])
+    found = [
+        rule
+        for rule in rules().values()
+        if level.chosen in ("", rule.level)
+        and (not trainer.chosen or not rule.trainers or trainer.chosen in rule.trainers)
+        and group.chosen in ("", _group(rule))
+        and has_words(_text(rule), words_of(asked))
+    ]
+    sections = list(_sections(found, list(groups)))
+    shown = rule_id or next((section.rows[0].id for section in sections), "")
+    return {
+        "filters": (level, trainer, group),
+        "sections": sections,
+        "found": len(found),
+        "all": len(rules()),
+        "rule": _detail(rules()[shown]) if shown else None,
+        "current": shown,
+    }
+
+
+def _group(rule: Rule) -> str:
+    return rule.id.partition(".")[0]
+
+
+def _text(rule: Rule) -> str:
+    texts = (
+        rule.id,
+        rule_title(rule.id),
+        _(rule.says),
+        _(rule.why),
+        rule.when.text,
+        rule.source,
+        *rule.knobs,
+        rule.ref,
+    )
+    return "\n".join(text.lower().replace("-", "_") for text in texts)
+
+
+def _sections(found: list[Rule], groups: list[str]) -> Iterator[Section]:
+    for name in groups:
+        members = sorted((r for r in found if _group(r) == name), key=lambda rule: LEVELS.index(rule.level))
+        if members:
+            yield Section(title=group_title(name), rows=[_row(rule) for rule in members])
+
+
+def _row(rule: Rule) -> Row:
+    return Row(id=rule.id, label=rule_title(rule.id), caption=trainer_words(rule.trainers), level=rule.level)
+
+
+def _detail(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "title": rule_title(rule.id),
+        "level": rule.level,
+        "level_word": _(rule.level),
+        "level_words": _(_LEVELS[rule.level]),
+        "says": parts_of(_(rule.says)),
+        "why": parts_of(_(rule.why)),
+        "when": rule.when.text,
+        "knobs": [knob_link(name) for name in rule.knobs],
+        "fixes": [[knob_link(name, made.text) for name, made in fix.items()] for fix in rule.fixes],
+        "trainers": trainer_words(rule.trainers),
+        "since": rule.since,
+        "before": rule.before,
+        "algorithms": algorithm_words(rule.algorithms, list(algorithms())) if rule.algorithms else "",
+        "kind": _(KINDS[rule.kind]),
+        "source": rule.source,
+    }

@@ -1,0 +1,123 @@
+"""The guide's symptoms: how each shows, why it happens, and what to try, in order."""
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.catalog_words import metric_label
+from console.guide.parts import (
+    Asked,
+    Row,
+    Section,
+    algorithm_words,
+    group_title,
+    has_words,
+    knob_link,
+    pick,
+    trainer_filter,
+    trainer_words,
+    words_of,
+)
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.condition import Condition
+from jobs.catalog.symptom import Remedy, Symptom, symptoms
+
+
+def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:
+    """Return the context of the tab. Raises: KeyError for a symptom that is not there."""
+    trainer = trainer_filter(asked)
+    groups = dict.fromkeys(_group(symptom) for symptom in symptoms().values())
+    group = pick(asked, "group", _("Group"), [(name, _title(name)) for name in groups])
+    found = [
+        symptom
+        for symptom in symptoms().values()
+        if (not trainer.chosen or not symptom.trainers or trainer.chosen in symptom.trainers)
+        and group.chosen in ("", _group(symptom))
+        and has_words(_text(symptom), words_of(asked))
+    ]
+    sections = [
+        Section(title=_title(name), rows=rows)
+        for name in groups
+        if (rows := [_row(symptom) for symptom in found if _group(symptom) == name])
+    ]
+    shown = symptom_id or next((section.rows[0].id for section in sections), "")
+    return {
+        "filters": (group, trainer),
+        "sections": sections,
+        "found": len(found),
+        "all": len(symptoms()),
+        "symptom": _detail(symptoms()[shown]) if shown else None,
+        "current": shown,
+    }
+
+
+def _group(symptom: Symptom) -> str:
+    return symptom.id.partition(".")[0]
+
+
+def _title(group: str) -> str:
+    return _("Memory") if group == "memory" else group_title(group)
+
+
+def _row(symptom: Symptom) -> Row:
+    return Row(id=symptom.id, label=_(symptom.title), caption=trainer_words(symptom.trainers))
+
+
+def _text(symptom: Symptom) -> str:
+    lines = [line for signal in symptom.logs for line in (signal.text, signal.pattern.pattern)]
+    texts = [symptom.id, _(symptom.title), _(symptom.signal), *map(_, symptom.causes), *lines, symptom.ref]
+    texts += [_(remedy.title) for remedy in symptom.remedies]
+    return "\n".join(text.lower().replace("-", "_") for text in texts)
+
+
+def _detail(symptom: Symptom) -> dict[str, Any]:
+    return {
+        "id": symptom.id,
+        "title": _(symptom.title),
+        "group": _title(_group(symptom)),
+        "signal": _(symptom.signal),
+        "causes": [_(cause) for cause in symptom.causes],
+        "logs": symptom.logs,
+        "metrics": [
+            {"conditions": [_condition(each) for each in signal.conditions], "source": signal.source}
+            for signal in symptom.metrics
+        ],
+        "remedies": [_remedy(remedy) for remedy in symptom.remedies],
+        "trainers": trainer_words(symptom.trainers),
+        "algorithms": algorithm_words(symptom.algorithms, list(algorithms())),
+        "when": symptom.when.text if symptom.when else "",
+        "source": symptom.source,
+    }
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "title": _(remedy.title),
+        "changes": [knob_link(name, made.text) for name, made in remedy.change.items()],
+        "trainers": trainer_words(remedy.trainers) if remedy.trainers else "",
+        "algorithms": algorithm_words(remedy.algorithms, list(algorithms())),
+        "when": remedy.when.text if remedy.when else "",
+        "source": remedy.source,
+    }
+
+
+def _condition(condition: Condition) -> dict[str, str]:
+    """Return a condition in words, and the metric it looks at."""
+    statistic = {
+        "mean": _("mean"),
+        "min": _("least"),
+        "max": _("most"),
+        "spread": _("spread"),
+        "growth": _("growth, later half over earlier half,"),
+    }.get(condition.statistic, "")
+    name = metric_label(condition.metric) + (f" / {metric_label(condition.over)}" if condition.over else "")
+    words: dict[str, Any] = {"statistic": statistic, "n": condition.window, "metric": name}
+    if condition.statistic == "not_finite":
+        text = _("%(metric)s is not a number within its last %(n)s values") % words
+    elif condition.above is not None:
+        words["bound"] = f"{condition.above:g}"
+        text = _("%(metric)s: %(statistic)s of the last %(n)s values above %(bound)s") % words
+    else:
+        words["bound"] = f"{condition.below:g}"
+        text = _("%(metric)s: %(statistic)s of the last %(n)s values below %(bound)s") % words
+    return {"text": text, "metric": condition.metric}

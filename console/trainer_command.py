@@ -1,0 +1,102 @@
+"""The exact command, files and environment that a run's trainer is started with, as people read and copy them.
+
+What `jobs.runner` starts comes from the same function of the same arguments, so it is the same byte for byte; only the
+interpreter of the runner itself is not known here where no place is declared for the trainer.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from jobs.adapters.adapter import Launch, adapter
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer_place import how_to_make, place_of, read_places
+from jobs.models import Attempt
+
+RUN_TO_BE = "r-new"
+"""Stands where the run's id will stand before there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerCommand:
+    """What will run. `problem` says why there is no command.
+
+    `shell` is a whole script, `shown` the same for reading: the files, which are written first, stand at the end. Both
+    begin with what is not known of it here.
+    """
+
+    argv: tuple[str, ...]
+    shell: str
+    shown: str
+    problem: str = ""
+
+
+def command_to_be(spec: RunSpec, *, device: str) -> TrainerCommand:
+    """Return what a launch of the spec would start; `device` is the cluster's, cpu or cuda."""
+    return _command(spec, Path(settings.RUN_ROOT) / RUN_TO_BE / "a1", device)
+
+
+def command_of(spec: RunSpec, attempt: Attempt) -> TrainerCommand:
+    """Return what the attempt started, or will start."""
+    device = "cuda" if attempt.num_gpus else "cpu"
+    return _command(spec, Path(settings.RUN_ROOT) / attempt.run_id / f"a{attempt.number}", device)
+
+
+def as_shell(launch: Launch, run_dir: Path, *, files_first: bool = True) -> str:
+    """Return a launch as a shell script that does the same: folder, files, environment, one option a line.
+
+    With `files_first` false the files stand at the end, which reads better and does not run.
+    """
+    head = [f"cd {shlex.quote(str(run_dir))}"]
+    files = [line for name, text in launch.files.items() for line in _file(name, text)]
+    start = [f"export {name}={shlex.quote(value)}" for name, value in launch.env.items()]
+    start.append(" \\\n  ".join(option_lines(launch.argv)))
+    if files_first or not files:
+        return "\n".join([*head, *files, *start])
+    return "\n".join([*head, *start, "", "# " + _("Files that are written before:"), *files])
+
+
+def option_lines(argv: Sequence[str]) -> list[str]:
+    """Return an argument vector as shell words, what starts the trainer first and then every option with its values."""
+    lines: list[list[str]] = [[]]
+    is_program = False
+    for place, word in enumerate(argv):
+        is_launchers = place > 0 and argv[place - 1] in ("-m", "--module")
+        starts_option = word.startswith("-") or (is_program and "=" in word)
+        if starts_option and is_program:
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+        is_program = is_program or is_launchers
+    return [" ".join(line) for line in lines]
+
+
+def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
+    place = place_of(spec.trainer.name, spec.trainer.version, read_places(settings.TRAINERS))
+    python = place.at if place is not None and place.kind == "python" else "python"
+    note = ""
+    if python == "python":
+        note = _("python is the interpreter of the runner on the cluster.")
+        if place is None and not spec.is_native:
+            what = f"{spec.trainer.name} {spec.trainer.version}"
+            how = how_to_make(spec.trainer.name, spec.trainer.version)
+            note = _("No place is declared for %(what)s: %(how)s.") % {"what": what, "how": how}
+    try:
+        launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
+    except ValueError as error:
+        return TrainerCommand(argv=(), shell="", shown="", problem=str(error))
+    head = f"# {note}\n" if note else ""
+    shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
+    return TrainerCommand(argv=launch.argv, shell=shell, shown=shown)
+
+
+def _file(name: str, text: str) -> list[str]:
+    folder = str(Path(name).parent)
+    mark = "END"
+    while mark in text.split("\n"):
+        mark += "_"
+    made = [] if folder == "." else [f"mkdir -p {shlex.quote(folder)}"]
+    return [*made, f"cat > {shlex.quote(name)} <<'{mark}'", text.removesuffix("\n"), mark]

@@ -1,0 +1,58 @@
+"""Metrics from the TensorBoard files of a run directory, as they grow."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.logs.gathering import Steps
+from jobs.adapters.logs.tfevents import EventFile, Scalar
+
+FOLDER = "tb"
+PATTERN = "events.out.tfevents.*"
+_NS = 1e9
+
+
+@dataclass(slots=True, kw_only=True)
+class TensorBoardReader:
+    """Reads every event file below `folder`; `is_wanted(tag)` says which tags.
+
+    With `times_steps` the time between two steps' values becomes the step's time: of trainers that report none.
+    """
+
+    folder: Path
+    trainer: str
+    algorithm: str
+    times_steps: bool = False
+    is_wanted: Callable[[str], bool] = lambda tag: True  # noqa: ARG005
+    _files: dict[Path, EventFile] = field(default_factory=dict)
+    _steps: Steps = field(init=False)
+    _last: tuple[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        self._steps = Steps(trainer=self.trainer, algorithm=self.algorithm)
+
+    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002
+        """Return the events of what was written since the last call."""
+        for scalar in self._new():
+            if self.is_wanted(scalar.tag):
+                self._steps.add(scalar.step, {scalar.tag: scalar.value}, t=int(scalar.at * _NS))
+                if self.times_steps and scalar.tag.startswith("train/"):
+                    self._time(scalar)
+        return list(self._steps.events())
+
+    def _new(self) -> Iterator[Scalar]:
+        for path in sorted(self.folder.rglob(PATTERN)):
+            file = self._files.setdefault(path, EventFile(path=path))
+            with contextlib.suppress(OSError):
+                yield from file.read()
+
+    def _time(self, scalar: Scalar) -> None:
+        """The first value of a step that follows another one gives the seconds since that one, a step."""
+        if self._last is not None and scalar.step > self._last[0]:
+            step, at = self._last
+            seconds = (scalar.at - at) / (scalar.step - step)
+            self._steps.add(scalar.step, {"time/step_seconds": seconds}, t=int(scalar.at * _NS))
+        if self._last is None or scalar.step > self._last[0]:
+            self._last = (scalar.step, scalar.at)

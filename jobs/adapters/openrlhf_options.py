@@ -1,0 +1,153 @@
+"""OpenRLHF's options that are no knobs: what a spec's sections say, what Pitwall sets itself, what it does not offer.
+
+Together with the flags of the catalogue they are all options of every known version; a test holds them against the real
+parsers. From DOTTED on, an option's first part names whose it is; before, options are flat.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.knob import applicable
+from jobs.catalog.trainer import as_version
+
+TRAINER = "openrlhf"
+DOTTED = "0.10.2"
+RL, SFT, DPO, RM = "train_ppo_ray", "train_sft", "train_dpo", "train_rm"
+PROGRAMS = (RL, SFT, DPO, RM)
+_SUPERVISED, _PAIRS = (SFT, DPO, RM), (DPO, RM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a section of the spec, or of Pitwall. `default` is the parser's; "" where it has none."""
+
+    field: str
+    programs: tuple[str, ...]
+    dotted: str
+    flat: str
+    default: str = ""
+    since: str = ""
+
+    def name(self, version: str) -> str:
+        """Return how a version spells it."""
+        return self.dotted if is_dotted(version) else self.flat
+
+
+def is_dotted(version: str) -> bool:
+    """Return True if the version's options have dots."""
+    return as_version(version) >= as_version(DOTTED)
+
+
+def _row(field: str, programs: tuple[str, ...], dotted: str, flat: str, default: str = "", since: str = "") -> Option:
+    return Option(field=field, programs=programs, dotted=dotted, flat=flat, default=default, since=since)
+
+
+SECTIONS = (
+    _row("model", (RL,), "--actor.model_name_or_path", "--pretrain"),
+    _row("model", _SUPERVISED, "--model.model_name_or_path", "--pretrain"),
+    _row("data", (RL,), "--data.prompt_dataset", "--prompt_data"),
+    _row("data", _SUPERVISED, "--data.dataset", "--dataset"),
+    _row("split", (RL,), "--data.prompt_split", "--prompt_split", "train"),
+    _row("split", _SUPERVISED, "--data.dataset_split", "--dataset_split", "train"),
+    _row("prompt", (RL, SFT), "--data.input_key", "--input_key", "input"),
+    _row("prompt", _PAIRS, "--data.prompt_key", "--prompt_key"),
+    _row("answer", (RL,), "--data.label_key", "--label_key"),
+    _row("response", (SFT,), "--data.output_key", "--output_key"),
+    _row("chosen", _PAIRS, "--data.chosen_key", "--chosen_key", "chosen"),
+    _row("rejected", _PAIRS, "--data.rejected_key", "--rejected_key", "rejected"),
+    _row("eval", PROGRAMS, "--eval.dataset", "--eval_dataset"),
+    _row("eval_split", (RL, SFT, RM), "--eval.split", "--eval_split", "train"),
+    _row("eval_split", (DPO,), "--eval.split", "--eval_split", "test"),
+    _row("reward_url", (RL,), "--reward.remote_url", "--remote_rm_url"),
+    _row("reward_model", (RL,), "--reward.model_name_or_path", "--reward_pretrain"),
+    _row("estimator", (RL,), "--algo.advantage.estimator", "--advantage_estimator", "gae"),
+    _row("policy_loss", (RL,), "--actor.policy_loss_type", "--policy_loss_type", "ppo", "0.10.1"),
+    _row("clip", (RL,), "--actor.eps_clip", "--eps_clip", "0.2"),
+)
+OURS = (
+    _row("output", PROGRAMS, "--ckpt.output_dir", "--save_path"),
+    _row("checkpoints", PROGRAMS, "--ckpt.path", "--ckpt_path"),
+    _row("tensorboard", PROGRAMS, "--logger.tensorboard_dir", "--use_tensorboard"),
+    _row("run_name", PROGRAMS, "--logger.wandb.run_name", "--wandb_run_name"),
+)
+WANDB_KEYS = ("--logger.wandb.key", "--use_wandb")
+
+_WANDB = "With W&B on, this program writes no TensorBoard files, and Pitwall would see no curves. It is left out."
+_LAUNCHER = "The launcher gives every process its own."
+_DEEPSPEED = "DeepSpeed's Muon does not read it."
+_NOTHING = "No code of OpenRLHF reads it."
+_OLD = "OpenRLHF has dropped it; there is nothing in its place."
+_NOT_OFFERED = (  # programs, dotted, flat, since, before, why
+    (PROGRAMS, "--local_rank", "--local_rank", "", "", _LAUNCHER),
+    (_SUPERVISED, *WANDB_KEYS, "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.org", "--wandb_org", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.group", "--wandb_group", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.project", "--wandb_project", "", "", _WANDB),
+    *(
+        (programs, f"--{prefix}muon.{name}", "", DOTTED, "", _DEEPSPEED)
+        for programs, prefix in (((RL,), "actor."), ((RL,), "critic."), (_SUPERVISED, ""))
+        for name in ("ns_steps", "nesterov", "no_nesterov")
+    ),
+    ((RL,), "", "--actor_init_on_gpu", "", DOTTED, _NOTHING),
+    ((RL,), "", "--perf", "", DOTTED, _NOTHING),
+    ((RL,), "", "--ptx_coef", "", DOTTED, _NOTHING),
+    ((RL,), "", "--max_len", "", "0.10.1", "OpenRLHF 0.8 bounds prompt and answer apart; say --prompt_max_len and "
+     "--generate_max_len."),
+    ((SFT,), "", "--train_split", "", DOTTED, "It was never read there; the split is --dataset_split."),
+)  # fmt: skip
+BEFORE: Mapping[str, str] = {  # options that were gone before the oldest version known here
+    "--torch_compile": "OpenRLHF dropped it in 0.7; DeepSpeed's compiler is --ds.deepcompile.",
+    "--pretrain_data": _OLD,
+    "--pretrain_data_probs": _OLD,
+    "--pretrain_split": _OLD,
+    "--train_split": "OpenRLHF dropped it in 0.7; the split is --dataset_split.",
+    "--use_kl_estimator_k3": "It is --kl_estimator k3 since OpenRLHF 0.6.",
+}
+
+
+def option(field: str, program: str) -> Option | None:
+    """Return the option of a section's field, or of what Pitwall sets; None where the program has none."""
+    return next((o for o in (*SECTIONS, *OURS) if o.field == field and program in o.programs), None)
+
+
+def not_offered(program: str, version: str) -> dict[str, str]:
+    """Return the options of a version that are nobody's, with the reason."""
+    found = {}
+    for programs, dotted, flat, since, before, why in _NOT_OFFERED:
+        name = dotted if is_dotted(version) else flat
+        is_there = as_version(version) >= as_version(since) and (not before or as_version(version) < as_version(before))
+        if name and program in programs and is_there:
+            found[name] = why
+    return found
+
+
+def program_of(algorithm: str) -> str:
+    """Return which program of openrlhf.cli trains an algorithm."""
+    return RL if is_in(algorithm, "rl") else {"sft": SFT, "dpo": DPO, "rm": RM}[algorithm]
+
+
+def algorithms_of(program: str) -> tuple[str, ...]:
+    """Return the algorithms that a program trains."""
+    return tuple(name for name in algorithms() if program_of(name) == program)
+
+
+@cache
+def knob_options(program: str, version: str) -> frozenset[str]:
+    """Return the options of a version that are knobs."""
+    found = set()
+    for algorithm in algorithms_of(program):
+        for knob in applicable(algorithm, TRAINER, version).values():
+            flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
+            assert flag is not None
+            if flag.form != "launcher":
+                found |= set(flag.names)
+    return frozenset(found)
+
+
+@cache
+def options_of(program: str, version: str) -> frozenset[str]:
+    """Return every option that a program of a version has."""
+    rows = [o for o in (*SECTIONS, *OURS) if program in o.programs and as_version(version) >= as_version(o.since)]
+    return knob_options(program, version) | {o.name(version) for o in rows} | set(not_offered(program, version))

@@ -1,0 +1,120 @@
+"""A spec's knobs in a trainer's own words, and back: what the adapters of other trainers share.
+
+A knob is written where its value differs from the trainer's own default, or where the catalogue knows none, and where
+it means something beside the others (its `needs`). Values whose unit differs between trainers go through a
+`Conversion`, named by the flag's `form`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from jobs.catalog.flag import FORMS, Flag
+from jobs.catalog.knob import Knob, applicable, is_live
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spelling import spell
+from jobs.catalog.value import Scalar, Value
+
+Values = Mapping[str, Value]
+PAIR = ("first", "second")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """How a knob's value becomes the trainer's, where units differ.
+
+    `write(values, value)` gets every knob's value and this one's, and returns theirs. `read(values, theirs)` gets the
+    knobs that are known so far and the trainer's text; it raises ValueError with a sentence where ours cannot say it.
+    """
+
+    write: Callable[[Values, Value], Scalar | None]
+    read: Callable[[Values, str], Value]
+
+
+Conversions = Mapping[str, Conversion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One option or key with what is written for it: (True,) for a bare option, two values for a pair."""
+
+    name: str
+    values: tuple[Scalar, ...]
+    form: str
+    knob: str
+
+
+def words_of(spec: RunSpec, conversions: Conversions) -> list[Word]:
+    """Return every word that the spec's knobs need, in the catalogue's order, pairs together."""
+    version = spec.trainer.version
+    here = applicable(spec.algorithm, spec.trainer.name, version)
+    values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
+    spelled = []
+    for knob in here.values():
+        flag = knob.flag(trainer=spec.trainer.name, version=version, algorithm=spec.algorithm)
+        assert flag is not None
+        if is_live(knob.id, values):
+            spelled.append((knob, flag))
+    found: list[Word] = []
+    pairs = sorted((s for s in spelled if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
+    for _, members in groupby(pairs, key=lambda s: s[1].name):
+        found += _pair(list(members), values)
+    for knob, flag in spelled:
+        if flag.form not in PAIR:
+            found += _single(knob, flag, values, conversions)
+    place = {knob_id: number for number, knob_id in enumerate(here)}
+    return sorted(found, key=lambda word: place[word.knob])
+
+
+def theirs(flag: Flag, value: Value, values: Values, conversions: Conversions) -> Scalar | None:
+    """Return what a trainer is told for a knob's value; None where nothing is to be said."""
+    if flag.form not in FORMS:
+        return conversions[flag.form].write(values, value)
+    if value is None:
+        return None
+    if flag.form == "negated":
+        return not value
+    return flag.values.get(spell(value), value)
+
+
+def ours(knob: Knob, flag: Flag, text: str, values: Values, conversions: Conversions) -> Value:
+    """Return the knob's value of a trainer's text.
+
+    Raises: ValueError (KnobValueInvalid is one) with a sentence if the knob does not take it.
+    """
+    if flag.form not in FORMS:
+        return conversions[flag.form].read(values, text)
+    if flag.form == "negated":
+        return not knob.check_set(text)
+    words = {spell(their): our for our, their in flag.values.items()}
+    return knob.check(words.get(text, words.get(text.lower(), text)))
+
+
+def _single(knob: Knob, flag: Flag, values: Values, conversions: Conversions) -> Iterable[Word]:
+    value = theirs(flag, values[knob.id], values, conversions)
+    if value is None or (flag.default is not None and _same(value, flag.default)):
+        return []
+    if flag.form in ("switch", "negated") and value is False and flag.default is None:
+        return []
+    return [Word(name=name, values=(value,), form=flag.form, knob=knob.id) for name in flag.names]
+
+
+def _pair(members: list[tuple[Knob, Flag]], values: Values) -> Iterable[Word]:
+    given = [values[knob.id] for knob, _ in members]
+    set_ones = [value for value in given if value is not None]
+    if len(set_ones) != len(members):
+        return []
+    if all(
+        flag.default is not None and _same(value, flag.default)
+        for value, (_, flag) in zip(set_ones, members, strict=True)
+    ):
+        return []
+    knob, flag = members[0]
+    return [Word(name=name, values=tuple(set_ones), form="pair", knob=knob.id) for name in flag.names]
+
+
+def _same(value: Scalar, default: Scalar) -> bool:
+    """True if both say the same: 1 is 1.0, and "2" is 2, but True is not 1."""
+    if isinstance(value, bool) or isinstance(default, bool):
+        return value is default
+    return value == default or spell(value) == spell(default)

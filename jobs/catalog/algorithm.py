@@ -1,0 +1,58 @@
+"""The algorithms a run can train with, and the families that knobs, flags and rules name them by."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmInfo:
+    """One algorithm: what it is, and which families it belongs to.
+
+    `families`: rl (samples are rolled out), grouped (several samples per prompt are the baseline), critic (a value
+    model is trained), supervised (no rollout), pairs (chosen and rejected answers).
+    """
+
+    id: str
+    label: str
+    families: tuple[str, ...]
+    help: str
+    source: str
+
+
+@cache
+def algorithms() -> Mapping[str, AlgorithmInfo]:
+    """Return every algorithm by id, in the order of the file."""
+    tables = tomllib.loads((files("jobs.catalog") / "algorithms.toml").read_text(encoding="utf-8"))
+    return {
+        name: AlgorithmInfo(
+            id=name,
+            label=table["label"],
+            families=tuple(table["families"]),
+            help=table["help"],
+            source=table["source"],
+        )
+        for name, table in tables.items()
+    }
+
+
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the algorithms that `names` stand for, in the order of the file: ids, families, or "all".
+
+    Raises: ValueError for a name that is neither.
+    """
+    wanted, found = set(names), []
+    for name, info in algorithms().items():
+        if wanted & {"all", name, *info.families}:
+            found.append(name)
+    known = {"all", *algorithms(), *(family for info in algorithms().values() for family in info.families)}
+    if strange := sorted(wanted - known):
+        raise ValueError(f"There is no algorithm or family {strange[0]!r}. Known: {', '.join(sorted(known))}.")
+    return tuple(found)
+
+
+def is_in(algorithm: str, family: str) -> bool:
+    """Return True if the algorithm belongs to the family."""
+    return family in algorithms()[algorithm].families

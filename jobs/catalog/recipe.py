@@ -1,0 +1,133 @@
+"""Recipes: complete configurations that are known to work, by model, algorithm and hardware.
+
+`recipes/*.toml` holds a file per recipe, its id is the file's name:
+
+    label = "GRPO, Qwen3-8B, verl, 8 GPUs"
+    help = "One paragraph: when to use it."
+    prerequisites = ["What has to be there before it can be launched."]
+    hardware = "8 x H100 80 GB, one node"
+    source = "whose settings these are"
+    version = "the version that the source describes"
+    tags = ["grpo", "verl", "qwen"]
+    based_on = "another-recipe"          # whose spec this one changes
+    without = ["train.dynamic_batch"]    # its knobs that this one leaves alone
+
+    [spec]                               # as parse_spec takes it; a knob that is set here is the recipe's choice
+    algorithm = "grpo"
+    [spec.knobs]
+    "rollout.prompts_per_step" = 1024
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+
+_REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")
+_KEYS = {*_REQUIRED, "based_on", "without", "spec"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One recipe. `raw` is its whole spec as plain JSON, that of the recipes it is based on included.
+
+    `hardware` says in words what it was written for; `spec.num_workers` is the number of devices it asks for.
+    """
+
+    id: str
+    label: str
+    help: str
+    prerequisites: tuple[str, ...]
+    hardware: str
+    source: str
+    version: str
+    tags: tuple[str, ...]
+    based_on: str
+    raw: Mapping[str, Any]
+
+    @property
+    def spec(self) -> RunSpec:
+        """The complete spec, every knob that the recipe sets with the origin "recipe".
+
+        Raises: SpecInvalid if the catalogue no longer takes it.
+        """
+        return _spec(self.id)
+
+
+class UnknownRecipe(LookupError):
+    """There is no recipe of this id."""
+
+
+@cache
+def recipes() -> Mapping[str, Recipe]:
+    """Return every recipe by id, in the order of the files.
+
+    Raises: ValueError, naming the recipe, for a key that is unknown or missing, or a base that is not there.
+    """
+    folder = files("jobs.catalog") / "recipes"
+    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    tables = {name: tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")) for name in names}
+    return {name: _recipe(name, tables) for name in names}
+
+
+def recipe(recipe_id: str) -> Recipe:
+    """Return one recipe. Raises: UnknownRecipe with a sentence."""
+    if recipe_id not in recipes():
+        raise UnknownRecipe(f"There is no recipe {recipe_id!r}. The recipes are {', '.join(recipes())}.")
+    return recipes()[recipe_id]
+
+
+@cache
+def _spec(recipe_id: str) -> RunSpec:
+    return parse_spec(recipes()[recipe_id].raw, origin="recipe")
+
+
+def _recipe(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    table = tables[name]
+    if strange := sorted(set(table) - _KEYS):
+        raise ValueError(f"{name}: a recipe has no key {strange[0]!r}. Known: {', '.join(sorted(_KEYS))}.")
+    if missing := [key for key in _REQUIRED if key not in table]:
+        raise ValueError(f"{name}: the recipe says nothing under {missing[0]!r}.")
+    return Recipe(
+        id=name,
+        label=table["label"],
+        help=table["help"],
+        prerequisites=tuple(table["prerequisites"]),
+        hardware=table["hardware"],
+        source=table["source"],
+        version=table["version"],
+        tags=tuple(table["tags"]),
+        based_on=table.get("based_on", ""),
+        raw=_whole(name, tables, ()),
+    )
+
+
+def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, Any]:
+    """Return the spec of a recipe with that of its base below it."""
+    if name in above:
+        raise ValueError(f"{above[0]}: the recipe is based on itself, over {', '.join(above[1:])}.")
+    own = tables[name].get("spec", {})
+    base = tables[name].get("based_on", "")
+    if not base:
+        return _over({}, own)
+    if base not in tables:
+        raise ValueError(f"{name}: there is no recipe {base!r} to be based on.")
+    found = _whole(base, tables, (*above, name))
+    without = tables[name].get("without", ())
+    below = found.get("knobs", {})
+    if unknown := sorted(set(without) - set(below)):
+        raise ValueError(f"{name}: {base} sets no knob {unknown[0]!r} that could be left out.")
+    return _over(found | {"knobs": {k: v for k, v in below.items() if k not in without}}, own)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both, section by section; what stands above wins."""
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        found[key] = {**under, **value} if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return found

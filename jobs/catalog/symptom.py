@@ -1,0 +1,297 @@
+"""What goes wrong in runs: how it shows in the log and the metrics, why, and what to change, in order.
+
+`symptoms/*.toml` holds a table per symptom, its id is `<file>.<table>`:
+
+    [device_memory]
+    title = "Out of device memory"
+    trainers = ["verl"]                # all where missing
+    algorithms = ["rl"]                # ids or families; all where missing
+    when = "memory.zero_stage != '3'"  # an expression over the spec; always where missing
+    signal = "In words, how it shows."
+    causes = ["The micro batch is too large."]
+    source = "who says so"
+    ref = "U02"
+    [[device_memory.logs]]             # a line of the log; `text` is what `file` of the package says, word for word
+    pattern = "No available memory for the cache blocks"
+    text = "No available memory for the cache blocks. "
+    file = "vllm/v1/core/kv_cache_utils.py"
+    source = "vLLM"
+    [[device_memory.metrics]]          # each of these is enough; of its conditions, all have to hold
+    all = [{ metric = "kl/reference", statistic = "mean", window = 10, above = 0.5 }]
+    source = "whose threshold"
+    [[device_memory.remedies]]         # in the order in which to try them
+    title = "Halve the micro batch"
+    change = { "train.micro_batch_size" = "max(1, train.micro_batch_size // 2)" }
+    when = "train.micro_batch_size > 1"
+    source = "whose remedy"
+
+A remedy without `change` is advice. A symptom without logs and metrics is for people only: nothing that a run reports
+tells of it. Patterns are regular expressions, searched line by line in the log and in the cause
+of death; conditions read canonical metrics (jobs.catalog.metric), see `jobs.catalog.condition`.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from jobs.catalog.algorithm import expand
+from jobs.catalog.condition import Condition, Numbers, Say, condition
+from jobs.catalog.contradictions import contradictions
+from jobs.catalog.expression import Expression, NotApplicable, parse_expression
+from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
+from jobs.catalog.rule import Fix, changed, lookup_of, refused
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
+
+MAX_LINE = 4000  # characters of a line that are searched: who prints more does not say it there
+
+_REQUIRED = ("title", "signal", "causes", "source", "remedies")
+_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "logs", "metrics"}
+_LOG_KEYS = {"pattern", "text", "file", "source"}
+_REMEDY_KEYS = {"title", "change", "trainers", "algorithms", "when", "source"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSignal:
+    """A line by which a symptom is known, and whose: `text` stands so in `file` of the package, or both are ""."""
+
+    pattern: re.Pattern[str]
+    text: str
+    file: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSignal:
+    """Conditions of metrics that together make a symptom."""
+
+    conditions: tuple[Condition, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One thing to try: changes of knobs as expressions, or advice where there are none."""
+
+    title: str
+    change: Mapping[str, Expression]
+    trainers: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    when: Expression | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """One thing that goes wrong."""
+
+    id: str
+    title: str
+    trainers: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    when: Expression | None
+    signal: str
+    causes: tuple[str, ...]
+    source: str
+    ref: str
+    logs: tuple[LogSignal, ...]
+    metrics: tuple[MetricSignal, ...]
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """By what a symptom was recognized: the line of the log as it stands there, or what the numbers are."""
+
+    kind: Literal["log", "metric"]
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A remedy for this run: the values that knobs would take, or no change where it is advice."""
+
+    title: str
+    fix: Fix | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A symptom that a run has, with the evidence, and what to try in order."""
+
+    symptom: Symptom
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Offer, ...]
+
+
+@cache
+def symptoms() -> Mapping[str, Symptom]:
+    """Return every symptom by id, in the order of files and tables.
+
+    Raises: ValueError, naming the symptom, for a key, pattern, metric or expression that is not known.
+    """
+    found: dict[str, Symptom] = {}
+    folder = files("jobs.catalog") / "symptoms"
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            group = file.name.removesuffix(".toml")
+            for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
+                found[f"{group}.{name}"] = _symptom(f"{group}.{name}", table)
+    return found
+
+
+def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: Say = str) -> list[Match]:
+    """Return the symptoms that a run has: those that its log tells of first, then those of its numbers.
+
+    `log_lines` are lines of its log, the cause of its death among them; `metrics` are values by canonical name, in the
+    order of steps. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
+    used for evidence and for the titles of remedies, the symptom keeps its own.
+    """
+    found = []
+    for symptom in symptoms().values():
+        if _concerns(symptom, spec):
+            evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics, say))
+            if evidence:
+                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
+    return sorted(found, key=lambda match: match.evidence[0].kind != "log")
+
+
+def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
+    if (part.trainers and spec.trainer.name not in part.trainers) or spec.algorithm not in part.algorithms:
+        return False
+    try:
+        return part.when is None or bool(part.when.value(lookup_of(spec)))
+    except NotApplicable:
+        return False
+
+
+def _in_log(symptom: Symptom, lines: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return the last line that each pattern finds, and no line twice."""
+    found: dict[str, Evidence] = {}
+    for signal in symptom.logs:
+        line = next((line for line in reversed(lines) if signal.pattern.search(line[:MAX_LINE])), None)
+        if line is not None:
+            found.setdefault(line, Evidence(kind="log", text=line.strip()[:MAX_LINE], source=signal.source))
+    return tuple(found.values())
+
+
+def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[Evidence, ...]:
+    found = []
+    for signal in symptom.metrics:
+        said = [each.evidence(metrics, say=say) for each in signal.conditions]
+        if all(said):
+            found.append(Evidence(kind="metric", text="; ".join(said), source=signal.source))
+    return tuple(found)
+
+
+def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, ...]:
+    """Return what a run with this symptom can try, in order.
+
+    What it has already is left out, and a change that would make a run that cannot be launched, where this one can.
+    """
+    found = []
+    faults: set[str] | None = None
+    for remedy in symptom.remedies:
+        if not _concerns(remedy, spec):
+            continue
+        fix = _fix(remedy.change, spec)
+        if fix is not None:
+            faults = _faults(spec) if faults is None else faults
+            fix = fix if _faults(changed(spec, fix.changes)) <= faults else None
+        if fix is not None or not remedy.change:
+            found.append(Offer(title=say(remedy.title), fix=fix, source=remedy.source))
+    return tuple(found)
+
+
+def _faults(spec: RunSpec) -> set[str]:
+    """Return why a run cannot be launched: the fields of what contradicts and of errors that nobody has put aside."""
+    return {name for name, _ in contradictions(spec)} | {problem.field for problem in refused(spec)}
+
+
+def _fix(change: Mapping[str, Expression], spec: RunSpec) -> Fix | None:
+    """Return what would change in this run; None if nothing would, or if a value cannot be reckoned or is not taken.
+
+    Knobs that the run does not have, or that would mean nothing beside the others, are left out.
+    """
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    changes: dict[str, Value] = {}
+    lookup = lookup_of(spec)
+    for knob_id, expression in change.items():
+        if knob_id in here:
+            try:
+                value = here[knob_id].check(expression.value(lookup))
+            except (NotApplicable, KnobValueInvalid):
+                return None
+            if value != spec.knob(knob_id):
+                changes[knob_id] = value
+    after = {knob_id: chosen.value for knob_id, chosen in changed(spec, changes).knobs.items()}
+    changes = {knob_id: value for knob_id, value in changes.items() if is_live(knob_id, after)}
+    return Fix(changes=changes) if changes else None
+
+
+def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
+    if strange := sorted(set(table) - _KEYS):
+        raise ValueError(f"{name}: a symptom has no key {strange[0]!r}. Known: {', '.join(sorted(_KEYS))}.")
+    if missing := [key for key in _REQUIRED if key not in table]:
+        raise ValueError(f"{name}: the symptom says nothing under {missing[0]!r}.")
+    _check_trainers(name, table)
+    return Symptom(
+        id=name,
+        title=table["title"],
+        trainers=tuple(table.get("trainers", ())),
+        algorithms=expand(table.get("algorithms", ("all",))),
+        when=_optional(table),
+        signal=table["signal"],
+        causes=tuple(table["causes"]),
+        source=table["source"],
+        ref=table.get("ref", ""),
+        logs=tuple(_log(name, signal) for signal in table.get("logs", ())),
+        metrics=tuple(
+            MetricSignal(conditions=tuple(condition(name, each) for each in signal["all"]), source=signal["source"])
+            for signal in table.get("metrics", ())
+        ),
+        remedies=tuple(_remedy(name, remedy) for remedy in table["remedies"]),
+    )
+
+
+def _log(name: str, signal: Mapping[str, Any]) -> LogSignal:
+    if strange := sorted(set(signal) - _LOG_KEYS):
+        raise ValueError(f"{name}: a line of the log has no key {strange[0]!r}. Known: {', '.join(sorted(_LOG_KEYS))}.")
+    try:
+        pattern = re.compile(signal["pattern"])
+    except re.error as error:
+        raise ValueError(f"{name}: {signal['pattern']!r} is no regular expression: {error}.") from error
+    text, file = signal.get("text", ""), signal.get("file", "")
+    return LogSignal(pattern=pattern, text=text, file=file, source=signal["source"])
+
+
+def _remedy(name: str, table: Mapping[str, Any]) -> Remedy:
+    if strange := sorted(set(table) - _REMEDY_KEYS):
+        raise ValueError(f"{name}: a remedy has no key {strange[0]!r}. Known: {', '.join(sorted(_REMEDY_KEYS))}.")
+    _check_trainers(name, table)
+    if unknown := sorted(set(table.get("change", {})) - set(knobs())):
+        raise ValueError(f"{name}: there is no knob {unknown[0]!r}.")
+    return Remedy(
+        title=table["title"],
+        change={knob_id: parse_expression(str(e)) for knob_id, e in table.get("change", {}).items()},
+        trainers=tuple(table.get("trainers", ())),
+        algorithms=expand(table.get("algorithms", ("all",))),
+        when=_optional(table),
+        source=table["source"],
+    )
+
+
+def _optional(table: Mapping[str, Any]) -> Expression | None:
+    return parse_expression(table["when"]) if "when" in table else None
+
+
+def _check_trainers(name: str, table: Mapping[str, Any]) -> None:
+    if strange := [each for each in table.get("trainers", ()) if each not in trainers()]:
+        raise ValueError(f"{name}: there is no trainer {strange[0]!r}. Known: {', '.join(trainers())}.")

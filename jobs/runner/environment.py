@@ -1,0 +1,114 @@
+"""Which interpreter another trainer runs in, and whether it is there, before anything is started."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import Trainer
+from jobs.catalog.trainer import TrainerInfo, trainers
+from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
+
+CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
+_ASK = """
+import importlib.metadata, json, sys
+try:
+    found = importlib.metadata.version(sys.argv[1])
+except importlib.metadata.PackageNotFoundError:
+    found = ""
+print(json.dumps(found))
+"""
+
+
+RAY_KEEPS_DEVICES = "RAY_EXPERIMENTAL_NOSET_"
+"""What Ray gives a job's driver so that it may see devices that Ray did not give it."""
+
+
+class TrainerMissing(Exception):
+    """The cluster does not have the trainer in this version; the sentence says what is there and what to do."""
+
+
+def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
+    """Return the Python that has the trainer in the asked version; `own_python` for the built-in one.
+
+    `declared` is what PITWALL_TRAINERS says. What is not declared may be installed in the runner's own environment; in
+    a container image the runner and the trainer share one.
+
+    Raises: TrainerMissing.
+    """
+    info = trainers()[trainer.name]
+    if not info.package:
+        return own_python
+    try:
+        places = read_places(declared)
+    except TrainersMisread as error:
+        raise TrainerMissing(str(error)) from error
+    place = place_of(trainer.name, trainer.version, places)
+    python = place.at if place is not None and place.kind == "python" else own_python
+    found = _installed(python, info, trainer.version)
+    if not _is_asked(found, trainer.version):
+        raise TrainerMissing(_sentence(info, trainer.version, found, python, place, places))
+    return python
+
+
+def environment_for(spec: RunSpec, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment in which the trainer is started, before its launch adds to it.
+
+    Ray's marks for drivers are not for another trainer: verl takes them for those of an actor, and asks Ray for devices
+    that a process outside of Ray does not have.
+    """
+    if spec.is_native:
+        return environ
+    return {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
+
+
+def _installed(python: str, info: TrainerInfo, version: str) -> str:
+    """Return the version of the trainer's package in that interpreter, "" if it has none."""
+    wanted = f"{info.label} {version} is declared at {python} ({VARIABLE}), and"
+    if not Path(python).is_file():
+        raise TrainerMissing(f"{wanted} there is no such file on this node. {_do(info, version)}")
+    try:
+        done = subprocess.run(
+            [python, "-c", _ASK, info.package], check=False, capture_output=True, text=True, timeout=CHECK_SECONDS
+        )
+        if done.returncode == 0:
+            return str(json.loads(done.stdout.strip().splitlines()[-1]))
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    except subprocess.TimeoutExpired:
+        why = f"no answer within {CHECK_SECONDS:.0f} s"
+    except (OSError, ValueError, IndexError) as error:
+        why = str(error)
+    raise TrainerMissing(f"{wanted} this interpreter does not run ({why[:200]}). {_do(info, version)}")
+
+
+def _is_asked(found: str, version: str) -> bool:
+    """Return True for the version itself, a post-release and a local build of it."""
+    return found == version or found.startswith((f"{version}.post", f"{version}+"))
+
+
+def _sentence(
+    info: TrainerInfo,
+    version: str,
+    found: str,
+    python: str,
+    place: TrainerPlace | None,
+    places: Sequence[TrainerPlace],
+) -> str:
+    has = f"has {info.package} {found}" if found else f"has no {info.package}"
+    asks = f"this run asks for {info.label} {version}"
+    if place is not None and place.kind == "python":
+        return f"{asks}, and {python}, where {VARIABLE} declares it, {has}. {_do(info, version)}"
+    if place is not None:
+        what = "The image" if place.kind == "image" else "The runner's own environment"
+        return f"{asks}. {what}, where {VARIABLE} declares it ({place}), {has}. {_do(info, version)}"
+    named = ", ".join(each.name for each in places) or "nothing"
+    return (
+        f"{asks}, which this cluster does not have: {VARIABLE} declares {named}, and the runner's own environment "
+        f"{has}. {_do(info, version)}"
+    )
+
+
+def _do(info: TrainerInfo, version: str) -> str:
+    text = how_to_make(info.id, version)
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,36 @@
+"""Have the engine lay out a run's model and data for a trainer that knows nothing of Pitwall."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+LAY_OUT_SECONDS = 600.0  # of a large upload
+_REFUSED = 2  # of jobs.engine.lay_out: the spec's data are not what the trainer needs
+
+
+class NotLaidOut(Exception):
+    """The inputs are not there; `side` is who has to do something about it."""
+
+    def __init__(self, side: str, text: str) -> None:
+        super().__init__(text)
+        self.side = side
+
+
+def lay_out(run_dir: Path) -> None:
+    """Write the inputs that the console holds below the run directory, in a process of its own.
+
+    Raises: NotLaidOut.
+    """
+    command = [sys.executable, "-m", "jobs.engine.lay_out", str(run_dir)]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LAY_OUT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise NotLaidOut("cluster", f"the data were not laid out within {LAY_OUT_SECONDS:.0f} s") from error
+    if done.returncode == _REFUSED:
+        problem = json.loads(done.stdout.strip().splitlines()[-1])
+        raise NotLaidOut("user", f"{problem['field']}: {problem['message']}")
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        side = "cluster" if "No space left" in why else "pitwall"
+        raise NotLaidOut(side, f"model and data could not be laid out for the trainer: {why[:300]}")

@@ -1,0 +1,167 @@
+"""The guide's pages: what they find, what they say of it, and what they do not claim."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from jobs.catalog.advice import QUESTIONS
+from jobs.catalog.knob import knobs
+from jobs.catalog.recipe import recipes
+from jobs.catalog.rule import rules
+from jobs.catalog.symptom import symptoms
+from tests.rows import make_project, make_user
+
+pytestmark = pytest.mark.django_db
+TABS = ("knobs", "recipes", "devices", "tuning", "symptoms", "metrics", "rules")
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    client.force_login(
+        make_user(project=make_project(), role="viewer"), backend="django.contrib.auth.backends.ModelBackend"
+    )
+    return client
+
+
+def page(client: Client, address: str, **query: str) -> str:
+    answer = client.get(address, query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def listed(shown: str) -> list[str]:
+    """Return the ids in a page's list, in order."""
+    return re.findall(r'<li><a href="/guide/\w+/([^"?]+)', shown.partition('id="guide-detail"')[0])
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_shows_itself_and_is_no_burden(viewer: Client, tab: str) -> None:
+    answer = viewer.get(reverse(f"guide-{tab}"))
+
+    shown = answer.content.decode()
+    assert answer.status_code == 200
+    assert f'href="/guide/{tab}" aria-current="page"' in shown
+    assert 'href="/guide" data-keys="g d" aria-current="page"' in shown
+    assert len(answer.content) < 400_000
+    assert "style=" not in shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "caption"),
+    [
+        ("train.micro_batch_size", "train.micro_batch_size", "train.micro_batch_size"),
+        ("--rollout.n_samples_per_prompt", "rollout.samples_per_prompt", "--rollout.n_samples_per_prompt"),
+        ("--n_samples_per_prompt=8", "rollout.samples_per_prompt", "--n_samples_per_prompt"),
+        ("actor_rollout_ref.rollout.n", "rollout.samples_per_prompt", "actor_rollout_ref.rollout.n"),
+        ("prompts per step", "rollout.prompts_per_step", "rollout.prompts_per_step"),
+    ],
+)
+def test_a_knob_is_found_by_our_name_or_by_any_versions_option(
+    viewer: Client, asked: str, first: str, caption: str
+) -> None:
+    shown = page(viewer, reverse("guide-knobs"), q=asked)
+
+    assert listed(shown)[0] == first
+    assert f"<code>{caption}</code></a>" in shown
+    assert f'data-item="{first}"' in shown
+
+
+def test_filters_leave_what_a_version_has(viewer: Client) -> None:
+    every = set(listed(page(viewer, reverse("guide-knobs"))))
+    old = set(listed(page(viewer, reverse("guide-knobs"), trainer="openrlhf:0.8.6")))
+    pairs = set(listed(page(viewer, reverse("guide-knobs"), trainer="openrlhf", algorithm="dpo", group="pairs")))
+
+    assert every == set(knobs())
+    assert old < every
+    assert all(any(f.trainer == "openrlhf" for f in knobs()[name].flags) for name in old)
+    assert pairs
+    assert all(name.startswith("pairs.") for name in pairs)
+
+
+def test_a_knobs_page_says_how_each_version_spells_it_and_who_speaks_of_it(viewer: Client) -> None:
+    shown = page(viewer, reverse("guide-knob", args=["rollout.samples_per_prompt"]))
+
+    for text in ("--rollout.n_samples_per_prompt", "--n_samples_per_prompt", "actor_rollout_ref.rollout.n"):
+        assert f"<code>{text}</code>" in shown
+    assert "OpenRLHF 0.10.1, 0.8.6" in shown
+    assert "DeepSeekMath" in shown
+    assert "/guide/rules/" in shown
+    assert "/guide/recipes/" in shown
+
+
+def test_all_that_is_linked_is_there(viewer: Client) -> None:
+    for name, ids in (("knob", knobs()), ("recipe", recipes()), ("symptom", symptoms()), ("rule", rules())):
+        for one in list(ids)[::9]:
+            answer = viewer.get(reverse(f"guide-{name}", args=[one]), headers={"HX-Target": "guide-detail"})
+            assert answer.status_code == 200, one
+            assert len(answer.content) < 60_000
+        assert viewer.get(reverse(f"guide-{name}", args=["no-such-thing"])).status_code == 404
+
+
+def test_a_recipe_shows_what_differs_and_is_used_by_those_who_may_launch(viewer: Client) -> None:
+    address = reverse("guide-recipe", args=["verl-grpo-qwen3-8b"])
+    for_a_viewer = page(viewer, address)
+    editor = make_user("an-editor", project=make_project("other"), role="editor")
+    viewer.force_login(editor, backend="django.contrib.auth.backends.ModelBackend")
+
+    assert "new?recipe=" not in for_a_viewer
+    assert 'href="/runs/new?recipe=verl-grpo-qwen3-8b"' in page(viewer, address)
+    assert "values differ from the trainer" in for_a_viewer
+    assert recipes()["verl-grpo-qwen3-8b"].hardware in for_a_viewer
+
+
+def test_can_it_run_answers_from_the_table_alone(viewer: Client) -> None:
+    address = reverse("guide-devices")
+    reported = page(viewer, address, size="7.6", method="GRPO-LoRA", device="H100")
+    unknown = page(viewer, address, size="405")
+    stated = page(viewer, address, size="8", method="PPO")
+    nonsense = page(viewer, address, size="tall")
+
+    assert "Yes: Qwen2.5-7B was trained with GRPO-LoRA on 1 × H100 80 GB." in reported
+    assert "Nobody reported it" in unknown
+    assert "That does not say that it cannot run" in unknown
+    assert "Its authors say so" in stated
+    assert "Yes:" not in stated
+    assert "“tall” is no model size" in nonsense
+
+
+def test_advice_rules_symptoms_and_metrics_are_all_there(viewer: Client) -> None:
+    for question in QUESTIONS:
+        assert f"question={question}" in page(viewer, reverse("guide-tuning"))
+    assert set(listed(page(viewer, reverse("guide-rules")))) == set(rules())
+    errors = listed(page(viewer, reverse("guide-rules"), level="error", trainer="verl"))
+    assert errors
+    assert {rules()[name].level for name in errors} == {"error"}
+    assert set(listed(page(viewer, reverse("guide-symptoms")))) == set(symptoms())
+    found = page(viewer, reverse("guide-symptoms"), q="No available memory for the cache blocks")
+    assert listed(found)[0].startswith("memory.")
+    assert "KL to reference" in page(viewer, reverse("guide-metrics"), q="actor/kl_loss")
+
+
+def test_strange_addresses_are_no_trouble(viewer: Client) -> None:
+    for tab in TABS:
+        odd = viewer.get(
+            reverse(f"guide-{tab}"), {"q": "<b>" + "x" * 999, "trainer": "'", "size": "nan", "question": "?"}
+        )
+        assert odd.status_code == 200
+        assert "<b>x" not in odd.content.decode()
+
+
+def test_the_same_is_there_by_api(viewer: Client) -> None:
+    def ask(name: str, **query: str) -> dict[str, Any]:
+        answer = viewer.get(f"/api/catalog/{name}", query)
+        assert answer.status_code == 200, answer.content
+        found: dict[str, Any] = answer.json()
+        return found
+
+    assert [each["id"] for each in ask("recipes")["recipes"]] == list(recipes())
+    assert {row["id"] for row in ask("devices", size="7.6", method="GRPO-LoRA")["rows"]} == {"H05"}
+    assert ask("devices", size="405")["rows"] == []
+    assert {piece["question"] for piece in ask("advice", question="too_slow")["advice"]} == {"too_slow"}
+    assert len(ask("symptoms")["symptoms"]) == len(symptoms())
+    assert len(ask("rules", trainer="verl", level="error")["rules"]) < len(ask("rules")["rules"]) == len(rules())
+    assert viewer.get("/api/catalog/rules", {"trainer": "nobody"}).status_code == 422
+    assert viewer.get("/api/catalog/devices", {"size": "-1"}).status_code == 422

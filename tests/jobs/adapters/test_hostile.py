@@ -1,0 +1,142 @@
+"""Texts and specs that are made to do harm: they end in a sentence, soon, and start nothing of their own."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.adapter import adapter
+from jobs.adapters.hydra import read_value, write
+from jobs.adapters.logs.step_lines import openrlhf_step, verl_step
+from jobs.adapters.logs.tfevents import scalars
+from jobs.adapters.logs.verl_logs import _json_step
+from jobs.adapters.verl_command import command_of
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+
+SOON = 15.0  # seconds on a busy machine; each took a minute, or for ever
+RL = "python -m verl.trainer.main_ppo"
+
+
+def spec_of(trainer: str, **more: Any) -> RunSpec:
+    base = {
+        "trainer": {"name": trainer},
+        "model": {"kind": "path", "id": "/m"},
+        "data": {"kind": "path", "id": "/d.parquet"},
+    }
+    return parse_spec({**base, **more})
+
+
+def argv(spec: RunSpec) -> tuple[str, ...]:
+    return adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/r"), python="p", device="cuda").argv
+
+
+def _billion() -> str:
+    rows = ["a: &a0 [x,x,x,x,x,x,x,x,x]"]
+    rows += [f"b{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    return "\n".join(rows)
+
+
+def _nested() -> str:
+    text = "# verl.trainer.main_ppo\n"
+    for level in range(7):
+        text = f"read -r -d '' A <<'E{level}'\n{text}\nE{level}\nx" + ' "$A "' * 12 + "\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("trainer", "text"),
+    [
+        ("verl", _billion()),
+        ("verl", "a: &a {x: *a}\n"),
+        ("verl", "a: " + "[" * 5000),
+        ("verl", f"{RL} a.b=" + "[" * 20_000),
+        ("verl", _nested()),
+        ("verl", "python -m foo " + " ".join(f"$a{i}" for i in range(10_000)) + ";x" * 40_000),
+        ("openrlhf", "python -m openrlhf.cli.train_ppo_ray --x " + "a " * 90_000),
+        ("openrlhf", "A='a b'\nx " + "$A" * 60_000),
+    ],
+)
+def test_a_pasted_bomb_is_refused_soon(trainer: str, text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"\w+ \w+"):
+        adapter(trainer).read_back(words=[text], version="")
+    assert time.monotonic() - began < SOON
+
+
+def test_thousands_of_strange_options_are_named_soon() -> None:
+    began = time.monotonic()
+    read = adapter("verl").read_back(words=[f"{RL} " + " ".join(f"a{i}.bcdef=1" for i in range(3000))], version="")
+    assert len(read.unread) == 3000
+    assert time.monotonic() - began < SOON
+
+
+def test_backslashes_take_time_in_proportion() -> None:
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="opening quote"):
+        read_value("'" + "\\" * 100_000 + "x")
+    text = "\\" * 100_000 + "x "
+    assert read_value(write(text)) == text
+    with pytest.raises(ValueError, match="no command"):
+        command_of(["a" + "." * 5000, "b"])
+    assert time.monotonic() - began < SOON
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "run ${oc.env:HF_TOKEN}"},
+        {"model": {"kind": "path", "id": "/m/${oc.env:HF_TOKEN}"}},
+        {"data": {"kind": "path", "id": "/a.parquet,/${oc.env:HF_TOKEN}.parquet"}},
+        {"knobs": {"models.tokenizer_path": "${oc.env:HF_TOKEN}"}},
+        {"knobs": {"rollout.engine_options": "a: {b: '${oc.env:HF_TOKEN}'}"}},
+    ],
+)
+def test_verl_is_told_nothing_that_it_would_resolve(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"has \$\{ in it"):
+        argv(spec_of("verl", **change))
+
+
+def test_an_escaped_interpolation_is_resolved_by_what_verl_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    omegaconf = pytest.importorskip("omegaconf")
+    monkeypatch.setitem(os.environ, "PITWALL_TEST_SECRET", "hunter2")
+    config = omegaconf.OmegaConf.create({"name": r"\${oc.env:PITWALL_TEST_SECRET}"})
+    omegaconf.OmegaConf.resolve(config)  # as verl.trainer.main_ppo does before it reads anything
+    assert config.name == "hunter2"  # so escaping is no way out
+
+
+def test_a_list_of_words_holds_no_option() -> None:
+    knobs = {"lora.rank": 8, "lora.target_modules": "q_proj,--train.agent_func_path,/tmp/evil.py"}
+    with pytest.raises(ValueError, match="for an option"):
+        argv(spec_of("openrlhf", knobs=knobs))
+
+
+@pytest.mark.parametrize("text", ["cuda; touch /tmp/owned", "$(id)", "cuda nvtx", "`id`"])
+def test_what_nsys_traces_is_no_shell_text(text: str) -> None:
+    with pytest.raises(SpecInvalid, match="no list of interfaces"):
+        spec_of("verl", knobs={"profiling.nsys_trace": text})
+
+
+def test_a_large_tensor_is_not_unpacked() -> None:
+    def field(number: int, content: bytes) -> bytes:
+        size, varint = len(content), bytearray()
+        while size > 0x7F:
+            varint.append(size & 0x7F | 0x80)
+            size >>= 7
+        return bytes([number << 3 | 2]) + bytes(varint) + bytes([size]) + content
+
+    def event(content: bytes) -> bytes:
+        return field(5, field(1, field(1, b"loss") + field(8, b"\x08\x01" + field(4, content))))
+
+    assert [scalar.value for scalar in scalars(event(b"\0\0\0\0"))] == [0.0]
+    assert scalars(event(b"\0" * (32 << 20))) == []
+
+
+def test_a_printed_number_without_end_stops_no_reader() -> None:
+    many = "9" * 5000
+    assert openrlhf_step(f"Global step {many}: {{'a': 1}}") is None
+    assert openrlhf_step("Global step 1: {'a': " + "9" * 4000 + ", 'b': 2}") == (1, {"train/b": 2.0})
+    assert verl_step(f"step:{many} - a:1") is None
+    assert _json_step('{"step": 1, "data": {"a": ' + "9" * 4000 + ', "b": 2}}') == (1, {"b": 2.0})
+    assert _json_step("[" * 100_000) is None

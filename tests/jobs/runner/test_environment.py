@@ -1,0 +1,92 @@
+"""The interpreter of another trainer is looked at before anything starts; what is missing is said with the way out."""
+
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from jobs.catalog.runspec import parse_spec
+from jobs.catalog.sections import Trainer
+from jobs.runner.environment import TrainerMissing, environment_for, interpreter
+
+ASKED = Trainer(name="openrlhf", version="0.10.1")
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of an environment without packages."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    return folder / "bin" / "python"
+
+
+def with_package(python: Path, version: str) -> Path:
+    """Make the environment have OpenRLHF, as far as its metadata say."""
+    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    for earlier in packages.glob("openrlhf-*"):
+        (earlier / "METADATA").unlink()
+        earlier.rmdir()
+    if version:
+        info = packages / f"openrlhf-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: openrlhf\nVersion: {version}\n")
+    return python
+
+
+@pytest.mark.parametrize("version", ["0.10.1", "0.10.1.post2", "0.10.1+cu128"])
+def test_the_declared_interpreter_is_used_if_it_has_the_version(empty: Path, version: str) -> None:
+    python = with_package(empty, version)
+
+    assert interpreter(ASKED, declared=f"openrlhf-0.10.1={python}", own_python=sys.executable) == str(python)
+    assert interpreter(ASKED, declared="", own_python=str(python)) == str(python)
+    assert interpreter(ASKED, declared="openrlhf=image:some/image", own_python=str(python)) == str(python)
+
+
+def test_the_built_in_trainer_needs_no_declaration() -> None:
+    assert interpreter(Trainer(), declared="nonsense", own_python="/its/own") == "/its/own"
+
+
+@pytest.mark.parametrize(
+    ("has", "declared", "sentence"),
+    [
+        ("", "openrlhf={python}", "{python}, where PITWALL_TRAINERS declares it, has no openrlhf"),
+        ("0.11.2", "openrlhf-0.10.1={python}", "{python}, where PITWALL_TRAINERS declares it, has openrlhf 0.11.2"),
+        ("0.11.2", "openrlhf=installed", "The runner's own environment, where PITWALL_TRAINERS declares it"),
+        ("", "verl-0.9.1=/x/python", "PITWALL_TRAINERS declares verl-0.9.1, and the runner's own environment has no"),
+        (
+            "",
+            "openrlhf=/no/such/python",
+            "at /no/such/python (PITWALL_TRAINERS), and there is no such file",
+        ),
+        ("", "openrlhf={folder}/broken", "this interpreter does not run (no luck)"),
+    ],
+)
+def test_what_is_missing_is_said_with_the_way_out(
+    empty: Path, tmp_path: Path, has: str, declared: str, sentence: str
+) -> None:
+    python = with_package(empty, has)
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no luck >&2\nexit 3\n")
+    broken.chmod(0o755)
+    names = {"python": python, "folder": tmp_path}
+
+    with pytest.raises(TrainerMissing) as missing:
+        interpreter(ASKED, declared=declared.format(**names), own_python=str(python))
+
+    text = str(missing.value)
+    assert sentence.format(**names) in text
+    assert "OpenRLHF 0.10.1" in text
+    assert "make trainer-env TRAINER=openrlhf VERSION=0.10.1" in text
+
+
+def test_a_declaration_that_makes_no_sense_is_said_as_it_is() -> None:
+    with pytest.raises(TrainerMissing, match="PITWALL_TRAINERS names a trainer 'trl'"):
+        interpreter(ASKED, declared="trl=/x", own_python=sys.executable)
+
+
+def test_another_trainer_is_not_told_that_it_is_rays_driver() -> None:
+    environ = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1", "RAY_ADDRESS": "127.0.0.1:6379"}
+
+    assert environment_for(parse_spec({"trainer": {"name": "verl"}}), environ) == {"RAY_ADDRESS": "127.0.0.1:6379"}
+    assert environment_for(parse_spec({}), environ) == environ

@@ -1,0 +1,193 @@
+"""A run of another trainer: a real interpreter with a trainer of the test's own in the place of OpenRLHF."""
+
+import os
+import signal
+import sysconfig
+import textwrap
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.runner.conftest import House
+from tests.jobs.runner.fake_console import FakeConsole
+from tests.waiting import wait_until
+
+SPEC: dict[str, Any] = {"name": "test", "algorithm": "sft", "trainer": {"name": "openrlhf"}}
+PREAMBLE = """
+import os, sys, time
+from pathlib import Path
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+writer = EventFileWriter(given["--logger.tensorboard_dir"] + "/x")  # flushes every two minutes, if nobody hurries it
+def train(step, **values):
+    for name, value in (values or {"loss_mean": 1 / step}).items():
+        summary = Summary(value=[Summary.Value(tag="train/" + name, simple_value=value)])
+        writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+def wait_for(name):
+    while not Path(name).exists():
+        time.sleep(0.01)
+"""
+
+
+class OtherTrainer:
+    """An environment that has OpenRLHF, as far as its metadata and its module's name say."""
+
+    def __init__(self, folder: Path, house: House) -> None:
+        venv.create(folder)
+        self.house = house
+        self.python = folder / "bin" / "python"
+        (packages,) = (folder / "lib").glob("python*/site-packages")
+        (packages / "tests.pth").write_text(sysconfig.get_paths()["purelib"])  # for TensorBoard's writer
+        info = packages / "openrlhf-0.11.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openrlhf\nVersion: 0.11.2\n")
+        self.module = packages / "openrlhf" / "cli" / "train_sft.py"
+        self.module.parent.mkdir(parents=True)
+        (house.folder / "jobs" / "engine" / "lay_out.py").write_text("")  # the engine's part has its own test
+
+    def is_(self, body: str) -> None:
+        """Make `body` the trainer."""
+        self.module.write_text(PREAMBLE + textwrap.dedent(body))
+
+    def start(self, module: str = "jobs.runner", **env: Any) -> Any:
+        """Start a runner that finds this environment declared."""
+        return self.house.start(module, PITWALL_TRAINERS=f"openrlhf-0.11.2={self.python}", **env)
+
+
+@pytest.fixture
+def other(tmp_path: Path, house: House, console: FakeConsole) -> OtherTrainer:
+    console.spec = SPEC
+    return OtherTrainer(tmp_path / "environment", house)
+
+
+def steps_of(console: FakeConsole) -> list[int]:
+    return [event["step"] for event in console.of_kind("metric")]
+
+
+def test_its_values_arrive_while_it_trains_and_its_model_at_the_end(
+    other: OtherTrainer, house: House, console: FakeConsole
+) -> None:
+    other.is_(
+        """
+        train(1, loss_mean=2.0)
+        wait_for("go")  # in the run directory, which is where it works
+        train(2, loss_mean=1.0)
+        model = Path(given["--ckpt.output_dir"])
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+        (model / "model.safetensors").write_bytes(b"weights")
+        writer.close()
+        """
+    )
+    runner = other.start()
+
+    console.wait_for(lambda: steps_of(console) == [1])
+    (house.run_dir / "go").touch()
+    house.finish(runner)
+
+    assert console.last_word["state"] == "finished"
+    assert steps_of(console) == [1, 2]
+    assert [event["values"]["loss/sft"] for event in console.of_kind("metric")] == [2.0, 1.0]
+    assert {event["attempt"] for event in console.events} == {console.attempt}
+    told = [(event["state"], event["text"]) for event in console.of_kind("state", role="driver")]
+    assert told == [("loading", "Starting OpenRLHF 0.11.2"), ("training", "")]
+    assert "model-final.zip" in console.ready
+    assert console.last_word["meta"]["processes_left"] == 0
+
+
+def test_a_stop_ends_it_at_once_and_other_commands_are_refused(
+    other: OtherTrainer, house: House, console: FakeConsole
+) -> None:
+    other.is_("train(1)\ntrain(2)\nwait_for('never')\n")
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1, 2])
+
+    with console.condition:
+        console.commands = [
+            {"number": 1, "verb": "checkpoint", "payload": {}},
+            {"number": 2, "verb": "stop", "payload": {}},
+        ]
+    house.finish(runner)
+
+    assert console.last_word["state"] == "stopped"
+    assert console.last_word["cause"]["side"] == "user"
+    assert "OpenRLHF 0.11.2 was ended" in console.last_word["cause"]["text"]
+    answers = {answer["number"]: answer["answer"] for answer in console.answered}
+    assert answers == {1: {"error": "OpenRLHF 0.11.2 takes no commands while it trains"}, 2: {"accepted": True}}
+
+
+@pytest.mark.parametrize(
+    ("body", "side", "sentence"),
+    [
+        (
+            "train(1)\nwriter.close()\nraise ValueError('no window')",
+            "trainer",
+            "exit code 1 in step 2: ValueError: no window",
+        ),
+        (
+            "import argparse\nargparse.ArgumentParser(prog='train_sft.py').error('unrecognized arguments: --x')",
+            "pitwall",
+            "the trainer does not take its command line: unrecognized arguments: --x",
+        ),
+        (
+            "raise ImportError('FlashAttention2 has been toggled on, but it cannot be used')",
+            "user",
+            "Choose another attention, such as eager or sdpa",
+        ),
+    ],
+)
+def test_its_death_is_explained(
+    other: OtherTrainer, house: House, console: FakeConsole, body: str, side: str, sentence: str
+) -> None:
+    other.is_(body)
+
+    house.finish(other.start())
+
+    cause = console.last_word["cause"]
+    assert (console.last_word["state"], cause["side"]) == ("failed", side)
+    assert sentence in cause["text"]
+
+
+def test_a_missing_trainer_is_said_before_anything_starts(house: House, console: FakeConsole) -> None:
+    console.spec = SPEC
+
+    house.finish(house.start(PITWALL_TRAINERS=""))
+
+    cause = console.last_word["cause"]
+    assert (console.last_word["state"], cause["side"]) == ("failed", "cluster")
+    assert "PITWALL_TRAINERS declares nothing" in cause["text"]
+    assert "make trainer-env TRAINER=openrlhf VERSION=0.11.2" in cause["text"]
+    assert not (house.run_dir / "launch.json").exists()
+
+
+def test_what_a_killed_runner_had_not_read_yet_is_read_once(
+    other: OtherTrainer, house: House, console: FakeConsole
+) -> None:
+    other.is_(
+        """
+        train(1)
+        train(2)
+        wait_for("go")
+        train(3)
+        writer.flush()
+        Path("written").touch()
+        wait_for("never")
+        """
+    )
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1, 2])
+
+    os.kill(runner.pid, signal.SIGSTOP)
+    (house.run_dir / "go").touch()
+    wait_until((house.run_dir / "written").exists, 20)
+    runner.kill()
+    runner.wait()
+    house.finish(other.start("jobs.runner.cleanup"))
+
+    assert steps_of(console) == [1, 2, 3]
+    assert console.last_word["state"] == "failed"
+    assert "the runner was killed" in console.last_word["cause"]["text"]

@@ -1,0 +1,120 @@
+"""Other people's trainers on this machine: their environments, small runs for them, and how such a run is watched."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from console.api_client import ENDED, ApiClient
+from tests.journeys.conftest import Stack
+
+TOKEN = (
+    "from django.contrib.auth import get_user_model as g; from console.api_token import make_token; "
+    "print(make_token(user=g().objects.order_by('pk').first(), name='test')[1])"
+)
+SMALL = {"train.batch_size": 128, "train.micro_batch_size": 32, "train.num_epochs": 1, "train.max_sequence_tokens": 160}
+EAGER = {"kernels.attention": "eager"}
+RUNS: Mapping[str, dict[str, Any]] = {
+    "openrlhf sft": {
+        "name": "OpenRLHF SFT",
+        "algorithm": "sft",
+        "trainer": {"name": "openrlhf"},
+        "knobs": {**SMALL, **EAGER, "optimizer.learning_rate": 1e-3},
+    },
+    "openrlhf dpo": {
+        "name": "OpenRLHF DPO",
+        "algorithm": "dpo",
+        "trainer": {"name": "openrlhf"},
+        "knobs": {**SMALL, **EAGER, "optimizer.learning_rate": 1e-4},
+    },
+    "openrlhf rm": {
+        "name": "OpenRLHF reward model",
+        "algorithm": "rm",
+        "trainer": {"name": "openrlhf"},
+        "knobs": {**SMALL, **EAGER, "optimizer.learning_rate": 1e-3},
+    },
+    "verl sft": {
+        "name": "verl SFT",
+        "algorithm": "sft",
+        "trainer": {"name": "verl"},
+        "knobs": {
+            **SMALL,
+            **EAGER,
+            "train.batch_size": 32,
+            "train.num_steps": 16,
+            "train.packing": False,
+            "train.dynamic_batch": False,
+            "kernels.torch_compile": False,
+            "data.num_workers": 0,
+            "memory.precision": "float32",
+            "parallel.fsdp_version": "2",
+            "checkpoint.save_contents": "model,hf_model",
+            "optimizer.learning_rate": 1e-3,
+        },
+    },
+}
+"""Runs on the bundled model and data that take under a minute on two cores."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """What was seen of a run from its launch to its end: its header, and the steps it had got to at each look."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    steps_while_running: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def token_of(stack: Stack) -> str:
+    """Return an API token of a console's first admin."""
+    stack.signin_link()  # makes the admin
+    return stack.manage("shell", "--verbosity", "0", "-c", TOKEN).strip()
+
+
+def files_of(stack: Stack, token: str, run: str) -> dict[str, dict[str, Any]]:
+    """Return the files that a run left, by name, as its page lists them."""
+    answer = httpx.get(
+        f"{stack.url}/api/runs/{run}/artifacts", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    )
+    return {row["name"]: row for row in answer.raise_for_status().json()["artifacts"]}
+
+
+def shown_command(stack: Stack, token: str, run: str) -> list[str]:
+    """Return the command that the console shows of a run."""
+    answer = httpx.get(
+        f"{stack.url}/api/runs/{run}/trainer-command", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    )
+    command: list[str] = answer.raise_for_status().json()["argv"]
+    return command
+
+
+def watch(client: ApiClient, run: str, *, seconds: float) -> Watched:
+    """Follow a run to its end."""
+    begin = time.monotonic()
+    seen = Watched()
+    while True:
+        seen.header = client.run(run)
+        if seen.header["state"] in ENDED:
+            seen.seconds = time.monotonic() - begin
+            return seen
+        if seen.header["state"] == "running" and (step := seen.header["step"]) not in seen.steps_while_running:
+            seen.steps_while_running.append(step)
+        assert time.monotonic() - begin < seconds, seen.header
+        time.sleep(0.3)
+
+
+def points(client: ApiClient, run: str, name: str) -> list[tuple[int, float]]:
+    """Return the points of one metric of the driver."""
+    return [
+        (int(step), float(value))
+        for series in client.series(run, [name])
+        for step, value in zip(series["x"], series["y"], strict=True)
+    ]
+
+
+def run_folder(stack: Stack, run: str) -> Path:
+    """Return the directory of the run's first attempt."""
+    return stack.data_dir / "runs" / run / "a1"

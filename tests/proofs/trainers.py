@@ -1,0 +1,126 @@
+"""`make proof-trainers`: other people's trainers train the bundled model on CPU, each in its own environment.
+
+They are launched through the console and watched live; what was measured becomes docs/proofs/trainers.md. Arguments:
+names of runs ("openrlhf dpo" "verl sft"); nothing for all. Results of earlier calls stay in build/proofs/.
+"""
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.api_client import ApiClient
+from jobs.catalog.metric import metric
+from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
+from tests.journeys.environments import make_environment
+from tests.journeys.other_trainers import RUNS, files_of, points, run_folder, token_of, watch
+
+REPORT = ROOT / "docs" / "proofs" / "trainers.md"
+RESULTS = ROOT / "build" / "proofs" / "trainers.json"
+RUN_SECONDS = 400
+JUDGED_BY: Mapping[str, str] = {
+    "openrlhf sft": "loss/sft",
+    "openrlhf dpo": "loss/pairs",
+    "openrlhf rm": "loss/pairs",
+    "verl sft": "loss/sft",
+}
+"""The metric that has to fall."""
+
+
+def run(client: ApiClient, stack: Stack, token: str, name: str) -> dict[str, Any]:
+    """Launch one run, follow it to its end, and return what was seen of it."""
+    launched = client.launch(RUNS[name], key=f"proof {name}")
+    seen = watch(client, launched.id, seconds=RUN_SECONDS)
+    told = client.metric_names(launched.id)
+    curve = points(client, launched.id, JUDGED_BY[name]) if JUDGED_BY[name] in told else []
+    folder = run_folder(stack, launched.id)
+    written = folder / "launch.json"
+    launch = json.loads(written.read_text()) if written.exists() else {}
+    left = files_of(stack, token, launched.id)
+    if seen.header["state"] != "finished":
+        print((folder / "log" / "driver-0.stderr").read_text(errors="replace")[-6000:], file=sys.stderr)
+    return {
+        "state": seen.header["state"],
+        "cause": seen.header["cause"].get("text", ""),
+        "seconds": round(seen.seconds, 1),
+        "steps": seen.header["step"],
+        "looks": len(seen.steps_while_running),
+        "first": curve[0][1] if curve else None,
+        "last": curve[-1][1] if curve else None,
+        "metrics": [name for name in told if metric(name).label != name],
+        "own": [name for name in told if metric(name).label == name],
+        "model": "model-final.zip" in left and left["model-final.zip"]["download_url"] is not None,
+        "argv": [str(word).replace(str(folder), "RUN_DIR") for word in launch.get("argv", [])],
+        "env": {key: str(value).replace(str(folder), "RUN_DIR") for key, value in launch.get("env", {}).items()},
+    }
+
+
+def is_good(found: Mapping[str, Any]) -> bool:
+    """Return whether the run did all that is promised of it."""
+    learned = found["first"] is not None and found["last"] < found["first"]
+    return found["state"] == "finished" and learned and found["looks"] >= 3 and found["model"]
+
+
+def report(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page."""
+    lines = [
+        "# Other trainers, run for real",
+        "",
+        "Written by `make proof-trainers`: the bundled model (657,024 parameters) and the bundled word problems on two",
+        "CPU cores, through the console. *Seen while running* counts the steps that the API told before the run had",
+        "ended. Every run has to finish, its loss has to fall, and its model has to be among the run's files.",
+        "",
+        "| run | state | seconds | steps | seen while running | judged by | first | last | model | |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        numbers = [f"{found[key]:.4g}" if found[key] is not None else "—" for key in ("first", "last")]
+        cells = [RUNS[name]["name"], found["state"], found["seconds"], found["steps"], found["looks"]]
+        cells += [f"`{JUDGED_BY[name]}`", *numbers, "yes" if found["model"] else "no"]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} | {'holds' if is_good(found) else 'BROKEN'} |")
+    for name, found in results.items():
+        python, *words = found["argv"] or [""]
+        known = ", ".join(f"`{metric}`" for metric in found["metrics"])
+        own = ", ".join(f"`{metric}`" for metric in found["own"]) or "none"
+        env = " ".join(f"{key}={shlex.quote(value)}" for key, value in found["env"].items())
+        lines += [
+            "",
+            f"## {RUNS[name]['name']}",
+            "",
+            f"Metrics of the dictionary: {known}. Under its own names: {own}.",
+            "",
+        ]
+        lines += [*([found["cause"], ""] if found["cause"] else []), "```sh"]
+        lines += [env, f"python {shlex.join(words)}".rstrip() if python else "not started", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Run what is asked for and write the report; exit code 1 if anything does not hold."""
+    names = list(chosen) or list(RUNS)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for trainer in sorted({name.split()[0] for name in names}):
+        begin = time.monotonic()
+        print(f"{make_environment(trainer)}: {time.monotonic() - begin:.1f} s", flush=True)
+    stack = start_stack()
+    try:
+        wait_for_line(stack, "Ray is ready", seconds=90)
+        token = token_of(stack)
+        client = ApiClient(stack.url, token)
+        for name in names:
+            results[name] = run(client, stack, token, name)
+            print(f"{name}: {'holds' if is_good(results[name]) else 'BROKEN'} {results[name]}", flush=True)
+        client.close()
+    finally:
+        stop_stack(stack)
+    results = {name: results[name] for name in RUNS if name in results}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1))
+    REPORT.write_text(report(results))
+    return 0 if all(is_good(found) for found in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
