@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from jobs.lifecycle import finish
 from jobs.models import Attempt
@@ -75,6 +75,25 @@ def test_what_arrives_while_a_part_is_read_counts_once(page: Page, live_console:
     until(page, "window.pitwallRun.store.lanes.steps.size >= 22")
     assert page.evaluate(STEPS) == list(range(1, 23))
     assert page.evaluate("window.pitwallRun.store.lanes.byKey.get('driver|0').rows[0].start.length") == 4 * 22
+
+
+def test_series_that_could_not_be_read_are_read_again_without_a_click(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=3)
+    refused: list[str] = []
+
+    def refuse_twice(route: Route) -> None:
+        if len(refused) == 2:  # the tab's own read, and that of the page's start
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503, json={"problems": [{"message": "The database is busy."}]})
+
+    page.route("**/series?**", refuse_twice)
+    open_run(page, live_console, reporter.run)
+
+    expect(page.locator('[data-field="charts-error"]')).to_contain_text("The database is busy.")
+    wait_for_steps(page, 3)
+    expect(page.locator('[data-field="charts-error"]')).to_be_empty()
 
 
 def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveConsole) -> None:

@@ -8,6 +8,8 @@ const POINTS = 1000;
 const NAMES_PER_REQUEST = 40;
 const MAX_SPANS = 60000;
 const RECENT_STEPS = 12; // of a long run, read whole
+const FIRST_RETRY_MS = 1000; // after a read that failed; doubled up to
+const LONGEST_RETRY_MS = 30_000;
 
 export class Feed {
   constructor(store, page, view) {
@@ -17,6 +19,8 @@ export class Feed {
     this.inFlight = new Set();
     this.socket = null;
     this.ready = null; // while nothing follows yet
+    this.retryTimer = 0;
+    this.retryMs = FIRST_RETRY_MS;
     this.onProblem = () => {};
     this.onRun = () => {};
     this.onOpen = () => {};
@@ -50,7 +54,7 @@ export class Feed {
     return this.#loadMissing();
   }
 
-  /** Read what is wanted and could not be read. */
+  /** Read what is wanted and could not be read; happens by itself, too. */
   retry() {
     if (this.wantsSpans && this.store.lanesThrough === null) this.#loadSpans();
     return this.#loadMissing();
@@ -128,10 +132,13 @@ export class Feed {
           lowest = Math.min(lowest, answer.through_seq);
           if (this.store.takeSeries(part, answer, weight)) break;
         }
-        this.onProblem(null);
+        this.#worked();
       } catch (error) {
-        this.onProblem(error);
-        if (isStrict) throw error;
+        if (isStrict) { // who reads everything again tries again
+          this.onProblem(error);
+          throw error;
+        }
+        this.#failed(error);
       } finally {
         for (const name of part) this.inFlight.delete(name);
       }
@@ -180,8 +187,24 @@ export class Feed {
         if (this.store.takeSpans(answer, recent, cut)) break;
       }
     } catch (error) {
-      this.onProblem(error);
+      this.#failed(error);
     }
+  }
+
+  #worked() {
+    this.retryMs = FIRST_RETRY_MS;
+    this.onProblem(null);
+  }
+
+  /** Say what went wrong, and read what is missing again after a while. */
+  #failed(error) {
+    this.onProblem(error);
+    if (this.retryTimer) return;
+    this.retryTimer = setTimeout(() => {
+      this.retryTimer = 0;
+      this.retry();
+    }, this.retryMs);
+    this.retryMs = Math.min(LONGEST_RETRY_MS, this.retryMs * 2);
   }
 }
 
