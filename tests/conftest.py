@@ -15,6 +15,10 @@ from django.utils import translation
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
 
+# Ray would start or join a cluster by itself when it is first used, in the process of the tests, and end this process
+# when that cluster is gone. Whoever needs one says ray.init.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2", re.IGNORECASE)
