@@ -212,7 +212,8 @@ def test_what_a_capture_cost_is_told(run: Ended) -> None:
     assert 0 < overhead["stop_seconds"] < 60
     series = run.series("time/step_seconds")
     assert overhead["step_seconds"] == pytest.approx([series[1], series[2]], abs=1e-3)
-    assert overhead["neighbor_step_seconds"] > 0
+    # The one of the first steps may be told before another step is done; that of the last has all others beside it.
+    assert last_word(run, "atend")["meta"]["overhead"]["neighbor_step_seconds"] > 0
 
 
 def test_phases_carry_memory(run: Ended) -> None:
