@@ -82,6 +82,15 @@ def files_of(stack: Stack, token: str, run: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in answer.raise_for_status().json()["artifacts"]}
 
 
+def shown_command(stack: Stack, token: str, run: str) -> list[str]:
+    """Return the command that the console shows of a run."""
+    answer = httpx.get(
+        f"{stack.url}/api/runs/{run}/trainer-command", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    )
+    command: list[str] = answer.raise_for_status().json()["argv"]
+    return command
+
+
 def watch(client: ApiClient, run: str, *, seconds: float) -> Watched:
     """Follow a run to its end."""
     begin = time.monotonic()

@@ -13,6 +13,7 @@ from tests.journeys.other_trainers import (
     files_of,
     points,
     run_folder,
+    shown_command,
     token_of,
     watch,
 )
@@ -61,6 +62,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     folder = run_folder(stack, launched.id)
     launch = json.loads((folder / "launch.json").read_text())
     assert launch["argv"][:3] == [environment, "-m", "openrlhf.cli.train_sft"]
+    assert shown_command(stack, token, launched.id) == launch["argv"], "what is shown is byte for byte what ran"
     left = files_of(stack, token, launched.id)
     assert left["model-final.zip"]["download_url"]
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
