@@ -1,0 +1,98 @@
+"""The numbers that physics does not give: efficiencies, overheads, factors. Data, each with its evidence and reason.
+
+`constants/*.toml` hold a table per constant; its name is `<file>.<table>`. A project may set others in their place.
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+_KEYS = {"value", "low", "high", "unit", "evidence", "source", "reason", "label"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """One number: `low` and `high` bound what it may be; `evidence` is measured (a log or a run) or assumed.
+
+    `source` names where it was read or measured, `reason` says why it is needed at all.
+    """
+
+    name: str
+    label: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    evidence: Literal["measured", "assumed"]
+    source: str
+    reason: str
+    is_changed: bool = False
+
+
+class ConstantInvalid(ValueError):
+    """A constant was given a value that it does not take; `name` is its name, the text a sentence for people."""
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name = name
+        super().__init__(message)
+
+
+class Constants:
+    """All constants by name; indexing gives the value. Immutable."""
+
+    def __init__(self, known: Mapping[str, Constant]) -> None:
+        self._known = dict(known)
+
+    def __getitem__(self, name: str) -> float:
+        return self._known[name].value
+
+    def all(self) -> tuple[Constant, ...]:
+        """Return every constant, in the order of the files."""
+        return tuple(self._known.values())
+
+    def get(self, name: str) -> Constant:
+        """Return a constant with its evidence. Raises: KeyError."""
+        return self._known[name]
+
+    def with_values(self, values: Mapping[str, object]) -> "Constants":
+        """Return the constants with some of them replaced.
+
+        Raises: ConstantInvalid for a name that is not known and a value that is no number from its low to its high.
+        """
+        changed = dict(self._known)
+        for name, value in values.items():
+            if name not in changed:
+                raise ConstantInvalid(name, f"There is no constant {name!r}.")
+            old = changed[name]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ConstantInvalid(name, f"{value!r} is not allowed for {old.label}. Use a number.")
+            if not old.low <= value <= old.high:
+                text = f"{value!r} is not allowed for {old.label}. Use a number from {old.low:g} to {old.high:g}."
+                raise ConstantInvalid(name, text)
+            changed[name] = replace(old, value=float(value), evidence="measured", is_changed=True)
+        return Constants(changed)
+
+
+@cache
+def constants() -> Constants:
+    """Return the constants as they are shipped. Raises: ValueError, naming the file and table, for one badly written."""
+    found: dict[str, Constant] = {}
+    folder = files("jobs.planner") / "constants"
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if not file.name.endswith(".toml"):
+            continue
+        group = file.name.removesuffix(".toml")
+        for key, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            name = f"{group}.{key}"
+            if set(table) != _KEYS:
+                raise ValueError(f"{name}: a constant has exactly the keys {', '.join(sorted(_KEYS))}.")
+            found[name] = Constant(name=name, **table)
+            if not table["low"] <= table["value"] <= table["high"]:
+                raise ValueError(f"{name}: {table['value']} is not from {table['low']} to {table['high']}.")
+            if table["evidence"] not in ("measured", "assumed"):
+                raise ValueError(f"{name}: evidence is measured or assumed, not {table['evidence']!r}.")
+    return Constants(found)

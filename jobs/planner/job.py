@@ -1,0 +1,243 @@
+"""What the planner is asked: models, how each is trained or served, and on what. All values are resolved.
+
+Everything here is plain data: it is made of a RunSpec (jobs.planner.reading), of a case file, or by the search.
+Sizes are tokens, elements or bytes as the names say.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.planner.shapes import ModelShape
+
+Family = Literal["plain", "deepspeed", "fsdp", "megatron"]
+Method = Literal["full", "lora", "qlora"]
+Checkpointing = Literal["none", "selective", "full"]
+Kernels = Literal["eager", "fused", "compiled", "megatron"]
+Head = Literal["unfused", "compiled", "chunked", "parallel"]
+Objective = Literal["lm", "pairs", "scalar"]
+Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The hardware. `host_bytes`: RAM per node, 0 if unknown; `node_bandwidth`: network out of a node, bytes/s one way.
+
+    `price`: money per device hour, None if nobody set one.
+    """
+
+    accelerator: Accelerator
+    num_devices: int
+    devices_per_node: int = 8
+    host_bytes: int = 0
+    shm_bytes: int = 0
+    node_bandwidth: float = 50e9
+    price: float | None = None
+    currency: str = "USD"
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that hold the devices."""
+        return -(-self.num_devices // self.devices_per_node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the devices of a training group divide a model: sizes of tensor, pipeline (and its virtual chunks), context,
+    Ulysses sequence, expert and expert-tensor parallelism; what is left is data parallelism.
+
+    `shards`: 0 nothing is sharded over data parallelism, 1 optimizer states, 2 gradients too, 3 weights too (the ZeRO
+    stages; FSDP full shard is 3, Megatron's distributed optimizer 1). `shard_group`: ranks that share one copy, 0 for
+    all (hybrid sharding, ZeRO++ secondary partition).
+    """
+
+    num_devices: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    virtual: int = 1
+    context: int = 1
+    ulysses: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    shards: int = 0
+    shard_group: int = 0
+    has_sequence_parallel: bool = True
+
+    @property
+    def data(self) -> int:
+        """Data-parallel ranks, those that see different samples."""
+        return self.num_devices // (self.tensor * self.pipeline * self.context * self.ulysses)
+
+    @property
+    def shard_ranks(self) -> int:
+        """Ranks over which states are divided: data, context and sequence, as all hold the same weights."""
+        return self.shard_group or self.num_devices // (self.tensor * self.pipeline)
+
+    @property
+    def expert_data(self) -> int:
+        """Ranks that hold the same experts."""
+        return max(self.num_devices // (self.pipeline * self.expert * self.expert_tensor), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """What lives in host memory: a share of the optimizer during its step; `params` during forward and backward.
+
+    `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
+    moved away while another phase runs on the same devices (as verl and slime do); `optimizer_between_phases` alone.
+    """
+
+    optimizer: float = 0.0
+    params: bool = False
+    activations: bool = False
+    params_between_phases: bool = False
+    optimizer_between_phases: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How one model is trained.
+
+    `weight_bytes` per element of what the trainer holds resident (2 for bf16, 4 for fp32 under FSDP mixed precision);
+    `base_bytes` per element of a frozen base under LoRA; `gradient_bytes`; `has_master`: fp32 copies beside bf16
+    weights. `micro_batch` sequences of `sequence` tokens each are one pass of a rank group before context parallelism
+    divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
+    `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
+    `head`: how logits and loss are computed, `head_chunk` tokens at once where chunked; `has_entropy`: the whole
+    distribution's entropy is taken too, not chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides
+    the count that rank and targets give. `keeps_gradients`: unsharded gradients stay between micro-batches.
+    """
+
+    model: ModelShape
+    layout: Layout
+    family: Family
+    method: Method = "full"
+    lora_rank: int = 0
+    lora_targets: tuple[str, ...] = ("all-linear",)
+    adapter_parameters: int = 0
+    weight_bytes: float = 2.0
+    base_bytes: float = 2.0
+    gradient_bytes: float = 2.0
+    optimizer: Optimizer = "adam"
+    has_master: bool = True
+    has_fused_optimizer: bool = True
+    optimizer_in_backward: bool = False
+    compute: Literal["bf16", "fp16", "fp8", "fp32"] = "bf16"
+    kernels: Kernels = "eager"
+    attention: Literal["eager", "sdpa", "flash2", "flash3"] = "flash2"
+    checkpointing: Checkpointing = "full"
+    head: Head = "unfused"
+    head_chunk: int = 0
+    has_entropy: bool = False
+    objective: Objective = "lm"
+    micro_batch: int = 1
+    sequence: int = 2048
+    document: int = 0
+    is_padded: bool = False
+    num_micro_batches: int = 1
+    keeps_gradients: bool = False
+    resharded: bool = True
+    bucket_bytes: int = 0
+    offload: Offload = field(default_factory=Offload)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch on one rank, after context and sequence parallelism; pairs count both sides."""
+        rows = self.micro_batch * (2 if self.objective == "pairs" else 1)
+        return -(-rows * self.sequence // (self.layout.context * self.layout.ulysses))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    """A model that only scores: reference, reward model, teacher. `shards` as in Layout; `is_offloaded`: in host memory
+    while it is not used. `has_head`: it computes log-probabilities over the vocabulary."""
+
+    role: Literal["reference", "reward", "teacher"]
+    model: ModelShape
+    layout: Layout
+    weight_bytes: float = 2.0
+    is_offloaded: bool = False
+    has_head: bool = True
+    micro_batch: int = 1
+    sequence: int = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A rollout engine: one of `num_engines` alike, each over tensor * pipeline devices.
+
+    `utilization` means what the engine means by it: of vLLM a share of total memory, of SGLang of what is free.
+    `weight_bytes` per element of matrices (None: as the checkpoint holds them), `kv_bytes` per element. `version` is
+    "" for the newest known. `sleep_level`: 0 none, 1 weights to the host, 2 weights dropped. 0 for a size that the
+    engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`).
+    """
+
+    model: ModelShape
+    name: Literal["vllm", "sglang"] = "vllm"
+    version: str = ""
+    num_engines: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    utilization: float = 0.9
+    weight_bytes: float | None = None
+    kv_bytes: float = 2.0
+    max_num_seqs: int = 0
+    max_batched_tokens: int = 0
+    max_model_len: int = 0
+    is_eager: bool = False
+    has_prefix_cache: bool = True
+    sleep_level: int = 0
+    kv_cache_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Tokens of prompts and responses: the caps, and the means where they are known or assumed (0: unknown).
+
+    `spread` is sigma of ln(length) of responses.
+    """
+
+    max_prompt: int
+    max_response: int
+    mean_prompt: float = 0.0
+    mean_response: float = 0.0
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollouts:
+    """What one step of reinforcement learning generates and how it is used."""
+
+    prompts: int
+    samples_per_prompt: int
+    lengths: Lengths
+    epochs: int = 1
+    updates: int = 1
+    has_old_logprobs: bool = True
+    reward_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job, on a fleet. Supervised: `policy` alone. Reinforcement learning: also `rollouts` and `engine`.
+
+    `placement`: "colocated" — engine and trainer take turns on the same devices; "split" — the engine has
+    `engine_devices` of its own. `schedule`: how rollout and training overlap. `samples` and `num_steps` say how long
+    the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to reckon
+    them from the micro-batches. `checkpoint_copies` kept on disk.
+    """
+
+    algorithm: str
+    fleet: Fleet
+    policy: Training
+    critic: Training | None = None
+    frozen: tuple[Frozen, ...] = ()
+    engine: Engine | None = None
+    rollouts: Rollouts | None = None
+    placement: Literal["colocated", "split"] = "colocated"
+    schedule: Literal["sync", "one_step_off", "async"] = "sync"
+    staleness: float = 0.0
+    engine_devices: int = 0
+    num_steps: int = 0
+    checkpoint_every: int = 0

@@ -1,0 +1,152 @@
+"""What the planner answers: bytes per device by pool, phase and term; a verdict; seconds by phase as intervals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+TERMS = ("weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead")
+"""The terms of memory, in the order in which bars show them. KV cache is the engine's; weights are everybody's."""
+
+Term = Literal["weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead"]
+Verdict = Literal["fits", "tight", "no"]
+TIGHT_FROM, TIGHT_TO = 0.92, 1.03  # shares of what is usable; above, it does not fit
+
+
+class JobInvalid(ValueError):
+    """A job that cannot be reckoned; `field` names the value at fault, the text is a sentence for people."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A quantity and how sure it is: low <= middle <= high."""
+
+    low: float
+    middle: float
+    high: float
+
+    def __add__(self, other: "Interval") -> "Interval":
+        return Interval(low=self.low + other.low, middle=self.middle + other.middle, high=self.high + other.high)
+
+    def scaled(self, factor: float) -> "Interval":
+        """Return the interval times a positive number."""
+        return Interval(low=self.low * factor, middle=self.middle * factor, high=self.high * factor)
+
+    def inverse(self, numerator: float) -> "Interval":
+        """Return numerator / interval."""
+        return Interval(low=numerator / self.high, middle=numerator / self.middle, high=numerator / self.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Peak bytes of one device by term, in one phase; a term that is not there is 0."""
+
+    terms: Mapping[Term, int]
+
+    @property
+    def total(self) -> int:
+        """All terms."""
+        return sum(self.terms.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseMemory:
+    """A phase's peak on the device of a pool that holds most. `phase` is a key of profiling.phases.
+
+    `by_role`: the same bytes by who holds them ("policy", "critic", "reference", "reward", "vllm").
+    """
+
+    phase: str
+    role: str
+    memory: Memory
+    by_role: Mapping[str, Memory]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEstimate:
+    """Devices that hold the same roles. `limit` is the bytes that a job can use of one."""
+
+    name: str
+    num_devices: int
+    limit: int
+    phases: tuple[PhaseMemory, ...]
+
+    @property
+    def binding(self) -> PhaseMemory:
+        """The phase that needs most."""
+        return max(self.phases, key=lambda phase: phase.memory.total)
+
+    @property
+    def share(self) -> float:
+        """The most that is needed, as a share of the limit."""
+        return self.binding.memory.total / self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """What an engine's cache holds: bytes and tokens per engine, sequences of mean and of greatest length at once."""
+
+    kv_bytes: int
+    kv_tokens: int
+    mean_sequences: float
+    full_sequences: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of one step by phase, in order, and of the whole; what overlaps is not counted twice in `step`."""
+
+    phases: Mapping[str, Interval]
+    step: Interval
+    tokens_per_second: Interval
+    bottleneck: str
+    mfu: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of the whole run: seconds, device hours, money; None where the number of steps or the price is not known."""
+
+    seconds: Interval | None
+    device_hours: Interval | None
+    money: Interval | None
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """A constant that an answer rests on, and its evidence."""
+
+    name: str
+    value: float
+    is_measured: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The whole answer. `band`: the memory's own uncertainty as a share of it (p90 of its kind of case).
+
+    `verdict`, `pool`, `phase`, `term`: the binding pool, its phase and its largest term. `host_bytes`: RAM per node;
+    `shm_bytes`: shared memory per node; `checkpoint_bytes`: one resumable checkpoint; `export_bytes`: weights alone.
+    """
+
+    verdict: Verdict
+    pools: tuple[PoolEstimate, ...]
+    pool: str
+    phase: str
+    term: Term
+    band: float
+    rollout: Rollout | None
+    time: StepTime
+    cost: Cost
+    host_bytes: int
+    shm_bytes: int
+    checkpoint_bytes: int
+    export_bytes: int
+    used: tuple[Used, ...]
+    notes: tuple[str, ...] = ()
