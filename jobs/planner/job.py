@@ -150,7 +150,8 @@ class Training:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
     """A model that only scores: reference, reward model, teacher. `shards` as in Layout; `is_offloaded`: in host memory
-    while it is not used. `has_head`: it computes log-probabilities over the vocabulary."""
+    while it is not used. `has_head`: it computes log-probabilities over the vocabulary. `pool`: whose devices it sits
+    on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says."""
 
     role: Literal["reference", "reward", "teacher"]
     model: ModelShape
@@ -160,6 +161,7 @@ class Frozen:
     has_head: bool = True
     micro_batch: int = 1
     sequence: int = 2048
+    pool: Literal["policy", "critic", "reference", "reward", "teacher"] = "policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,9 @@ class Job:
     `placement`: "colocated" — engine and trainer take turns on the same devices; "split" — the engine has
     `engine_devices` of its own. `schedule`: how rollout and training overlap. `samples` and `num_steps` say how long
     the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to reckon
-    them from the micro-batches. `checkpoint_copies` kept on disk.
+    them from the micro-batches. `checkpoint_copies` kept on disk. `critic_pool`: whose devices the critic sits on;
+    "critic" for its own, as many as its layout says. `unpriced`: ids of knobs that change memory or time in a
+    way that is not reckoned here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str
@@ -241,3 +245,6 @@ class Job:
     engine_devices: int = 0
     num_steps: int = 0
     checkpoint_every: int = 0
+    critic_pool: Literal["policy", "critic"] = "policy"
+    unpriced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
