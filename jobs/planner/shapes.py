@@ -7,37 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jobs.planner.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
+from jobs.planner.families import FAMILIES, GENERIC, Family
+from jobs.planner.layer_shapes import (
+    Attention,
+    LayerShape,
+    Mixture,
+    layer,
+    linear_attention,
+    read_attention,
+    read_latent_attention,
+    read_mixture,
+    read_windows,
+)
+from jobs.planner.quantization import read_quantization
 
-class ShapeUnreadable(ValueError):
-    """A config cannot be read as a language model; `key` is the one at fault, the text a sentence for people."""
-
-    def __init__(self, key: str, message: str) -> None:
-        self.key = key
-        super().__init__(message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerShape:
-    """One decoder layer. Parameter counts by what happens to them when a model is divided.
-
-    `attention`: elements that tensor parallelism divides; `mlp`: of a dense or shared MLP, divided too;
-    `experts`: of all routed experts together (0 if dense), divided by expert and expert-tensor parallelism;
-    `replicated`: norms, routers, and what else every tensor rank holds whole.
-    `window`: tokens that attention sees, 0 for all. `largest_matrix`: elements of the largest single matrix.
-    """
-
-    attention: int
-    mlp: int
-    experts: int
-    replicated: int
-    window: int
-    is_moe: bool
-    largest_matrix: int
-
-    @property
-    def total(self) -> int:
-        """All elements of the layer."""
-        return self.attention + self.mlp + self.experts + self.replicated
+__all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +34,13 @@ class ModelShape:
     (of width `shared_width` together); `latent` = kv_rank + rope size of MLA, 0 otherwise. `layers` has one entry per
     decoder layer, in order. `head` and `embedding` are vocab*hidden each; the head of a tied model has no own elements.
     `has_qk_norm`: queries and keys are normed per head. `quantized_bytes` is bytes per element as the checkpoint holds
-    the matrices (2.0 for bf16), `quantization` its name, "" for none. `max_positions` is the context it was made for.
+    the matrices (2.0 for bf16), `quantization` its name, "" for none. `max_positions` is the context it was made for,
+    0 where the config does not say.
+
+    Of MLA, `query` = `kv` = a*(nope+rope), what heads see after the up-projections, and `query_rank` (0: queries are
+    not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
+    MLP has three matrices, else two. `element_bytes` of what is not quantized; `quantizes`: all matrices of the layers,
+    or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
     """
 
     name: str
@@ -78,6 +69,15 @@ class ModelShape:
     max_positions: int
     quantization: str
     quantized_bytes: float
+    query_rank: int = 0
+    kv_rank: int = 0
+    nope_size: int = 0
+    rope_size: int = 0
+    value_size: int = 0
+    is_gated: bool = True
+    element_bytes: float = 2.0
+    quantizes: Literal["layers", "experts"] = "layers"
+    is_exact: bool = True
 
     @property
     def num_layers(self) -> int:
@@ -114,17 +114,174 @@ class ModelShape:
         """N_mm: parameters in matrix products per token: the active ones without the embedding; a tied head once."""
         return self.active_parameters - (0 if self.is_tied else self.embedding)
 
+    @property
+    def attention_width(self) -> int:
+        """The q of 2*L*q*S: FLOPs of scores and values per token and position; of MLA a*(nope+rope+value)/2."""
+        if self.attention_kind == "mla":
+            return self.heads * (self.nope_size + self.rope_size + self.value_size) // 2
+        return self.query
+
+    @property
+    def cache_layers(self) -> int:
+        """Layers that keep keys and values per token: all but those of linear attention."""
+        return sum(layer.has_cache for layer in self.layers)
+
     def kv_bytes_per_token(self, element_bytes: float = 2.0) -> int:
         """Bytes of keys and values of one token over all layers: 2*L*g*d elements, of MLA L*latent."""
         elements = self.latent if self.attention_kind == "mla" else 2 * self.kv_heads * self.head_size
-        return round(self.num_layers * elements * element_bytes)
+        return round(self.cache_layers * elements * element_bytes)
+
+    def checkpoint_bytes(self) -> int:
+        """Bytes of the weights as the checkpoint holds them, without multi-token prediction.
+
+        Embedding, head, norms and routers keep `element_bytes`; what is quantized takes `quantized_bytes`.
+        """
+        quantized = sum(layer.experts for layer in self.layers)
+        if self.quantizes == "layers":
+            quantized += sum(layer.attention + layer.mlp + layer.replicated_linear for layer in self.layers)
+        return round(quantized * self.quantized_bytes + (self.parameters - quantized) * self.element_bytes)
 
 
 def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     """Return the shape of a model from the values of its config.json.
 
-    Dense, GQA, MoE, MLA, tied or not, nested text configs, sliding windows, MTP. Raises: ShapeUnreadable, naming the
-    key, for a value that is missing, of the wrong type, negative, zero, not finite or out of any range, and for a kind
-    of model that is not known.
+    Dense, GQA, MoE, MLA, tied or not, nested text configs, sliding windows, MTP. A model type that is not known is read
+    as most decoders are built (`is_exact` is False) if it calls itself a causal language model and names nothing that
+    such a decoder does not have. Raises: ShapeUnreadable, naming the key, for a value that is missing, of the wrong
+    type, negative, zero, not finite or out of any range, and for a kind of model that cannot be counted.
     """
-    raise ShapeUnreadable("model_type", f"{name}: not built yet.")
+    if not isinstance(config, Mapping):
+        raise ShapeUnreadable("config", f"{name or 'config.json'}: a config is a table of values.")
+    outer = ConfigValues(values=config, name=name)
+    nested = outer.table("text_config") or outer
+    kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
+    family = _family(outer, nested, kind)
+    text = ConfigValues(values=nested.values, name=name, path=nested.path, defaults=family.defaults)
+    layers_key = text.first("num_hidden_layers", "n_layer", "num_layers")
+    num_layers = text.count(layers_key, limit=LAYER_LIMIT)
+    hidden = text.count("hidden_size", "n_embd")
+    attention = read_latent_attention(text, hidden) if family.has_mla else read_attention(text, family, hidden)
+    mixture = read_mixture(text, family, num_layers) if family.mixture or not family.is_exact else None
+    width = _width(text, family, mixture, hidden)
+    layers = _layers(text, family, attention, mixture, hidden=hidden, width=width, num_layers=num_layers)
+    vocab = text.count("vocab_size")
+    quantization = read_quantization(outer, text)
+    mtp_layers = _mtp_layers(text, family)
+    norm = hidden * (2 if family.has_layer_norm else 1)
+    return ModelShape(
+        name=name,
+        model_type=kind,
+        layers=layers,
+        hidden=hidden,
+        heads=attention.heads,
+        kv_heads=attention.kv_heads,
+        head_size=attention.head_size,
+        query=attention.heads * attention.head_size,
+        kv=attention.kv_heads * attention.head_size,
+        mlp_width=width,
+        vocab=vocab,
+        is_tied=_is_tied(outer, text, family),
+        final=norm + vocab * family.head_bias,
+        experts=mixture.experts if mixture else 0,
+        experts_per_token=mixture.per_token if mixture else 0,
+        expert_width=mixture.width if mixture else 0,
+        shared_experts=mixture.num_shared if mixture else 0,
+        shared_width=mixture.shared_width if mixture else 0,
+        latent=attention.kv_rank + attention.rope_size if family.has_mla else 0,
+        has_qk_norm=family.qk_norm == "head" and text.flag(family.qk_norm_flag.key, family.qk_norm_flag.default),
+        attention_kind="mla" if family.has_mla else "gqa",
+        mtp_layers=mtp_layers,
+        # Of each: a layer like the last, the projection of two hidden states into one, and three norms.
+        mtp_parameters=mtp_layers * (layers[-1].total + 2 * hidden * hidden + 3 * norm),
+        max_positions=text.optional_count("max_position_embeddings", "n_positions", limit=10**9) or 0,
+        quantization=quantization.name,
+        quantized_bytes=quantization.quantized_bytes,
+        query_rank=attention.query_rank,
+        kv_rank=attention.kv_rank,
+        nope_size=attention.nope_size,
+        rope_size=attention.rope_size,
+        value_size=attention.value_size,
+        is_gated=family.is_gated,
+        element_bytes=quantization.element_bytes,
+        quantizes=quantization.reaches,
+        is_exact=family.is_exact,
+    )
+
+
+# Keys of parts that a plain decoder does not have: a model that is not known and names one cannot be counted.
+_FOREIGN = (
+    "state_size",
+    "ssm_cfg",
+    "mamba_d_state",
+    "linear_num_value_heads",
+    "index_n_heads",
+    "kv_lora_rank",
+    "is_encoder_decoder",
+    "encoder_layers",
+    "num_encoder_layers",
+    "cross_attention_layers",
+    "num_decoder_layers",
+)
+
+
+def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    if kind in FAMILIES:
+        return FAMILIES[kind]
+    foreign = next((key for key in _FOREIGN if nested.values.get(key)), None)
+    if foreign is not None:
+        raise nested.refusal("model_type", f"is {outer.shown(kind)}, which is not known, and it has {foreign}.")
+    names = (outer if outer.has("architectures") else nested).items("architectures", str) or ()
+    if not any(each.endswith("ForCausalLM") for each in names):
+        problem = (
+            f"is {outer.shown(kind)}, which is not known, and architectures does not name a causal language model."
+        )
+        raise nested.refusal("model_type", problem)
+    return GENERIC
+
+
+def _width(text: ConfigValues, family: Family, mixture: Mixture | None, hidden: int) -> int:
+    if family.width_key == "ffn_hidden_size":
+        return text.optional_count("ffn_hidden_size") or 4 * hidden
+    if mixture is None or not all(mixture.layers):
+        return text.count(family.width_key)
+    return text.optional_count(family.width_key) or 0
+
+
+def _layers(
+    text: ConfigValues,
+    family: Family,
+    attention: Attention,
+    mixture: Mixture | None,
+    *,
+    hidden: int,
+    width: int,
+    num_layers: int,
+) -> tuple[LayerShape, ...]:
+    windows = read_windows(text, family, num_layers)
+    linear = linear_attention(text, hidden) if any(is_linear for _, is_linear in windows) else attention
+    has_experts = mixture.layers if mixture else (False,) * num_layers
+    made: dict[tuple[int, bool, bool], LayerShape] = {}
+    kinds = [(*window, is_moe) for window, is_moe in zip(windows, has_experts, strict=True)]
+    for window, is_linear, is_moe in set(kinds):
+        made[window, is_linear, is_moe] = layer(
+            text,
+            family,
+            hidden,
+            linear if is_linear else attention,
+            width=width,
+            mixture=mixture if is_moe else None,
+            window=window,
+            is_linear=is_linear,
+        )
+    return tuple(made[kind] for kind in kinds)
+
+
+def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
+    where = outer if outer.has("tie_word_embeddings") else text
+    return where.flag("tie_word_embeddings", family.tied)
+
+
+def _mtp_layers(text: ConfigValues, family: Family) -> int:
+    if not family.has_mtp:
+        return 0
+    return text.optional_count("num_nextn_predict_layers", low=0, limit=LAYER_LIMIT) or 0

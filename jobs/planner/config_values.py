@@ -1,0 +1,118 @@
+"""Values of a config.json, each checked when it is read: what cannot be used is refused with its key."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class ShapeUnreadable(ValueError):
+    """A config cannot be read as a language model; `key` is the one at fault, the text a sentence for people."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+# Far above any model, and low enough that every product of sizes stays an exact and printable number.
+SIZE_LIMIT = 10_000_000
+LAYER_LIMIT = 10_000
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValues:
+    """A config, or a table of it. `name` is what the model is called in messages, `path` stands before keys.
+
+    `defaults` are what the family's own code takes for a key that is absent.
+    """
+
+    values: Mapping[str, Any]
+    name: str = ""
+    path: str = ""
+    defaults: Mapping[str, int] = field(default_factory=dict)
+
+    def refusal(self, key: str, problem: str) -> ShapeUnreadable:
+        """Return the exception for a key: "<model>: <key> <problem>"."""
+        full = f"{self.path}{key}"
+        return ShapeUnreadable(full, f"{self.name or 'config.json'}: {full} {problem}")
+
+    def shown(self, value: object) -> str:
+        """Return a value as a message shows it, cut where it is long."""
+        if isinstance(value, int) and abs(value) > 10**_SHOWN:
+            return "a number of more than 60 digits"
+        text = repr(value)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+    def has(self, key: str) -> bool:
+        """Return True if the key has a value that is not null."""
+        return self.values.get(key) is not None
+
+    def first(self, *keys: str) -> str:
+        """Return the first of the keys, which mean the same, that has a value, or the first of all."""
+        return next((key for key in keys if self.has(key)), keys[0])
+
+    def count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int:
+        """Return a whole number from `low` to `limit` under one of the keys. Raises: ShapeUnreadable."""
+        found = self.optional_count(*keys, low=low, limit=limit)
+        if found is None:
+            problem = "is missing." if keys[0] not in self.values else "is null."
+            raise self.refusal(keys[0], f"{problem} It must be a whole number from {low} to {limit}.")
+        return found
+
+    def optional_count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int | None:
+        """Return a whole number, or None where all the keys are absent or null. Raises: ShapeUnreadable."""
+        key = self.first(*keys)
+        value = self.values.get(key)
+        if value is None:
+            return self.defaults.get(keys[0])
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
+            problem = f"is {self.shown(value)}. It must be a whole number from {low} to {limit}."
+            raise self.refusal(key, problem)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false; `default` where the key is absent or null. Raises: ShapeUnreadable."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.refusal(key, f"is {self.shown(value)}. It must be true or false.")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a text that is not empty. Raises: ShapeUnreadable."""
+        value = self.values.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or not value:
+            problem = "is missing." if value is None else f"is {self.shown(value)}."
+            raise self.refusal(key, f"{problem} It must be a text.")
+        return value
+
+    def table(self, key: str) -> "ConfigValues | None":
+        """Return the table under a key, None where it is absent or null. Raises: ShapeUnreadable."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.refusal(key, f"is {self.shown(value)}. It must be a table of values.")
+        return ConfigValues(values=value, name=self.name, path=f"{self.path}{key}.")
+
+    def items(self, key: str, of: type[Any]) -> tuple[Any, ...] | None:
+        """Return a list whose items are all of one type, None where it is absent or null. Raises: ShapeUnreadable."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple):
+            raise self.refusal(key, f"is {self.shown(value)}. It must be a list.")
+        for item in value:
+            if not isinstance(item, of) or isinstance(item, bool):
+                kinds = {int: "whole numbers", str: "texts"}
+                raise self.refusal(key, f"has the item {self.shown(item)}. Its items must be {kinds[of]}.")
+        return tuple(value)
+
+    def tables(self) -> Iterator["ConfigValues"]:
+        """Return the tables inside this one, in order."""
+        for key, value in self.values.items():
+            if isinstance(value, Mapping):
+                yield ConfigValues(values=value, name=self.name, path=f"{self.path}{key}.")
