@@ -209,7 +209,11 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollouts:
-    """What one step of reinforcement learning generates and how it is used."""
+    """What one step of reinforcement learning generates and how it is used.
+
+    `score_micro_batch` sequences of `score_sequence` tokens are one pass of the policy where no gradient is needed (as
+    in Training); 0: those of its training.
+    """
 
     prompts: int
     samples_per_prompt: int
@@ -218,6 +222,8 @@ class Rollouts:
     updates: int = 1
     has_old_logprobs: bool = True
     reward_seconds: float = 0.0
+    score_micro_batch: int = 0
+    score_sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +234,8 @@ class Job:
     `engine_devices` of its own. `schedule`: how rollout and training overlap. `samples` and `num_steps` say how long
     the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to reckon
     them from the micro-batches. `checkpoint_copies` kept on disk. `critic_pool`: whose devices the critic sits on;
-    "critic" for its own, as many as its layout says. `unpriced`: ids of knobs that change memory or time in a
+    "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the weight sync, 0 if the
+    trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a
     way that is not reckoned here; `notes`: sentences on what was assumed in reading.
     """
 
@@ -246,5 +253,6 @@ class Job:
     num_steps: int = 0
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
+    sync_bucket_bytes: int = 0
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
