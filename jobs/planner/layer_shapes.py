@@ -232,9 +232,7 @@ def _expert_layers(config: ConfigValues, num_layers: int) -> tuple[bool, ...]:
 
 def read_windows(config: ConfigValues, family: Family, num_layers: int) -> tuple[tuple[int, bool], ...]:
     """Return per layer the window, 0 for all tokens, and whether its attention is linear. Raises: ShapeUnreadable."""
-    kinds = config.items("layer_types", str)
-    if kinds is None:
-        kinds = _kinds(config, family, num_layers)
+    kinds = config.items("layer_types", str) or _kinds(config, family, num_layers)
     if len(kinds) != num_layers:
         raise config.refusal(
             "layer_types", f"has {len(kinds)} items. It must have one for each of {num_layers} layers."

@@ -1,0 +1,90 @@
+"""Models that are known without asking a hub: what of their config.json decides size and speed.
+
+`models/*.toml` holds a file per model, its id is the file's name:
+
+    label = "Qwen2.5 7B"
+    hub = ["Qwen/Qwen2.5-7B"]            # repositories with this very architecture and precision
+    source = "where the values were read"
+    nulls = ["q_lora_rank"]              # keys that are null in config.json, which TOML cannot say
+    [config]                             # the values of config.json that matter
+    [max_positions]                      # the context of a repository where it is another one
+    "Qwen/Qwen2.5-7B-Instruct" = 32768
+
+or, of a model that comes with this project, `bundled = "its folder"` in place of [config].
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_REQUIRED = {"label", "hub", "source"}
+_KEYS = {*_REQUIRED, "nulls", "config", "max_positions", "bundled"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """One model: `hub` names the repositories that hold it, `config` the values of its config.json.
+
+    `max_positions` has the context of those repositories whose config.json gives another one.
+    """
+
+    id: str
+    label: str
+    hub: tuple[str, ...]
+    config: Mapping[str, Any]
+    source: str
+    max_positions: Mapping[str, int] = field(default_factory=dict)
+
+
+@cache
+def models() -> Mapping[str, KnownModel]:
+    """Return every known model by id. Raises: ValueError, naming the file, for one badly written."""
+    folder = files("jobs.catalog") / "models"
+    found = {}
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".toml"):
+            model_id = file.name.removesuffix(".toml")
+            found[model_id] = _model(model_id, tomllib.loads(file.read_text(encoding="utf-8")))
+    return found
+
+
+def find_model(name: str) -> KnownModel:
+    """Return the model of an id or a hub repository, in any case; of a repository with its own context.
+
+    Raises: LookupError, naming the nearest.
+    """
+    wanted = name.strip().lower()
+    found = _by_name().get(wanted)
+    if found is None:
+        near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
+        raise LookupError(f"{name!r} is not a known model. The nearest is {_by_name()[near[0]].id}.")
+    return found
+
+
+@cache
+def _by_name() -> Mapping[str, KnownModel]:
+    found = {model.id: model for model in models().values()}
+    for model in models().values():
+        for hub in model.hub:
+            own = model
+            if hub in model.max_positions:
+                own = replace(model, config={**model.config, "max_position_embeddings": model.max_positions[hub]})
+            found.setdefault(hub.lower(), own)
+            found.setdefault(hub.lower().rpartition("/")[2], own)
+    return found
+
+
+def _model(model_id: str, table: Mapping[str, Any]) -> KnownModel:
+    if not _REQUIRED <= set(table) <= _KEYS or ("config" in table) == ("bundled" in table):
+        raise ValueError(f"{model_id}: a model has label, hub, source, and either config or bundled.")
+    if "bundled" in table:
+        path = files("jobs") / "engine" / "bundled" / table["bundled"] / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        config = {**table["config"], **dict.fromkeys(table.get("nulls", ()))}
+    return KnownModel(id=model_id, label=table["label"], hub=tuple(table["hub"]), config=config, source=table["source"])

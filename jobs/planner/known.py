@@ -1,0 +1,13 @@
+"""Shapes of the models that the catalog knows."""
+
+from functools import cache
+
+from jobs.catalog.model import find_model
+from jobs.planner.shapes import ModelShape, read_shape
+
+
+@cache
+def shape_of(model_id: str) -> ModelShape:
+    """Return the shape of a known model, by its id or hub repository. Raises: LookupError, naming the nearest."""
+    model = find_model(model_id)
+    return read_shape(model.config, name=model.id)
