@@ -81,10 +81,22 @@ def _by_name() -> Mapping[str, KnownModel]:
 
 def _model(model_id: str, table: Mapping[str, Any]) -> KnownModel:
     if not _REQUIRED <= set(table) <= _KEYS or ("config" in table) == ("bundled" in table):
-        raise ValueError(f"{model_id}: a model has label, hub, source, and either config or bundled.")
+        raise ValueError(
+            f"{model_id}: a model has label, hub, source, either config or bundled, and maybe nulls and max_positions."
+        )
     if "bundled" in table:
         path = files("jobs") / "engine" / "bundled" / table["bundled"] / "config.json"
         config = json.loads(path.read_text(encoding="utf-8"))
     else:
         config = {**table["config"], **dict.fromkeys(table.get("nulls", ()))}
-    return KnownModel(id=model_id, label=table["label"], hub=tuple(table["hub"]), config=config, source=table["source"])
+    own = table.get("max_positions", {})
+    if not set(own) <= set(table["hub"]):
+        raise ValueError(f"{model_id}: max_positions names a repository that hub does not.")
+    return KnownModel(
+        id=model_id,
+        label=table["label"],
+        hub=tuple(table["hub"]),
+        config=config,
+        source=table["source"],
+        max_positions=own,
+    )
