@@ -1,0 +1,51 @@
+"""A device and models for tests: an H100 as its log shows it, and the models of the shipped recipes."""
+
+import json
+from pathlib import Path
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.job import Fleet
+from jobs.planner.known import shape_of
+from jobs.planner.shapes import ModelShape, read_shape
+
+H100 = Accelerator(
+    id="test-h100",
+    label="H100",
+    vendor="nvidia",
+    names=("H100",),
+    memory_bytes=80 * 10**9,
+    usable_bytes=int(79.19 * 2**30),
+    bandwidth=3.35e12,
+    peak={"bf16": 989e12, "fp16": 989e12, "fp8": 1979e12},
+    best={"bf16": 794e12},
+    link="nvlink",
+    link_bandwidth=450e9,
+    domain=8,
+    pcie_bandwidth=63e9,
+    watts=700,
+    attention=("flash2", "flash3"),
+    has_peer_to_peer=True,
+    evidence=("log",),
+    source="planner reference, section 9",
+)
+
+_STANDS_FOR = {  # what a recipe loads from a folder or another owner's repository, and whose shape that has
+    "/models/DeepSeek-V3": "deepseek-ai/DeepSeek-V3",
+    "/models/Qwen3-235B-A22B": "Qwen/Qwen3-235B-A22B",
+    "OpenRLHF/Llama-3-8b-sft-mixture": "meta-llama/Meta-Llama-3-8B",
+}
+_BUNDLED = Path(__file__).parents[3] / "jobs" / "engine" / "bundled"
+
+
+def fleet(num_devices: int = 8, **changes: object) -> Fleet:
+    """Return H100s, eight a node."""
+    return Fleet(accelerator=H100, num_devices=num_devices, **changes)  # type: ignore[arg-type]
+
+
+def shape_for(spec: RunSpec) -> ModelShape:
+    """Return the shape of the model that a spec trains."""
+    if spec.model.kind == "bundled":
+        config = json.loads((_BUNDLED / spec.model.id / "config.json").read_text("utf-8"))
+        return read_shape(config, name=spec.model.id)
+    return shape_of(_STANDS_FOR.get(spec.model.id, spec.model.id))
