@@ -48,7 +48,8 @@ class Layout:
 
     `shards`: 0 nothing is sharded over data parallelism, 1 optimizer states, 2 gradients too, 3 weights too (the ZeRO
     stages; FSDP full shard is 3, Megatron's distributed optimizer 1). `shard_group`: ranks that share one copy, 0 for
-    all (hybrid sharding, ZeRO++ secondary partition).
+    all (hybrid sharding, ZeRO++ secondary partition). `first_stage_layers`, `last_stage_layers`: layers of the end
+    stages of a pipeline where they are set by hand, 0 where all stages hold the same; the stages between hold the rest.
     """
 
     num_devices: int = 1
@@ -62,6 +63,8 @@ class Layout:
     shards: int = 0
     shard_group: int = 0
     has_sequence_parallel: bool = True
+    first_stage_layers: int = 0
+    last_stage_layers: int = 0
 
     @property
     def data(self) -> int:

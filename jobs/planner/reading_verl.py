@@ -147,6 +147,7 @@ def _layout(source: Source, devices: int) -> Layout:
     knobs = source.knobs
     if _is_megatron(source):
         tensor = knobs.whole("parallel.tensor_parallel_size", 1)
+        first, last = _end_stages(source)
         return Layout(
             num_devices=devices,
             tensor=tensor,
@@ -157,6 +158,8 @@ def _layout(source: Source, devices: int) -> Layout:
             expert_tensor=knobs.whole("parallel.expert_tensor_parallel_size") or tensor,
             shards=1 if knobs.flag("parallel.distributed_optimizer") else 0,
             has_sequence_parallel=knobs.flag("parallel.megatron_sequence_parallel"),
+            first_stage_layers=first,
+            last_stage_layers=last,
         )
     group = knobs.whole("memory.fsdp_group_size")
     return Layout(
@@ -165,6 +168,21 @@ def _layout(source: Source, devices: int) -> Layout:
         shards=3,
         shard_group=group if 0 < group < devices else 0,
     )
+
+
+def _end_stages(source: Source) -> tuple[int, int]:
+    """Return the layers of the first and the last stage where they are not those of the others, else 0.
+
+    An embedding or a loss that is counted as a layer takes the place of one on its stage.
+    """
+    knobs = source.knobs
+    stages = knobs.whole("parallel.pipeline_parallel_size", 1)
+    embeds = int(knobs.flag("parallel.count_embedding_as_layer"))
+    loses = int(knobs.flag("parallel.count_loss_as_layer"))
+    if embeds or loses:
+        whole = (source.models.policy.num_layers + embeds + loses) // stages
+        return whole - embeds, whole - loses
+    return knobs.whole("parallel.first_stage_layers"), knobs.whole("parallel.last_stage_layers")
 
 
 def _is_megatron(source: Source) -> bool:

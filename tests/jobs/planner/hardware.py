@@ -1,34 +1,15 @@
-"""A device and models for tests: an H100 as its log shows it, and the models of the shipped recipes."""
+"""A device for tests, and the models of the shipped recipes."""
 
 import json
 from pathlib import Path
 
-from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.known import shape_of
 from jobs.planner.shapes import ModelShape, read_shape
 
-H100 = Accelerator(
-    id="test-h100",
-    label="H100",
-    vendor="nvidia",
-    names=("H100",),
-    memory_bytes=80 * 10**9,
-    usable_bytes=int(79.19 * 2**30),
-    bandwidth=3.35e12,
-    peak={"bf16": 989e12, "fp16": 989e12, "fp8": 1979e12},
-    best={"bf16": 794e12},
-    link="nvlink",
-    link_bandwidth=450e9,
-    domain=8,
-    pcie_bandwidth=63e9,
-    watts=700,
-    attention=("flash2", "flash3"),
-    has_peer_to_peer=True,
-    evidence=("log",),
-    source="planner reference, section 9",
-)
+H100 = find_accelerator("h100-sxm")
 
 _STANDS_FOR = {  # what a recipe loads from a folder or another owner's repository, and whose shape that has
     "/models/DeepSeek-V3": "deepseek-ai/DeepSeek-V3",

@@ -169,3 +169,11 @@ def test_a_knob_that_means_nothing_counts_for_nothing() -> None:
 
     assert _read(dead).policy == _read(spec).policy
     assert _read(dead).unpriced == ()
+
+
+def test_end_stages_of_a_pipeline() -> None:
+    by_hand = _read(recipes()["verl-grpo-deepseek-v3-96gpu"].spec).policy.layout
+    counted = _read(recipes()["verl-grpo-qwen3-235b-32gpu"].spec).policy.layout
+
+    assert (by_hand.first_stage_layers, by_hand.last_stage_layers) == (0, 6)  # 61 = 11 x 5 + 6
+    assert (counted.first_stage_layers, counted.last_stage_layers) == (11, 11)  # 94 and two counted make 8 x 12
