@@ -105,7 +105,8 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
     """Return the accelerator that goes by a name: an id, Ray's accelerator type, NVML's name, or what people type.
 
     Spaces, dashes and case do not matter. Where several share the name, as "A100" does, it is the one whose memory is
-    nearest to `usable_bytes` (of two alike the one with the faster link), or without that the one whose own name it is. Raises: LookupError, naming the nearest.
+    nearest to `usable_bytes` (of two alike the one with the faster link), or without that the one whose own name it is.
+    Raises: LookupError, naming the nearest.
     """
     wanted = _plain(name)
     found = _by_name().get(wanted, ())

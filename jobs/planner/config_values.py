@@ -64,7 +64,8 @@ class ConfigValues:
         key = self.first(*keys)
         value = self.values.get(key)
         if value is None:
-            return self.defaults.get(keys[0])
+            is_absent = not any(each in self.values for each in keys)
+            return self.defaults.get(keys[0]) if is_absent else None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
             problem = f"is {self.shown(value)}. It must be a whole number from {low} to {limit}."
             raise self.refusal(key, problem)

@@ -91,7 +91,7 @@ FAMILIES: Mapping[str, Family] = {
     "seed_oss": Family(
         qkv_bias=Flag(True, "attention_bias"), output_bias=Flag(False, "attention_out_bias"), mlp_bias=_LLAMA.mlp_bias
     ),
-    "mistral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all"),
+    "mistral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", defaults={"sliding_window": 4096}),
     "mixtral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", mixture=True),
     "qwen2": _QWEN2,
     "qwen2_vl_text": _QWEN2,

@@ -133,9 +133,9 @@ def read_latent_attention(config: ConfigValues, hidden: int) -> Attention:
 
 
 def _kv_heads(config: ConfigValues, heads: int) -> int:
-    is_old_falcon = config.values.get("model_type") == "falcon" and not config.flag("new_decoder_architecture", False)
-    if is_old_falcon and config.flag("multi_query", True):
-        return 1  # one head of keys and values for all, whatever else the config says
+    if config.values.get("model_type") == "falcon" and not config.flag("new_decoder_architecture", False):
+        # Its old decoder has one head of keys and values for all queries or one for each, whatever else is said.
+        return 1 if config.flag("multi_query", True) else heads
     keys = ("num_key_value_heads", "num_kv_heads")
     found = config.optional_count(*keys, limit=heads)
     if found is None:
