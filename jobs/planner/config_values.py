@@ -1,5 +1,6 @@
 """Values of a config.json, each checked when it is read: what cannot be used is refused with its key."""
 
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,8 @@ class ShapeUnreadable(ValueError):
 # Far above any model, and low enough that every product of sizes stays an exact and printable number.
 SIZE_LIMIT = 10_000_000
 LAYER_LIMIT = 10_000
-_SHOWN = 60
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxdict, _REPR.maxstring = 2, 2, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +39,11 @@ class ConfigValues:
         return ShapeUnreadable(full, f"{self.name or 'config.json'}: {full} {problem}")
 
     def shown(self, value: object) -> str:
-        """Return a value as a message shows it, cut where it is long."""
-        if isinstance(value, int) and abs(value) > 10**_SHOWN:
-            return "a number of more than 60 digits"
-        text = repr(value)
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        """Return a value as a message shows it, cut where it is long or deep."""
+        try:
+            return _REPR.repr(value)
+        except ValueError:  # Python prints no number of thousands of digits
+            return "a number too long to show"
 
     def has(self, key: str) -> bool:
         """Return True if the key has a value that is not null."""

@@ -76,6 +76,7 @@ _GEMMA3 = Family(
         "num_attention_heads": 8,
         "num_key_value_heads": 4,
         "head_dim": 256,
+        "max_position_embeddings": 131_072,
         "sliding_window": 4096,
         "sliding_window_pattern": 6,
     },
@@ -133,6 +134,7 @@ FAMILIES: Mapping[str, Family] = {
         is_gated=False,
         width_key="ffn_hidden_size",
         tied=True,
+        defaults={"max_position_embeddings": 2048},
     ),
     "olmo2": Family(qk_norm="projection"),
     "olmo3": Family(

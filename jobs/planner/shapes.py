@@ -21,6 +21,7 @@ from jobs.planner.layer_shapes import (
     read_windows,
 )
 from jobs.planner.quantization import read_quantization
+from jobs.planner.served_parts import rotary_elements, tower_elements
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
@@ -41,6 +42,8 @@ class ModelShape:
     not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
     MLP has three matrices, else two. `element_bytes` of what is not quantized; `quantizes`: all matrices of the layers,
     or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
+    `rotary` are elements of the tables of positions that an engine keeps, `tower` of the part that sees images: neither
+    is in `parameters`.
     """
 
     name: str
@@ -78,6 +81,8 @@ class ModelShape:
     element_bytes: float = 2.0
     quantizes: Literal["layers", "experts"] = "layers"
     is_exact: bool = True
+    rotary: int = 0
+    tower: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -153,7 +158,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     if not isinstance(config, Mapping):
         raise ShapeUnreadable("config", f"{name or 'config.json'}: a config is a table of values.")
     outer = ConfigValues(values=config, name=name)
-    nested = outer.table("text_config") or outer
+    nested = next(filter(None, map(outer.table, _NESTED)), outer)
     kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
     family = _family(outer, nested, kind)
     text = ConfigValues(values=nested.values, name=name, path=nested.path, defaults=family.defaults)
@@ -205,8 +210,13 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         element_bytes=quantization.element_bytes,
         quantizes=quantization.reaches,
         is_exact=family.is_exact,
+        rotary=rotary_elements(text, attention.rope_size or attention.head_size),
+        tower=tower_elements(outer, hidden),
     )
 
+
+# Under these keys a model with other towers has its language model.
+_NESTED = ("text_config", "llm_config", "language_config")
 
 # Keys of parts that a plain decoder does not have: a model that is not known and names one cannot be counted.
 _FOREIGN = (
