@@ -105,7 +105,7 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
     """Return the accelerator that goes by a name: an id, Ray's accelerator type, NVML's name, or what people type.
 
     Spaces, dashes and case do not matter. Where several share the name, as "A100" does, it is the one whose memory is
-    nearest to `usable_bytes` (of two alike the one with the faster link), or without that the one whose own name it is.
+    nearest to `usable_bytes`, or without that the one whose own name it is; of two alike the one with the faster link.
     Raises: LookupError, naming the nearest.
     """
     wanted = _plain(name)
@@ -120,10 +120,11 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
 
 @cache
 def _by_name() -> Mapping[str, tuple[Accelerator, ...]]:
-    """Return the accelerators of every name, first the one whose own name it is."""
+    """Return the accelerators of every name: first the one whose own name it is, then by the speed of the link."""
     found: dict[str, dict[str, Accelerator]] = {}
+    known = sorted(accelerators().values(), key=lambda each: -each.link_bandwidth)
     for own in (True, False):
-        for each in accelerators().values():
+        for each in known:
             names = (each.id, each.label, each.names[0]) if own else each.names
             for name in names:
                 found.setdefault(_plain(name), {})[each.id] = each
