@@ -25,19 +25,25 @@ __all__ = ["decode_step_seconds", "decode_tokens_per_second", "generation_second
 _NORMAL = NormalDist()
 _GOLDEN = 0.6180339887498949
 _LIVE_SHARE = 0.6  # mean live context: prompt and this share of the mean output, as long ones live longer
-_TAIL, _BODY = 32, 128  # the longest sequences stand for themselves; the others are taken in groups
+_TAIL, _BODY = 32, 128  # the longest sequences stand for themselves; the others are taken in so many groups at least,
+_MOST_GROUPS = 256  # and at most; of what is more, waves are alike, and time grows with their number
+_WAVE_GROUPS = 12  # groups that run at once, at least
 
 
 def mean_lengths(lengths: Lengths, k: Constants) -> tuple[float, float]:
-    """Return mean tokens of prompt and response: known, or assumed from the caps."""
-    prompt = lengths.mean_prompt or lengths.max_prompt * k["decode.mean_share"]
-    return prompt, lengths.mean_response or lengths.max_response * k["decode.mean_share"]
+    """Return mean tokens of prompt and response: known, or assumed from the caps.
+
+    Assumed is a share of the cap, and above decode.mean_share_cap one of the geometric mean of the two.
+    """
+    share, edge, cap = k["decode.mean_share"], k["decode.mean_share_cap"], lengths.max_response
+    response = lengths.mean_response or share * min(cap, math.sqrt(edge * cap))
+    return lengths.mean_prompt or share * lengths.max_prompt, max(response, 1.0)
 
 
 def decode_tokens_per_second(
     engine: Engine, accelerator: Accelerator, batch: int, prompt: float, output: float, k: Constants
 ) -> Interval:
-    """Return output tokens per second of one engine that always runs `batch` sequences, with the prefill of new ones."""
+    """Return output tokens per second of an engine that always runs `batch` sequences, with the prefill of new ones."""
     validate_engine(engine)
     _positive("batch", batch)
     step = make_decoder(engine, accelerator, k).step(batch, prompt + _LIVE_SHARE * output)
@@ -67,52 +73,56 @@ def generation_seconds(
         raise JobInvalid("rollouts.lengths.max_response", text)
     prompt, mean = mean_lengths(lengths, k)
     total = rollouts.prompts * rollouts.samples_per_prompt
-    drawn = response_lengths(
-        -(-total // num_engines),
-        total=total,
-        mean=mean,
-        cap=lengths.max_response,
-        spread=lengths.spread or k["decode.spread"],
-    )
+    num, capacity = -(-total // num_engines), _capacity(memory, prompt + mean)
+    width = max(min(float(memory.max_num_seqs), capacity / (prompt + mean)) / _WAVE_GROUPS, 1.0)
+    reckoned = min(num, _TAIL + int(_MOST_GROUPS * width))
+    spread = lengths.spread or k["decode.spread"]
     shares = rollouts.samples_per_prompt if engine.has_prefix_cache else 1
     run = _Run(
         decoder=make_decoder(engine, accelerator, k),
         prompt=prompt,
         own_prompt=prompt / shares,
         prefill=prefill_seconds(engine, accelerator, 1.0, prompt / 2, k),
-        capacity=_capacity(memory, prompt + mean),
+        capacity=capacity,
         most=memory.max_num_seqs,
     )
+    drawn = response_lengths(
+        reckoned, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(reckoned / width)
+    )
+    seconds = run.seconds(drawn) * num / reckoned
     factor = _decode_band(engine, k)
     if not lengths.mean_response:
         factor = max(factor, k["decode.band_lengths"])
-    return _band(run.seconds(drawn), factor)
+    return _band(seconds, factor)
 
 
-def response_lengths(num: int, *, total: int, mean: float, cap: int, spread: float) -> tuple[tuple[float, float], ...]:
+def response_lengths(
+    num: int, *, total: int, mean: float, cap: int, spread: float, groups: int = 0
+) -> tuple[tuple[float, float], ...]:
     """Return (how many, length) of the responses of one engine: quantiles of a log-normal whose mean, cut, is `mean`.
 
-    The longest is that of all `total` responses, as the engine that has it is waited for.
+    The longest is that of all `total` responses, as the engine that has it is waited for. `groups`, about, are made.
     """
     mean = min(mean, cap)
+    quantiles = _quantiles(num, min(max(groups, _BODY), _MOST_GROUPS))
     if spread < 1e-6 or mean >= cap:
-        return ((float(num), mean),)
+        return tuple((count, mean) for count, _ in quantiles)
     center = _center(mean, cap, spread)
-    found = [(count, min(math.exp(center + spread * z), cap)) for count, z in _quantiles(num)]
+    found = [(count, min(math.exp(center + spread * z), cap)) for count, z in quantiles]
     last = _NORMAL.inv_cdf(1 - 0.5 / max(total, num))
     found[-1] = (1.0, max(min(math.exp(center + spread * last), cap), found[-1][1]))
     return tuple((count, max(length, 1.0)) for count, length in found)
 
 
 @lru_cache(maxsize=256)
-def _quantiles(num: int) -> tuple[tuple[float, float], ...]:
+def _quantiles(num: int, groups: int) -> tuple[tuple[float, float], ...]:
     """Return (how many, standard normal quantile), ascending: of few sequences each, of many the longest each."""
-    single = num if num <= _TAIL + _BODY else _TAIL
+    single = num if num <= _TAIL + groups else _TAIL
     body = num - single
-    width = body / _BODY if body else 0.0
-    groups = [(width, (i + 0.5) * width / num) for i in range(_BODY if body else 0)]
-    groups += [(1.0, (body + i + 0.5) / num) for i in range(single)]
-    return tuple((count, _NORMAL.inv_cdf(share)) for count, share in groups)
+    width = body / groups if body else 0.0
+    made = [(width, (i + 0.5) * width / num) for i in range(groups if body else 0)]
+    made += [(1.0, (body + i + 0.5) / num) for i in range(single)]
+    return tuple((count, _NORMAL.inv_cdf(share)) for count, share in made)
 
 
 def _center(mean: float, cap: int, spread: float) -> float:

@@ -174,7 +174,7 @@ class Engine:
     `utilization` means what the engine means by it: of vLLM a share of total memory, of SGLang of what is free.
     `weight_bytes` per element of matrices (None: as the checkpoint holds them), `kv_bytes` per element. `version` is
     "" for the newest known. `sleep_level`: 0 none, 1 weights to the host, 2 weights dropped. 0 for a size that the
-    engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`).
+    engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`, `block_tokens` of its cache).
     """
 
     model: ModelShape
@@ -194,6 +194,7 @@ class Engine:
     has_prefix_cache: bool = True
     sleep_level: int = 0
     kv_cache_bytes: int = 0
+    block_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

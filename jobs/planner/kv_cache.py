@@ -110,10 +110,10 @@ def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, i
     """Return how vLLM cuts `stage_bytes`, free on a device of each pipeline stage: the fewest blocks of any stage."""
     model = engine.model
     per_layer = layer_token_bytes(model, engine.tensor, engine.kv_bytes)
-    block_tokens = BLOCK_TOKENS
+    block_tokens = engine.block_tokens or BLOCK_TOKENS
     state = max(layer.state for layer in model.layers) // engine.tensor * _STATE_BYTES
     if state and per_layer:  # a page of attention is made at least as large as a state
-        block_tokens *= max(-(-state // (per_layer * BLOCK_TOKENS)), 1)
+        block_tokens *= max(-(-state // (per_layer * block_tokens)), 1)
     members = group_layers(model)
     page = per_layer * block_tokens
     # A group is as wide on a stage as its layers there: with padding, all are as wide as the widest.

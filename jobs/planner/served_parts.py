@@ -46,6 +46,6 @@ def tower_elements(outer: ConfigValues, hidden: int) -> int:
 
 
 def _projector(side: int, width: int, inside: int, hidden: int) -> int:
-    if inside == side or inside == hidden:
+    if inside in (side, hidden):
         return side * hidden
     return width * inside + inside * inside + inside * hidden  # an adapter of two matrices, then the projection

@@ -162,7 +162,7 @@ def validate_engine(engine: Engine) -> None:
         raise _invalid("utilization", share, "a share of the memory, above 0 and at most 1")
     for name in ("tensor", "pipeline", "expert", "num_engines"):
         _whole(name, getattr(engine, name), low=1)
-    for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes"):
+    for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes", "block_tokens"):
         _whole(name, getattr(engine, name), low=0)
     model = engine.model
     if model.heads % engine.tensor:
@@ -236,8 +236,8 @@ def _shortage(
 ) -> Shortage | None:
     if spare <= 0 or cache.num_blocks <= 0:
         text = (
-            f"engine.utilization {engine.utilization:g} gives the engine {_gib(budget)} of {accelerator.label}; weights "
-            f"and the peak of a forward pass need {_gib(budget - spare)}. Raise it, or use more devices per engine."
+            f"engine.utilization {engine.utilization:g} gives the engine {_gib(budget)} of {accelerator.label}; "
+            f"weights and a forward pass need {_gib(budget - spare)}. Raise it, or use more devices per engine."
         )
         return Shortage(field="engine.utilization", text=text)
     if cache.sequence_blocks(longest) <= cache.num_blocks:

@@ -47,7 +47,7 @@ def test_a_dense_model_on_one_device_by_hand() -> None:
     assert taken.cache.block_bytes == 16 * 57_344
     weights = 7_615_616_512 * 2 + shape_of("qwen2.5-7b").rotary * 2
     assert taken.memory.terms["weights"] == weights
-    # Sampler: 15 bytes * 256 * 152064; hidden states 2 * 2048 * 3584; a layer's forward is more: 2*2048*(3*18944+3*3584)
+    # The sampler's 15 bytes an entry and the hidden states, against the forward of a layer
     forward, sampler = 2 * 2048 * 3 * (18_944 + 3_584), 15 * 256 * 152_064 + 2 * 2048 * 3_584
     assert sampler > forward
     budget = math.ceil(H100.usable_bytes * 0.95)
@@ -97,7 +97,8 @@ def test_layers_with_windows_are_grouped_as_vllm_groups_them() -> None:
 
 def test_old_releases_sort_and_new_ones_count_graphs() -> None:
     old, middle, new = (memory(version=version).rollout_kv_bytes for version in ("0.15", "0.19", "0.21"))
-    assert old < middle and new < middle
+    assert old < middle
+    assert new < middle
     assert memory(version="0.21", is_eager=True).rollout_kv_bytes == middle
     assert memory().rollout_kv_bytes == new
 
@@ -105,7 +106,8 @@ def test_old_releases_sort_and_new_ones_count_graphs() -> None:
 def test_more_memory_never_holds_fewer_tokens() -> None:
     for model in ("qwen2.5-7b", "qwen3-30b-a3b", "gemma-3-12b", "deepseek-v2-lite"):
         held = [memory(model, utilization=share / 50).kv_tokens for share in range(30, 50)]
-        assert held == sorted(held) and held[-1] > 0
+        assert held == sorted(held)
+        assert held[-1] > 0
 
 
 def test_keys_of_one_byte_double_the_tokens() -> None:
@@ -128,7 +130,8 @@ def test_smaller_sizes_leave_more_cache() -> None:
 
 def test_sleep_leaves_context_and_graphs() -> None:
     awake, asleep, dropped = (memory(sleep_level=level) for level in (0, 1, 2))
-    assert awake.sleeping == awake.memory and awake.wake_bytes == 0
+    assert awake.sleeping == awake.memory
+    assert awake.wake_bytes == 0
     assert asleep.sleeping.total == dropped.sleeping.total < 3 * GIB
     assert asleep.wake_bytes == asleep.memory.total - asleep.sleeping.total
 
@@ -136,7 +139,8 @@ def test_sleep_leaves_context_and_graphs() -> None:
 def test_an_engine_starts_only_where_its_budget_is_free() -> None:
     taken = memory(utilization=0.6)
     spare = H100.usable_bytes - taken.budget
-    assert starts_beside(taken, H100, spare) and not starts_beside(taken, H100, spare + 1)
+    assert starts_beside(taken, H100, spare)
+    assert not starts_beside(taken, H100, spare + 1)
 
 
 def test_sizes_that_vllm_chooses() -> None:
@@ -163,16 +167,20 @@ def test_sglang_takes_a_share_of_what_is_free() -> None:
 
 def test_a_length_that_does_not_fit_is_told_with_one_that_does() -> None:
     taken = memory("qwen2.5-72b", utilization=0.95, tensor=2, version="0.19", max_model_len=131_072)
-    assert taken.shortage is not None and taken.shortage.field == "engine.max_model_len"
+    assert taken.shortage is not None
+    assert taken.shortage.field == "engine.max_model_len"
     fits = taken.cache.longest_sequence()
-    assert str(fits) in taken.shortage.text and "131072" in taken.shortage.text
+    assert str(fits) in taken.shortage.text
+    assert "131072" in taken.shortage.text
     assert memory("qwen2.5-72b", utilization=0.95, tensor=2, version="0.19", max_model_len=fits).shortage is None
 
 
 def test_weights_beyond_the_budget_are_told() -> None:
     taken = memory("qwen2.5-72b")
-    assert taken.shortage is not None and taken.shortage.field == "engine.utilization"
-    assert taken.kv_tokens == 0 and taken.rollout_kv_bytes == 0
+    assert taken.shortage is not None
+    assert taken.shortage.field == "engine.utilization"
+    assert taken.kv_tokens == 0
+    assert taken.rollout_kv_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -184,10 +192,11 @@ def test_weights_beyond_the_budget_are_told() -> None:
         ("sleep_level", 3), ("version", "newest"), ("kv_cache_bytes", -1),
     ],
 )  # fmt: skip
-def test_what_no_engine_takes_is_refused_by_name(field: str, value: object) -> None:
+def test_what_no_engine_takes_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(JobInvalid, match=f"engine.{field}") as caught:
         validate_engine(engine(**{field: value}))
-    assert caught.value.field == f"engine.{field}" and repr(value) in str(caught.value)
+    assert caught.value.field == f"engine.{field}"
+    assert repr(value) in str(caught.value)
 
 
 _GROUPS_OF_VLLM = """
@@ -209,7 +218,7 @@ _CACHE_OF_VLLM = """
 import json, sys
 import vllm
 llm = vllm.LLM(model=sys.argv[1], skip_tokenizer_init=True, dtype="bfloat16", max_model_len=256, max_num_seqs=8,
-               enforce_eager=True, block_size=16, kv_cache_memory_bytes=int(sys.argv[2]))
+               enforce_eager=True, block_size=32, kv_cache_memory_bytes=int(sys.argv[2]))
 config = llm.llm_engine.vllm_config.cache_config
 print(json.dumps([config.block_size, config.num_gpu_blocks, config.kv_cache_size_tokens]))
 """
@@ -240,7 +249,7 @@ def test_vllm_itself_makes_as_many_blocks() -> None:
     folder = Path(__file__).parents[3] / "jobs" / "engine" / "bundled" / "tiny-word-problems"
     given = 8 * 2**20
     block_tokens, blocks, tokens = _ask_vllm(_CACHE_OF_VLLM, str(folder), str(given))
-    ours = memory("tiny-word-problems", kv_cache_bytes=given, max_model_len=256, max_num_seqs=8)
+    ours = memory("tiny-word-problems", kv_cache_bytes=given, max_model_len=256, max_num_seqs=8, block_tokens=32)
     assert block_tokens == ours.cache.block_tokens
     assert blocks == ours.cache.num_blocks
     assert tokens == ours.kv_tokens
