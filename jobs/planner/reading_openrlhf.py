@@ -144,10 +144,8 @@ def _rows(source: Source, *, role: str, is_scoring: bool = False) -> Rows:
         if is_scoring:
             tokens = knobs.whole("train.score_max_tokens_per_gpu") or tokens
         return source.packed(tokens * degree, ranks=ranks)
-    micro = knobs.whole("train.micro_batch_size", 1)
-    if is_scoring:
-        micro = knobs.whole("train.score_micro_batch_size", 1)
-    return source.rows(micro, ranks=ranks)
+    micro = knobs.whole("train.score_micro_batch_size" if is_scoring else "train.micro_batch_size", 1)
+    return source.rows(micro, ranks=ranks, is_packed=knobs.flag("train.packing"))
 
 
 def _layout(source: Source, role: str, shards: int) -> Layout:

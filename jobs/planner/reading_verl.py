@@ -200,8 +200,8 @@ def _rows(source: Source, layout: Layout, *, is_scoring: bool = False, is_critic
         if is_critic:
             tokens = knobs.whole("train.critic_max_tokens_per_gpu", 32768)
         return source.packed(tokens * degree, ranks=ranks)
-    micro = knobs.whole("train.micro_batch_size", 1)
-    return source.rows(knobs.whole("train.score_micro_batch_size", 1) if is_scoring else micro, ranks=ranks)
+    micro = knobs.whole("train.score_micro_batch_size" if is_scoring else "train.micro_batch_size", 1)
+    return source.rows(micro, ranks=ranks, is_packed=knobs.flag("train.packing"))
 
 
 def _entropy(source: Source) -> bool:

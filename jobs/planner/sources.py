@@ -1,5 +1,6 @@
 """What a reader of a trainer's knobs has before it, and what all of them reckon alike."""
 
+import math
 from dataclasses import dataclass, field
 
 from jobs.catalog.algorithm import is_in
@@ -9,6 +10,10 @@ from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet, Lengths, Rollouts
 from jobs.planner.knob_values import Knobs
 from jobs.planner.shapes import ModelShape
+
+_SPREAD = 0.7
+"""Sigma of ln(answer length) where only the mean is known: between that of chat and of reasoning (planner reference,
+section 6.3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +102,27 @@ class Source:
         """Mean tokens of a sample; the longest one's where nothing is known."""
         return min(self.workload.mean_sample or self.longest, self.longest)
 
-    def rows(self, micro: int, *, ranks: int, samples: int | None = None) -> Rows:
-        """Return micro-batches of so many samples, each as long as the longest."""
-        mine = max((self.samples_per_update if samples is None else samples) // max(ranks, 1), 1)
+    def rows(self, micro: int, *, ranks: int, is_packed: bool = False) -> Rows:
+        """Return micro-batches of so many samples, each as long as the longest; joined without padding they are one
+        row, as long as so many samples are at most where their lengths are known."""
+        mine = max(self.samples_per_update // max(ranks, 1), 1)
         size = max(min(micro, mine), 1)
-        return Rows(size=size, sequence=self.longest, count=-(-mine // size))
+        count = -(-mine // size)
+        if is_packed and self.workload.mean_sample:
+            length = max(min(self._most_together(size), size * self.longest), self.longest)
+            return Rows(size=1, sequence=length, count=count, document=round(self.usual))
+        return Rows(size=size, sequence=self.longest, count=count)
 
-    def packed(self, tokens: int, *, ranks: int, samples: int | None = None) -> Rows:
+    def _most_together(self, size: int) -> int:
+        """Return the tokens that so many samples seldom exceed: three deviations above their mean, lengths of answers
+        being log-normal."""
+        known = self.workload
+        deviation = known.mean_response * math.sqrt(math.exp((known.spread or _SPREAD) ** 2) - 1)
+        return math.ceil(size * self.usual + 3 * math.sqrt(size) * deviation)
+
+    def packed(self, tokens: int, *, ranks: int) -> Rows:
         """Return micro-batches filled up to a number of tokens; a sample that is longer has one of its own."""
-        mine = max((self.samples_per_update if samples is None else samples) // max(ranks, 1), 1)
+        mine = max(self.samples_per_update // max(ranks, 1), 1)
         budget = max(tokens, self.longest)
         count = max(-(-round(mine * self.usual) // budget), 1)
         return Rows(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))

@@ -6,6 +6,7 @@ train_ppo_ray, and planner reference section 11.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from jobs.planner.job import Engine, Job, Layout, Training
 from jobs.planner.shapes import ModelShape
@@ -38,17 +39,22 @@ class Misfit:
 
 def misfit_of(job: Job) -> Misfit | None:
     """Return the first thing that makes a job's layout impossible, None if there is none."""
-    per_node = job.fleet.devices_per_node
-    return next(iter(_misfits(job, per_node)), None)
+    return training_misfit(job) or engine_misfit(job)
 
 
-def _misfits(job: Job, per_node: int) -> Iterator[Misfit]:
+def training_misfit(job: Job) -> Misfit | None:
+    """Return what makes the layout of the models that are trained impossible."""
     for trained in (job.policy, job.critic):
         if trained is not None:
-            yield from _layout_misfits(trained.model, trained.layout, per_node)
-            yield from _batch_misfits(job, trained)
-    if job.engine is not None:
-        yield from _engine_misfits(job, job.engine)
+            found = _layout_misfits(trained.model, trained.layout, job.fleet.devices_per_node)
+            if misfit := next(chain(found, _batch_misfits(job, trained)), None):
+                return misfit
+    return None
+
+
+def engine_misfit(job: Job) -> Misfit | None:
+    """Return what makes the layout of the engines impossible."""
+    return None if job.engine is None else next(_engine_misfits(job, job.engine), None)
 
 
 def _layout_misfits(model: ModelShape, layout: Layout, per_node: int) -> Iterator[Misfit]:
@@ -120,3 +126,18 @@ def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
         longest = lengths.max_prompt + lengths.max_response
         if engine.max_model_len < longest:
             yield Misfit(reason="context", says=f"{engine.max_model_len:,} tokens are less than {longest:,}.")
+
+
+def least_bytes(trained: Training) -> float:
+    """Return bytes of weights and gradients that no layout of these sizes gets below on its fullest device: the mean
+    over the stages of a pipeline, nothing gathered."""
+    layout, model = trained.layout, trained.model
+    if trained.offload.params or trained.optimizer_in_backward:
+        return 0.0
+    experts = sum(layer.experts for layer in model.layers)
+    spread = layout.pipeline * layout.expert * layout.expert_tensor
+    held = (model.parameters - experts) / (layout.tensor * layout.pipeline) + experts / max(spread, 1)
+    if trained.method != "full":
+        return held * trained.base_bytes / (layout.shard_ranks if layout.shards == 3 else 1)
+    weights = trained.weight_bytes / (layout.shard_ranks if layout.shards == 3 else 1)
+    return held * (weights + trained.gradient_bytes / (layout.shard_ranks if layout.shards >= 2 else 1))
