@@ -21,7 +21,8 @@ Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The hardware. `host_bytes`: RAM per node, 0 if unknown; `node_bandwidth`: network out of a node, bytes/s one way.
+    """The hardware. `host_bytes`: RAM per node, 0 if unknown; `node_bandwidth`: network out of a node, bytes/s one
+    way, 0 to assume what nodes of such devices have.
 
     `price`: money per device hour, None if nobody set one.
     """
@@ -31,7 +32,7 @@ class Fleet:
     devices_per_node: int = 8
     host_bytes: int = 0
     shm_bytes: int = 0
-    node_bandwidth: float = 50e9
+    node_bandwidth: float = 0.0
     price: float | None = None
     currency: str = "USD"
 

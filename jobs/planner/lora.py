@@ -1,0 +1,59 @@
+"""Elements of LoRA's two matrices per target: rank * (in + out). PEFT's names of modules, as trainers take them."""
+
+from collections.abc import Iterable
+
+from jobs.planner.job import Training
+from jobs.planner.shapes import LayerShape, ModelShape
+
+_ALL = {"all-linear", "all", "all_linear", "linear"}
+_NAMES = {
+    "q": {"q_proj", "q", "query", "qkv_proj", "qkv", "linear_qkv", "q_a_proj", "q_b_proj"},
+    "k": {"k_proj", "k", "key", "qkv_proj", "qkv", "linear_qkv", "kv_a_proj_with_mqa", "kv_b_proj"},
+    "v": {"v_proj", "v", "value", "qkv_proj", "qkv", "linear_qkv", "kv_a_proj_with_mqa", "kv_b_proj"},
+    "o": {"o_proj", "o", "out_proj", "output_proj", "linear_proj", "dense"},
+    "gate": {"gate_proj", "gate", "w1", "gate_up_proj", "linear_fc1"},
+    "up": {"up_proj", "up", "w3", "fc1", "gate_up_proj", "linear_fc1"},
+    "down": {"down_proj", "down", "w2", "fc2", "linear_fc2"},
+}
+
+
+def adapter_parameters(t: Training) -> int:
+    """Return the parameters of a LoRA's matrices over the whole model; 0 for full training."""
+    if t.method == "full":
+        return 0
+    return t.adapter_parameters or adapter_elements(t.model, t.lora_rank, t.lora_targets)
+
+
+def adapter_elements(model: ModelShape, rank: int, targets: Iterable[str]) -> int:
+    """Return rank * (in + out) summed over the targets of all layers; of experts every one has its own."""
+    named = {target.lower() for target in targets}
+    chosen = {part for part, names in _NAMES.items() if named & (names | _ALL)}
+    return rank * sum(_layer_sides(layer, model, chosen) for layer in model.layers)
+
+
+def _layer_sides(layer: LayerShape, model: ModelShape, chosen: set[str]) -> int:
+    sides = _latent_sides(model, chosen) if model.attention_kind == "mla" else _attention_sides(model, chosen)
+    matrices = len(chosen & ({"gate", "up", "down"} if model.is_gated else {"up", "down"}))
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    sides += matrices * (model.hidden + width) if width else 0
+    if layer.is_moe:
+        sides += model.experts * matrices * (model.hidden + model.expert_width)
+    return sides
+
+
+def _attention_sides(model: ModelShape, chosen: set[str]) -> int:
+    of_queries = len(chosen & {"q", "o"}) * (model.hidden + model.query)
+    return of_queries + len(chosen & {"k", "v"}) * (model.hidden + model.kv)
+
+
+def _latent_sides(model: ModelShape, chosen: set[str]) -> int:
+    total = 0
+    if "q" in chosen:
+        rank = model.query_rank
+        total += (model.hidden + rank) + (rank + model.query) if rank else model.hidden + model.query
+    if chosen & {"k", "v"}:
+        total += model.hidden + model.latent
+        total += model.kv_rank + model.heads * (model.nope_size + model.value_size)
+    if "o" in chosen:
+        total += model.heads * model.value_size + model.hidden
+    return total
