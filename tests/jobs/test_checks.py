@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
+from jobs import checks as module
 from jobs import preview as previews
+from jobs.catalog.rule import changed
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.checks import (
@@ -155,6 +157,40 @@ def test_a_sequence_longer_than_the_context_is_refused() -> None:
     assert passed.state == "passed"
 
 
+SUPERVISED = [(name, a) for name, info in trainers().items() for a in info.algorithms if a in ("sft", "dpo", "rm")]
+
+
+@pytest.mark.parametrize(("trainer", "algorithm"), SUPERVISED)
+def test_samples_too_long_for_the_context_are_cut_to_it_by_one_click(trainer: str, algorithm: str) -> None:
+    raw = {"trainer": {"name": trainer}, "algorithm": algorithm, "knobs": {"train.max_sequence_tokens": 2048}}
+    model = ModelFacts(architecture="X", num_parameters=1, context_tokens=512, dtype="float32")
+
+    (failed,) = check_lengths(parse_spec(raw), model)
+    (mended,) = [check_lengths(changed(parse_spec(raw), fix), model)[0] for fix in failed.fixes]
+
+    assert failed.state == "failed"
+    assert failed.fixes == ({"train.max_sequence_tokens": 512},)
+    assert mended.state == "passed"
+
+
+@pytest.mark.parametrize(("prompt", "answer", "num_fixes"), [(400, 200, 2), (400, 600, 1), (600, 700, 1)])
+@pytest.mark.parametrize("trainer", list(trainers()))
+def test_answers_too_long_for_the_context_leave_room_for_the_prompt(
+    trainer: str, prompt: int, answer: int, num_fixes: int
+) -> None:
+    knobs = {"rollout.max_prompt_tokens": prompt, "rollout.max_new_tokens": answer}
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "knobs": knobs})
+    model = ModelFacts(architecture="X", num_parameters=1, context_tokens=512, dtype="float32")
+
+    (failed,) = check_lengths(spec, model)
+
+    assert len(failed.fixes) == num_fixes
+    for fix in failed.fixes:
+        mended = changed(spec, fix)
+        assert check_lengths(mended, model)[0].state == "passed"
+        assert mended.int_knob("rollout.max_prompt_tokens") + mended.int_knob("rollout.max_new_tokens") == 512
+
+
 def test_a_good_reward_is_tried_and_told_apart_from_a_flat_one(project: Project) -> None:
     good = "def reward(prompt, completion, answer):\n    return float(answer in completion)"
 
@@ -245,6 +281,20 @@ def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
     assert (too_big.state, too_big.field) == ("failed", "hardware.policy_ranks")
     assert "Needs 16 CPUs, the cluster has 8" in too_big.text
     assert (no_gpu.state, no_gpu.field) == ("failed", "hardware.device")
+
+
+def test_rules_go_by_the_device_that_the_run_would_get(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = {"train.max_sequence_tokens": 256}
+    spec = parse_spec({"trainer": {"name": "openrlhf"}, "algorithm": "sft", "knobs": knobs})
+
+    def refusals(state: ClusterState) -> list[str]:
+        monkeypatch.setattr(module, "cluster_state", lambda: state)
+        return [problem.message for problem in check_launchable(spec, project)]
+
+    assert spec.hardware.device == "auto"
+    assert refusals(cluster(cpus=8)) == ["flash_attention_2 does not run on CPU."]
+    assert refusals(cluster(cpus=8, gpus=8)) == []
+    assert refusals(cluster(is_reachable=False)) == []
 
 
 def test_a_full_cluster_or_one_that_is_away_is_no_reason_to_refuse(project: Project) -> None:
