@@ -5,7 +5,6 @@ tried in a process of their own, and its demand is held against the cluster. Wha
 path on a cluster elsewhere) is "unknown", never "passed".
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -15,23 +14,21 @@ from typing import Literal
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.access import User, allows, role
+from jobs.access import User
 from jobs.adapters.adapter import adapter
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.algorithm import algorithms, is_in
-from jobs.catalog.knob import KnobValueInvalid, applicable, knobs
+from jobs.catalog.knob import KnobValueInvalid, applicable
 from jobs.catalog.rule import refused
-from jobs.catalog.runspec import Problem, RunSpec, differing
+from jobs.catalog.runspec import Problem, RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.catalog.value import Value
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+from jobs.privilege import check_privileged
 from jobs.trial import TrialFailed, TrialUnavailable
-
-_TRAINERS_OWN_CODE = re.compile(r"pkg://verl(\.\w+)+")
-"""A module of verl, not of whoever launches."""
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -68,37 +65,6 @@ def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
     if spec.hardware.device != "auto" or not state.is_reachable:
         return spec
     return replace(spec, hardware=replace(spec.hardware, device=state.device))
-
-
-def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list[Problem]:
-    """Return what of the spec only an admin of the project may launch: it names code or a command for the cluster."""
-    if user is not None and allows(role(user, project), "admin"):
-        return []
-    text = _("%(label)s names code that the trainer will run, so only an admin of the project may launch with it.")
-    found = [
-        Problem(field=f"knobs.{knob_id}", message=text % {"label": _(knobs()[knob_id].label)})
-        for knob_id in differing(spec)
-        if knobs()[knob_id].is_privileged
-    ]
-    if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
-        found.append(Problem(field="reward.location", message=text % {"label": _("The reward file")}))
-    for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
-        if spec.trainer.name == "openrlhf" and spec.data.kind in ("path", "hub") and _is_code_of_data(place):
-            found.append(Problem(field=field, message=text % {"label": _("Data")}))
-    return found
-
-
-def _is_code_of_reward(spec: RunSpec) -> bool:
-    """Return True for a reward file, also one that is called a URL: OpenRLHF goes by the name's end alone."""
-    if spec.reward.kind == "url":
-        return any(part.strip().endswith(".py") for part in spec.reward.location.split(","))
-    is_theirs = spec.trainer.name == "verl" and _TRAINERS_OWN_CODE.fullmatch(spec.reward.location) is not None
-    return spec.reward.kind == "file" and not is_theirs
-
-
-def _is_code_of_data(place: str) -> bool:
-    """Return True if a dataset among these is a script, which OpenRLHF runs to get the rows."""
-    return any(part.partition("@")[0].strip().endswith(".py") for part in place.split(","))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:

@@ -14,11 +14,11 @@ from jobs.checks import (
     check_launchable,
     check_lengths,
     check_model,
-    check_privileged,
     on_cluster,
 )
 from jobs.cluster import cluster_state
 from jobs.models import Project
+from jobs.privilege import check_privileged
 from jobs.sweep_points import Point, at_point
 
 _ROWS_DEPEND_ON = "rollout.max_prompt_tokens"  # the one knob that can leave no row to train on

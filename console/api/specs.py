@@ -10,9 +10,10 @@ from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.catalog.rule import Finding, findings, refused
 from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
-from jobs.checks import Check, check_privileged, on_cluster, run_checks
+from jobs.checks import Check, on_cluster, run_checks
 from jobs.cluster import cluster_state
 from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
+from jobs.privilege import check_privileged
 from jobs.trial import TrialFailed, TrialUnavailable
 
 router = Router(tags=["specs"])

@@ -19,7 +19,6 @@ from jobs.checks import (
     check_launchable,
     check_lengths,
     check_model,
-    check_privileged,
     check_reward,
     check_trainer,
 )
@@ -352,38 +351,6 @@ def test_pairs_need_their_columns(project: Project, tmp_path: Path) -> None:
 
     assert (failed[0].state, failed[0].field) == ("failed", "data.rejected_column")
     assert [check.state for check in named] == ["passed"]
-
-
-@pytest.mark.parametrize(
-    ("trainer", "reward", "data", "field"),
-    [
-        ("openrlhf", {"kind": "url", "location": "/srv/reward.py"}, {}, "reward.location"),
-        ("openrlhf", {"kind": "url", "location": "/srv/reward.py,http://10.0.0.5/get_reward"}, {}, "reward.location"),
-        ("openrlhf", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
-        ("verl", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
-        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl, /srv/rows.py@train"}, "data.id"),
-        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl", "eval_id": "/srv/rows.py"}, "data.eval_id"),
-    ],
-)
-def test_code_by_any_name_is_an_admin_s(
-    project: Project, trainer: str, reward: dict[str, str], data: dict[str, str], field: str
-) -> None:
-    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "reward": reward, "data": data})
-
-    (found,) = check_privileged(spec, project, None)
-
-    assert found.field == field
-
-
-@pytest.mark.parametrize(
-    "reward",
-    [
-        {"kind": "url", "location": "http://10.0.0.5/get_reward"},
-        {"kind": "model", "location": "/srv/reward-model"},
-    ],
-)
-def test_a_reward_that_is_no_code_is_anybody_s(project: Project, reward: dict[str, str]) -> None:
-    assert check_privileged(parse_spec({"trainer": {"name": "openrlhf"}, "reward": reward}), project, None) == []
 
 
 def test_what_a_trainer_cannot_be_told_is_said_before_the_launch() -> None:
