@@ -18,13 +18,18 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pasted:
-    """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was."""
+    """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was.
+
+    What the command says is in one of three groups: understood, left out on purpose, not understood.
+    """
 
     spec: RunSpec
     trainer: str = ""
-    num_read: int = 0
+    understood: tuple[str, ...] = ()
     translated: tuple[Translated, ...] = ()
+    left_out: tuple[Unread, ...] = ()
     unread: tuple[Unread, ...] = ()
+    num_defaults: int = 0
 
 
 def read_paste(text: str) -> Pasted:
@@ -73,7 +78,9 @@ def _checked(name: str, read: ReadBack) -> Pasted:
     return Pasted(
         spec=spec,
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
-        num_read=sum(chosen.origin != "default" for chosen in spec.knobs.values()),
+        understood=read.understood,
         translated=read.translated,
+        left_out=read.left_out,
         unread=tuple(unread),
+        num_defaults=read.num_defaults,
     )

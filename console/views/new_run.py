@@ -112,9 +112,9 @@ def knobs(request: HttpRequest) -> JsonResponse:
 
 @require_GET
 def index(request: HttpRequest) -> JsonResponse:
-    """Return all that is known of every knob, for the search and the help of the page."""
+    """Return all that is known of every knob and field, for the search and the help of the page."""
     project_to_launch_in(request)
-    return JsonResponse({"knobs": knob_index()})
+    return JsonResponse(knob_index())
 
 
 def base_text(base: RunSpec) -> str:

@@ -55,7 +55,14 @@ def read_back(words: Sequence[str], version: str) -> ReadBack:
         **said.spec,
         "knobs": values.chosen(),
     }
-    return ReadBack(spec=spec, unread=tuple(said.unread), translated=tuple(dict.fromkeys(said.translated)))
+    behind = {each.option for each in (*said.left_out, *said.unread)}
+    return ReadBack(
+        spec=spec,
+        understood=tuple(given.option for given in by_name.values() if given.option not in behind),
+        left_out=tuple(said.left_out),
+        unread=tuple(said.unread),
+        translated=tuple(dict.fromkeys(said.translated)),
+    )
 
 
 def _by_name(command: OpenRLHFCommand) -> dict[str, Given]:
@@ -93,15 +100,15 @@ def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
     program = command.program
     for version in (command.spoken, *trainers()[TRAINER].versions):
         if why := not_offered(program, version).get(given.name):
-            said.refuse(given, why)
+            said.leave(given, why)
             return
     if why := BEFORE.get(given.name):
-        said.refuse(given, why)
+        said.refuse(given, why)  # it meant something, which nothing says now
         return
     newest = trainers()[TRAINER].versions[0]
     if given.name in knob_options(program, command.spoken) | knob_options(program, newest):
         owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.spoken)})
-        said.refuse(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
+        said.leave(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
         return
     if _MAY_BE_SECRET.search(given.name):
         given = replace(given, values=(_HIDDEN,) * len(given.values))
@@ -140,4 +147,4 @@ def _name_the_rest(command: OpenRLHFCommand, said: Said) -> None:
             why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
         elif shown == _HIDDEN:
             why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
-        said.unread.append(Unread(option=name, value=shown, why=why))
+        said.left_out.append(Unread(option=name, value=shown, why=why))

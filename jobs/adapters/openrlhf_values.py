@@ -22,8 +22,8 @@ from jobs.catalog.value import Value
 Entry = tuple[Knob, Flag]
 CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
 PROCESSES = "placement.policy_gpus_per_node"
-_PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
-_NODES = ("--num_nodes", "--nnodes")
+PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+NODES = ("--num_nodes", "--nnodes")
 _OWN_CORRECTION = "tis"
 _MODE = "algorithm.correction_mode"
 _CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
@@ -60,9 +60,9 @@ class Values:
             return
         words = [part for word in before for part in word.split("=", 1)]
         for word, value in pairwise(words):
-            if word in _PER_NODE and value.isdecimal():
+            if word in PER_NODE and value.isdecimal():
                 self.read[PROCESSES] = max(int(value), 1)
-            elif word in _NODES and value != "1":
+            elif word in NODES and value != "1":
                 self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
             elif word == "--include":
                 self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)

@@ -71,7 +71,7 @@ def test_only_an_admin_launches_with_a_knob_that_names_code(
     if status == 422:
         (problem,) = answer.json()["problems"]
         assert problem["field"] == "knobs.models.trust_remote_code"
-        assert "only an admin of the project may launch with it" in problem["message"]
+        assert "only an admin of the project may start a run with it" in problem["message"]
         assert Run.objects.count() == 0
 
 
@@ -156,8 +156,22 @@ def test_a_pasted_command_fills_the_form_and_says_what_was_not_understood(
     values = answer["values"]
     assert values["trainer.name"] == name.partition(" ")[0]
     assert values["model.id.hub"].startswith("Qwen/")
-    assert unread in answer["report"]
+    assert unread in answer["report"].split('data-pasted="unread"')[1].split("</details>")[0]
     assert editor.post(reverse("new-run-check"), values).json()["problems"] == []
+
+
+def test_what_is_left_out_on_purpose_stands_apart_from_what_was_not_understood(editor: Client) -> None:
+    text = f"{PASTED['verl']} trainer.logger=['console','wandb'] trainer.project_name=mine data.truncation=error"
+
+    report = editor.post(reverse("new-run-import"), {"text": text}).json()["report"]
+
+    groups = {part.partition('"')[0]: part.partition("</details>")[0] for part in report.split('data-pasted="')[1:]}
+    assert list(groups) == ["unread", "left-out", "understood"]
+    assert '<span class="count num">1</span>' in groups["unread"]
+    assert '<span class="count num">3</span>' in groups["left-out"]
+    assert "It is verl&#x27;s default, which holds anyway." in groups["left-out"]
+    assert "<code>data.train_files</code>" in groups["understood"]
+    assert "trainer.logger" not in groups["understood"] + groups["unread"]
 
 
 def test_what_is_no_command_at_all_is_said_in_a_sentence(editor: Client) -> None:
