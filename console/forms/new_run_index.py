@@ -120,7 +120,7 @@ def _told() -> list[Entry]:
     for trainer, version, spelled in all_spellings():
         if not spelled.says:
             _add(found, trainer, spelled.name, [version], ())
-            found[trainer, spelled.name]["why"] = spelled.why
+            found[trainer, spelled.name]["why"] = _(spelled.why)
     return _finished(found)
 
 

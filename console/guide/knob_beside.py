@@ -60,5 +60,5 @@ def _gathered(trainer_and_version: str) -> Iterator[tuple[Spelling, str, list[st
 
 def _said(spelled: Spelling) -> str:
     if not spelled.says:
-        return spelled.why
+        return _(spelled.why)
     return _("New run: %(field)s") % {"field": field_label(spelled.says[0])}
