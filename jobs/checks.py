@@ -5,41 +5,45 @@ tried in a process of their own, and its demand is held against the cluster. Wha
 path on a cluster elsewhere) is "unknown", never "passed".
 """
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Literal
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.access import User, allows, role
+from jobs.access import User
 from jobs.adapters.adapter import adapter
 from jobs.admission import Ask, Verdict, demand, holders, judge, waiting
 from jobs.catalog.algorithm import algorithms, is_in
-from jobs.catalog.knob import knobs
+from jobs.catalog.knob import KnobValueInvalid, applicable
 from jobs.catalog.rule import refused
-from jobs.catalog.runspec import Problem, RunSpec, differing
+from jobs.catalog.runspec import Problem, RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
+from jobs.catalog.value import Value
 from jobs.cluster import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+from jobs.privilege import check_privileged
 from jobs.trial import TrialFailed, TrialUnavailable
-
-_TRAINERS_OWN_CODE = re.compile(r"pkg://verl(\.\w+)+")
-"""A module of verl, not of whoever launches."""
 
 CheckState = Literal["passed", "failed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was checked: what came of it, in a sentence, beside which field of the spec."""
+    """One thing that was checked: what came of it, in a sentence, beside which field of the spec.
+
+    Each of `fixes` is one change that would mend it: values by knob id or dotted field.
+    """
 
     state: CheckState
     text: str
     field: str
+    fixes: tuple[Mapping[str, Value], ...] = dataclass_field(default=(), hash=False)
 
 
 def check_launchable(spec: RunSpec, project: Project, user: User | None = None) -> list[Problem]:
@@ -47,41 +51,20 @@ def check_launchable(spec: RunSpec, project: Project, user: User | None = None) 
 
     Without a person, nothing is allowed that needs an admin.
     """
-    problems = [*check_privileged(spec, project, user), *refused(spec, say=_)]
+    problems = [*check_privileged(spec, project, user), *refused(on_cluster(spec, cluster_state()), say=_)]
     if problems:
         return problems  # nothing of it is tried then
     return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
 
 
-def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list[Problem]:
-    """Return what of the spec only an admin of the project may launch: it names code or a command for the cluster."""
-    if user is not None and allows(role(user, project), "admin"):
-        return []
-    text = _("%(label)s names code that the trainer will run, so only an admin of the project may launch with it.")
-    found = [
-        Problem(field=f"knobs.{knob_id}", message=text % {"label": _(knobs()[knob_id].label)})
-        for knob_id in differing(spec)
-        if knobs()[knob_id].is_privileged
-    ]
-    if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
-        found.append(Problem(field="reward.location", message=text % {"label": _("The reward file")}))
-    for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
-        if spec.trainer.name == "openrlhf" and spec.data.kind in ("path", "hub") and _is_code_of_data(place):
-            found.append(Problem(field=field, message=text % {"label": _("Data")}))
-    return found
+def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
+    """Return the spec with the device that the run would get, which rules go by: what "auto" means on this cluster.
 
-
-def _is_code_of_reward(spec: RunSpec) -> bool:
-    """Return True for a reward file, also one that is called a URL: OpenRLHF goes by the name's end alone."""
-    if spec.reward.kind == "url":
-        return any(part.strip().endswith(".py") for part in spec.reward.location.split(","))
-    is_theirs = spec.trainer.name == "verl" and _TRAINERS_OWN_CODE.fullmatch(spec.reward.location) is not None
-    return spec.reward.kind == "file" and not is_theirs
-
-
-def _is_code_of_data(place: str) -> bool:
-    """Return True if a dataset among these is a script, which OpenRLHF runs to get the rows."""
-    return any(part.partition("@")[0].strip().endswith(".py") for part in place.split(","))
+    While the cluster does not answer it stays open.
+    """
+    if spec.hardware.device != "auto" or not state.is_reachable:
+        return spec
+    return replace(spec, hardware=replace(spec.hardware, device=state.device))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -178,7 +161,7 @@ def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
     values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}
     if longest > model.context_tokens:
         text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
-        return [Check(state="failed", text=text, field=field)]
+        return [Check(state="failed", text=text, field=field, fixes=_shorter(spec, model.context_tokens))]
     text = _("%(longest)s tokens fit the context of %(context)s") % values
     return [Check(state="passed", text=text, field=field)]
 
@@ -191,6 +174,29 @@ def longest_sequence(spec: RunSpec) -> int:
         names = ["train.max_sequence_tokens"]
     values = [spec.knobs[name].value if name in spec.knobs else None for name in names]
     return sum(int(value) for value in values if value is not None) if None not in values else 0
+
+
+def _shorter(spec: RunSpec, context: int) -> tuple[Mapping[str, Value], ...]:
+    """Return the changes with which the longest sequence is the model's context: one of the lengths, or both."""
+    if not is_in(spec.algorithm, "rl"):
+        return _taken(spec, {"train.max_sequence_tokens": context})
+    names = ("rollout.max_prompt_tokens", "rollout.max_new_tokens")
+    prompt, answer = (spec.int_knob(name) for name in names)
+    alone = _taken(spec, {names[1]: context - prompt}, {names[0]: context - answer})
+    return alone or _taken(spec, {names[0]: context // 2, names[1]: context - context // 2})
+
+
+def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, Value], ...]:
+    """Return those of the changes whose every value the run's knobs take."""
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
+
+    def is_taken(name: str, value: Value) -> bool:
+        try:
+            return name in here and here[name].check(value) == value
+        except KnobValueInvalid:
+            return False
+
+    return tuple(change for change in changes if all(is_taken(name, value) for name, value in change.items()))
 
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -212,8 +218,7 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
     field = "hardware.policy_ranks" if spec.is_native else "knobs.placement.policy_gpus_per_node"
-    device = state.device if spec.hardware.device == "auto" and state.is_reachable else spec.hardware.device
-    if device == "cpu" and spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
+    if on_cluster(spec, state).hardware.device == "cpu" and spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
         words = {"trainer": trainers()[spec.trainer.name].label, "algorithm": algorithms()[spec.algorithm].label}
         text = _("%(trainer)s trains %(algorithm)s on GPUs only, and this run would get none.") % words
         return [Check(state="failed", text=text, field="hardware.device")]

@@ -18,6 +18,7 @@ from jobs.catalog.runspec import RunSpec, parse_spec, to_json
 from jobs.catalog.trainer_place import VARIABLE, place_of, read_places
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.notify import run_changed
+from jobs.privilege import require_privilege
 
 MAX_KEY_LENGTH = 80
 
@@ -38,13 +39,15 @@ def create_run(
 ) -> tuple[Run, bool]:
     """Queue a run and return it with True; with False if the key made it before (double click, retried POST).
 
-    Raises: SpecInvalid with every problem of the spec; KeyReused if the key stands for another spec.
+    Raises: SpecInvalid with every problem of the spec, or with all of it that `user` may not start; KeyReused if the
+    key stands for another spec.
     """
     checked = parse_spec(to_json(spec) if isinstance(spec, RunSpec) else spec)
     key = _key(idempotency_key)
     earlier = _earlier(project, key, checked)
     if earlier is not None:
         return earlier, False
+    require_privilege(checked, project, user)
     try:
         with transaction.atomic():
             return _insert(project, checked, user, key, now), True

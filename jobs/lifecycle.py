@@ -200,7 +200,9 @@ def begin_attempt(*, run_id: str, new: NewAttempt, user: AbstractBaseUser | None
     return attempt
 
 
-def cancel_retry(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+def cancel_retry(
+    *, run_id: str, user: AbstractBaseUser | None, now: datetime, text: str = "Its retry was canceled"
+) -> bool:
     """Keep a run that failed from starting again by itself; False if it was not about to."""
     with transaction.atomic():
         run = Run.objects.select_for_update().get(pk=run_id)
@@ -209,10 +211,8 @@ def cancel_retry(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
             return False
         Run.objects.filter(pk=run_id).update(is_stop_requested=True)
         actor_id = user.pk if user else None
-        text = "Its retry was canceled"
-        RunEvent.objects.create(
-            run_id=run_id, attempt=run.latest_attempt, at=now, verb="retry_canceled", text=text, actor_id=actor_id
-        )
+        about = {"verb": "retry_canceled", "text": text[:500]}
+        RunEvent.objects.create(run_id=run_id, attempt=run.latest_attempt, at=now, actor_id=actor_id, **about)
         record(actor=user, verb="run.cancel_retry", object_type="run", object_id=run_id)
         transaction.on_commit(partial(run_changed, run_id))
     return True

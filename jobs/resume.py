@@ -16,6 +16,7 @@ from jobs.checkpoints import Checkpoint, list_checkpoints
 from jobs.clean_series import read_clean
 from jobs.launch import submission_id
 from jobs.models import ENDED, Attempt, Run
+from jobs.privilege import check_privileged
 from jobs.series import Window
 from profiling.events import encode_number
 
@@ -23,10 +24,13 @@ _LOOK_BACK_STEPS = 10_000  # how far before the restored step a metric's newest 
 
 
 class ResumeRefused(ValueError):
-    """The run cannot start again like this; `field` says what is wrong, `is_conflict` that the run's state is."""
+    """The run cannot start again like this; `field` says what is wrong, `is_conflict` that the run's state is.
 
-    def __init__(self, field: str, message: str, *, is_conflict: bool = False) -> None:
-        self.field, self.is_conflict = field, is_conflict
+    `needs_admin`: an admin of the project could start it.
+    """
+
+    def __init__(self, field: str, message: str, *, is_conflict: bool = False, needs_admin: bool = False) -> None:
+        self.field, self.is_conflict, self.needs_admin = field, is_conflict, needs_admin
         super().__init__(message)
 
 
@@ -84,7 +88,13 @@ def begin(
     now: datetime,
     not_before: datetime | None = None,
 ) -> Attempt | None:
-    """Queue the attempt that follows `latest`; None if another came first. With `not_before` it is a retry."""
+    """Queue the attempt that follows `latest`; None if another came first. With `not_before` it is a retry.
+
+    A retry needs no less than a resume: it goes on in the name of `user` too, who last started the run by hand.
+    Raises: ResumeRefused if `user` may not start such a run.
+    """
+    if refused := check_privileged(spec, run.project, user):
+        raise ResumeRefused(refused[0].field, " ".join(problem.message for problem in refused), needs_admin=True)
     resume = (origin.attempt, origin.step) if origin else None
     cpus, gpus = demand(spec, device="cpu" if spec.hardware.device == "auto" else spec.hardware.device)
     new = lifecycle.NewAttempt(
@@ -101,7 +111,8 @@ def begin(
         not_before=not_before,
     )
     with transaction.atomic():
-        found = lifecycle.begin_attempt(run_id=run.pk, new=new, user=user, now=now)
+        author = user if not_before is None else None
+        found = lifecycle.begin_attempt(run_id=run.pk, new=new, user=author, now=now)
         if found is not None:
             captures.arm_at_launch(attempt=found, spec=spec, now=now)
     return found

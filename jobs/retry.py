@@ -11,8 +11,8 @@ from jobs.attempt_spec import merged
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.checkpoints import Checkpoint, newest_visible
 from jobs.models import Attempt, Run
-from jobs.resume import begin, cleanup_left
-from jobs.retry_rule import TOO_LATE, Decision, decide
+from jobs.resume import ResumeRefused, begin, cleanup_left
+from jobs.retry_rule import TOO_LATE, Decision, decide, last_started
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,12 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
     origin = newest_visible(run)
     at = max(decision.at, now)
     text = _reason(decision, latest, at, origin)
-    return begin(run, latest, origin, latest.overrides, spec, text=text, user=None, now=now, not_before=at)
+    user = last_started(attempts).created_by
+    try:
+        return begin(run, latest, origin, latest.overrides, spec, text=text, user=user, now=now, not_before=at)
+    except ResumeRefused as error:  # who started it was an admin then
+        lifecycle.cancel_retry(run_id=run.pk, user=None, now=now, text=f"Its retry was canceled. {error}")
+        return None
 
 
 def _reason(decision: Decision, latest: Attempt, at: datetime, origin: Checkpoint | None) -> str:

@@ -70,6 +70,11 @@ def most_attempts(run: Run, attempts: Sequence[Attempt]) -> int:
     return attempts[-1].number - _retries_used(attempts) + retries
 
 
+def last_started(attempts: Sequence[Attempt]) -> Attempt:
+    """Return the attempt that a person last started; retries go on in that person's name."""
+    return _since_person(attempts)[0]
+
+
 def _retries_used(attempts: Sequence[Attempt]) -> int:
     """Return how many retries the latest attempt has behind it since a person last started the run."""
     return sum(a.is_automatic and a.lost_checkpoint is None for a in _since_person(attempts))

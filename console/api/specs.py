@@ -1,6 +1,5 @@
 """Specs before they run: check, preview of the data, trial of the reward."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -11,19 +10,30 @@ from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.catalog.rule import Finding, findings, refused
 from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
-from jobs.checks import check_privileged, run_checks
+from jobs.checks import Check, on_cluster, run_checks
+from jobs.cluster import cluster_state
 from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
+from jobs.privilege import check_privileged
 from jobs.trial import TrialFailed, TrialUnavailable
 
 router = Router(tags=["specs"])
 
 
 class CheckOut(Schema):
-    """One thing that was checked: passed, failed, or unknown where the console cannot see it."""
+    """One thing that was checked: passed, failed, or unknown where the console cannot see it.
+
+    Each of `fixes` is one change that would mend it, values by knob or dotted field.
+    """
 
     state: str
     text: str
     field: str
+    fixes: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, check: Check) -> "CheckOut":
+        """Return a check as the API gives it."""
+        return cls(state=check.state, text=check.text, field=check.field, fixes=[dict(each) for each in check.fixes])
 
 
 class FindingOut(Schema):
@@ -85,14 +95,15 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
         problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
         return SpecCheckOut(is_launchable=False, problems=problems, checks=[], findings=[], spec=None)
     checks = run_checks(checked, project=home)
-    ruled = [*check_privileged(checked, home, caller(request)), *refused(checked)]
+    settled = on_cluster(checked, cluster_state())
+    ruled = [*check_privileged(checked, home, caller(request)), *refused(settled)]
     failed = [ProblemOut(field=p.field, message=p.message) for p in ruled]
     failed += [ProblemOut(field=c.field, message=c.text) for c in checks if c.state == "failed"]
     return SpecCheckOut(
         is_launchable=not failed,
         problems=failed,
-        checks=[CheckOut(**asdict(c)) for c in checks],
-        findings=[FindingOut.of(found) for found in findings(checked)],
+        checks=[CheckOut.of(c) for c in checks],
+        findings=[FindingOut.of(found) for found in findings(settled)],
         spec=to_json(checked),
     )
 

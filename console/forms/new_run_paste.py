@@ -1,8 +1,8 @@
 """What people paste into the New run page: a spec as JSON, or a command or config of another trainer."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -18,13 +18,18 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pasted:
-    """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was."""
+    """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was.
+
+    What the command says is in one of three groups: understood, left out on purpose, not understood.
+    """
 
     spec: RunSpec
     trainer: str = ""
-    num_read: int = 0
+    understood: tuple[str, ...] = ()
     translated: tuple[Translated, ...] = ()
+    left_out: tuple[Unread, ...] = ()
     unread: tuple[Unread, ...] = ()
+    num_defaults: int = 0
 
 
 def read_paste(text: str) -> Pasted:
@@ -73,7 +78,14 @@ def _checked(name: str, read: ReadBack) -> Pasted:
     return Pasted(
         spec=spec,
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
-        num_read=sum(chosen.origin != "default" for chosen in spec.knobs.values()),
+        understood=read.understood,
         translated=read.translated,
-        unread=tuple(unread),
+        left_out=_in_words(read.left_out),
+        unread=_in_words(unread),
+        num_defaults=read.num_defaults,
     )
+
+
+def _in_words(items: Iterable[Unread]) -> tuple[Unread, ...]:
+    """Return the items with their reasons in the reader's language, where it has words for them."""
+    return tuple(replace(item, why=_(item.why)) for item in items)

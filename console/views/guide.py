@@ -78,7 +78,7 @@ def rules(request: HttpRequest, rule_id: str = "") -> HttpResponse:
 
 def _found(page: Any, request: HttpRequest, item: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = page(request.GET, item)
+        found: dict[str, Any] = page(request.GET, item) | {"is_picked": bool(item)}
     except LookupError:
         raise Http404 from None
     return found

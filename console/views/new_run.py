@@ -49,6 +49,7 @@ from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
 from jobs.launch import KeyReused, create_run, launched_before
 from jobs.models import Project, Run
+from jobs.privilege import check_privileged
 from jobs.tasks import enqueue, submit
 
 MAX_IMPORT_BYTES = 1 << 20
@@ -79,9 +80,11 @@ def check(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"problems": _plain(problems)})
     state = cluster_state()
     written = commands(spec, url=settings.PUBLIC_URL, project=project.slug)
-    found = findings_panel(spec)
+    found = findings_panel(spec, state)
     started = command_to_be(spec, device=state.device)
-    problems = [Problem(field="trainer.name", message=started.problem)] if started.problem else []
+    problems = check_privileged(spec, project, request.user)
+    if started.problem:
+        problems.append(Problem(field="trainer.name", message=started.problem))
     return JsonResponse(
         {
             "problems": _plain(problems),
@@ -109,9 +112,9 @@ def knobs(request: HttpRequest) -> JsonResponse:
 
 @require_GET
 def index(request: HttpRequest) -> JsonResponse:
-    """Return all that is known of every knob, for the search and the help of the page."""
+    """Return all that is known of every knob and field, for the search and the help of the page."""
     project_to_launch_in(request)
-    return JsonResponse({"knobs": knob_index()})
+    return JsonResponse(knob_index())
 
 
 def base_text(base: RunSpec) -> str:
@@ -144,7 +147,7 @@ def preview(request: HttpRequest) -> JsonResponse:
     panel = preview_panel(spec, project=project, state=cluster_state())
     return JsonResponse(
         {
-            "problems": [{"field": c.field, "message": c.text} for c in panel.checks if c.state == "failed"],
+            "problems": [{"field": c.field, "message": c.text} for c in panel.failed],
             "html": render_to_string("new_run/preview.html", {"panel": panel}, request),
             "columns": panel.data.columns if panel.data else [],
             "captions": {"model.id": panel.model_caption, "data.id": panel.data_caption},

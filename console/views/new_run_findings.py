@@ -12,6 +12,8 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.rule import Finding, findings
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
+from jobs.checks import on_cluster
+from jobs.cluster import ClusterState
 
 _BY_KIND = ("model.id", "data.id")
 _ORDER = ("error", "warning", "note")
@@ -62,9 +64,9 @@ class FindingsPanel:
         return tuple((level, n) for level, n in found if n)
 
 
-def findings_panel(spec: RunSpec) -> FindingsPanel:
-    """Return what the rules find in the spec."""
-    rows = [_row(found, spec) for found in findings(spec, say=_)]
+def findings_panel(spec: RunSpec, state: ClusterState) -> FindingsPanel:
+    """Return what the rules find in the spec, on the device that this cluster has for it."""
+    rows = [_row(found, spec) for found in findings(on_cluster(spec, state), say=_)]
     return FindingsPanel(rows=tuple(sorted(rows, key=lambda row: row.is_overridden)))
 
 
@@ -83,7 +85,7 @@ def _row(found: Finding, spec: RunSpec) -> FindingRow:
         why=found.why,
         source=found.source,
         inputs=tuple((input_of(name, spec), _label(name)) for name in found.knobs),
-        fixes=tuple(_button(fix.changes, spec) for fix in found.fixes),
+        fixes=tuple(fix_button(fix.changes, spec) for fix in found.fixes),
         is_overridden=found.is_overridden,
     )
 
@@ -92,7 +94,8 @@ def _label(name: str) -> str:
     return knob_label(name) if name in knobs() else field_label(name)
 
 
-def _button(changes: Mapping[str, Value], spec: RunSpec) -> FixButton:
+def fix_button(changes: Mapping[str, Value], spec: RunSpec) -> FixButton:
+    """Return the button that applies the changes: values by knob id or dotted field."""
     texts = {input_of(name, spec): show(value) for name, value in changes.items()}
     said = [_("%(label)s: %(value)s") % {"label": _label(n), "value": _shown(v)} for n, v in changes.items()]
     return FixButton(says=", ".join(said), texts=json.dumps(texts))

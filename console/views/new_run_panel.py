@@ -1,11 +1,13 @@
 """What the right side of the New run page says: only what is known, counted or tried; never an estimate."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from console.views.new_run_findings import FixButton, fix_button
 from jobs.admission import demand
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
@@ -67,7 +69,7 @@ class Bar:
 class PreviewPanel:
     """Data, model and checks. `limit_x` is where the longest allowed length lies in the histogram."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[tuple[Check, tuple[FixButton, ...]], ...]
     data: DataPreview | None
     model: ModelFacts | None
     data_caption: str
@@ -84,7 +86,7 @@ class PreviewPanel:
     @property
     def failed(self) -> list[Check]:
         """Checks that refuse the launch."""
-        return [c for c in self.checks if c.state == "failed"]
+        return [c for c, _fixes in self.checks if c.state == "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
     limit = _limit(spec)
     top = max([*(data.edges if data else ()), limit * 1.04, 1])
     return PreviewPanel(
-        checks=tuple(dict.fromkeys(checks)),  # what stops the model stops the data, and is said once
+        checks=_with_fixes(spec, dict.fromkeys(checks)),  # what stops the model stops the data, and is said once
         data=data,
         model=model,
         data_caption=_data_caption(data),
@@ -162,6 +164,12 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
         truncated=f"{data.share_truncated * 100:.1f} %" if data else "—",
         is_prompt_only=is_in(spec.algorithm, "rl"),
     )
+
+
+def _with_fixes(spec: RunSpec, checks: Iterable[Check]) -> tuple[tuple[Check, tuple[FixButton, ...]], ...]:
+    """Return the checks, those that refuse the launch first, each with the buttons that mend it."""
+    found = [(check, tuple(fix_button(changes, spec) for changes in check.fixes)) for check in checks]
+    return tuple(sorted(found, key=lambda row: row[0].state != "failed"))
 
 
 def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:

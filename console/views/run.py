@@ -20,6 +20,7 @@ from console.trainer_command import TrainerCommand, command_of
 from console.views.run_charts import overview_charts, overview_chips
 from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
+from console.views.run_words import phase_note, sample_note
 from jobs.access import allows
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
@@ -70,6 +71,8 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "charts": overview_charts(spec),
         "chips": overview_chips(spec),
         "phases": PHASES,
+        "phase_note": phase_note(spec),
+        "sample_note": sample_note(spec),
         "rows": config_rows(spec),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
@@ -146,6 +149,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, An
         "api": f"/api/runs/{run.pk}",
         "canEdit": can_edit,
         "isNative": spec.is_native,
+        "sampleNote": sample_note(spec),
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,
         "color": run.color,

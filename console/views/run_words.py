@@ -7,8 +7,12 @@ from django.utils.translation import gettext as _
 
 from console.catalog_words import phase_label
 from console.templatetags.pitwall import duration, interval
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.metric import metric
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from jobs.header import RunHeader
-from profiling.phases import BY_KEY
+from profiling.phases import BY_KEY, STEP_PHASES
 
 
 def cause_text(header: RunHeader) -> str:
@@ -26,6 +30,34 @@ def cause_text(header: RunHeader) -> str:
     if not text:
         return ", ".join(place)
     return f"{text}: {', '.join(place)}" if place else text
+
+
+def phase_note(spec: RunSpec) -> str:
+    """Return what another trainer tells of the phases of its steps, none of which it reports as they happen.
+
+    "" for the built-in trainer, which reports all of them.
+    """
+    if spec.is_native:
+        return ""
+    words = {"trainer": trainers()[spec.trainer.name].label}
+    told = [phase_label(key) for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name)]
+    if not is_in(spec.algorithm, "rl") or not told:
+        return _("%(trainer)s does not report the phases of these steps, only how long each step takes.") % words
+    words["phases"] = ", ".join(told)
+    return (
+        _("%(trainer)s does not report phases as they happen, only how long some take in each step: %(phases)s.")
+        % words
+    )
+
+
+def sample_note(spec: RunSpec) -> str:
+    """Return why a run has no samples to show; "" where it draws some and they are shipped."""
+    if not is_in(spec.algorithm, "rl"):
+        words = {"algorithm": _(algorithms()[spec.algorithm].label)}
+        return _("%(algorithm)s learns from the answers in the data; it draws no samples.") % words
+    if spec.is_native:
+        return ""
+    return _("%(trainer)s does not report its samples.") % {"trainer": trainers()[spec.trainer.name].label}
 
 
 def hint(header: RunHeader, *, now: datetime) -> str:

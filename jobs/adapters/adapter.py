@@ -13,6 +13,16 @@ from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from profiling import plugins
 
+ONLY_SHELL = "Only the shell that it was written for knows this value."
+NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
+NOT_KEPT = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+IS_DEFAULT = "It is the trainer's default, which holds anyway."
+NO_OPTION = "It belongs to no option."
+ONE_VALUE = "It takes one value."
+OF_HYDRA = "It is an option of Hydra, not of the training."
+WHY = (ONLY_SHELL, NO_ENVIRONMENT, NOT_KEPT, IS_DEFAULT, NO_OPTION, ONE_VALUE, OF_HYDRA)
+"""Why a part of a command stays behind, in sentences without values in them, for whoever translates them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
@@ -29,7 +39,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A part of a command that did not make it into the spec: the option as it was written, and why."""
+    """A part of a command that did not make it into the spec: the option as it was written, and why.
+
+    One that was left out on purpose says nothing that a run would need from the spec: it is Pitwall's to set, the
+    cluster's, or does nothing. Any other was not understood, and whoever pasted it has to look.
+    """
 
     option: str
     value: str
@@ -46,11 +60,32 @@ class Translated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What was understood of a command. `spec` is plain JSON for `parse_spec`; nothing in it has been checked yet."""
+    """What was understood of a command. `spec` is plain JSON for `parse_spec`; nothing in it has been checked yet.
+
+    `understood` are the options and keys, as they were written, that the spec now says; of these `translated` are those
+    that this version spells otherwise. `num_defaults` counts what of a whole config only repeats the trainer's
+    defaults.
+    """
 
     spec: Mapping[str, Any]
+    understood: tuple[str, ...] = ()
+    left_out: tuple[Unread, ...] = ()
     unread: tuple[Unread, ...] = ()
     translated: tuple[Translated, ...] = ()
+    num_defaults: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """An option or key that no knob's flag spells, and what it is here.
+
+    `says` are the knobs and dotted fields of the spec that hold what it says. Without any, `why` says why it stays
+    behind where a command has it.
+    """
+
+    name: str
+    says: tuple[str, ...] = ()
+    why: str = ""
 
 
 class LogReader(Protocol):
@@ -80,6 +115,10 @@ class Adapter(Protocol):
 
         Raises: ValueError with a sentence if the words are no command of this trainer at all.
         """
+        ...
+
+    def spellings(self, *, version: str) -> Sequence[Spelling]:
+        """Return the options and keys that a version, or older ones that it translates, has beside the knobs' flags."""
         ...
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:

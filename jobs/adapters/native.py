@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.adapter import Adapter, Launch, ReadBack
+from jobs.adapters.adapter import Adapter, Launch, ReadBack, Spelling
 from jobs.catalog.runspec import RunSpec
 
 
@@ -27,6 +27,10 @@ class NativeAdapter:
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:  # noqa: ARG002
         """Refuse: the engine's command names a run directory and nothing else."""
         raise ValueError("The built-in trainer is started on a run directory: paste the run's spec instead.")
+
+    def spellings(self, *, version: str) -> Sequence[Spelling]:  # noqa: ARG002
+        """Return nothing: the engine reads the spec by its own names."""
+        return ()
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> None:  # noqa: ARG002
         """Return None: the engine writes events itself."""

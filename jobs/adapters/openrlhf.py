@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
+from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack, Spelling
 from jobs.adapters.logs.flushing import environment_to_flush, files_to_flush
 from jobs.adapters.logs.openrlhf_logs import OpenRLHFLogs
 from jobs.adapters.openrlhf_options import RL, program_of
 from jobs.adapters.openrlhf_reading import read_back
+from jobs.adapters.openrlhf_spellings import spellings
 from jobs.adapters.openrlhf_words import files_of, trainer_words
 from jobs.adapters.pasted import TOO_DEEP
 from jobs.catalog.runspec import RunSpec
@@ -58,6 +59,10 @@ class OpenRLHFAdapter:
             return read_back(words, version)
         except RecursionError:
             raise ValueError(TOO_DEEP) from None
+
+    def spellings(self, *, version: str) -> Sequence[Spelling]:
+        """Return the options of sections, of the launcher, of Pitwall, and those that are not offered."""
+        return spellings(version)
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads OpenRLHF's TensorBoard files and printed steps."""

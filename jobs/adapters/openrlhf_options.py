@@ -72,6 +72,13 @@ OURS = (
     _row("tensorboard", PROGRAMS, "--logger.tensorboard_dir", "--use_tensorboard"),
     _row("run_name", PROGRAMS, "--logger.wandb.run_name", "--wandb_run_name"),
 )
+WHY_OURS: Mapping[str, str] = {
+    "output": "Pitwall keeps the trained model below the run directory.",
+    "checkpoints": "Pitwall keeps checkpoints below the run directory.",
+    "tensorboard": "Pitwall has its TensorBoard files below the run directory.",
+}
+"""By field of OURS: what is told to whoever sets it otherwise."""
+
 WANDB_KEYS = ("--logger.wandb.key", "--use_wandb")
 
 _WANDB = "With W&B on, this program writes no TensorBoard files, and Pitwall would see no curves. It is left out."

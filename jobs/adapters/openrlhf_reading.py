@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.adapters.adapter import ReadBack, Translated, Unread
+from jobs.adapters.adapter import (
+    NO_ENVIRONMENT,
+    NO_OPTION,
+    NOT_KEPT,
+    ONE_VALUE,
+    ONLY_SHELL,
+    ReadBack,
+    Translated,
+    Unread,
+)
 from jobs.adapters.openrlhf_command import Given, OpenRLHFCommand, command_of
 from jobs.adapters.openrlhf_options import (
     BEFORE,
@@ -55,7 +64,14 @@ def read_back(words: Sequence[str], version: str) -> ReadBack:
         **said.spec,
         "knobs": values.chosen(),
     }
-    return ReadBack(spec=spec, unread=tuple(said.unread), translated=tuple(dict.fromkeys(said.translated)))
+    behind = {each.option for each in (*said.left_out, *said.unread)}
+    return ReadBack(
+        spec=spec,
+        understood=tuple(given.option for given in by_name.values() if given.option not in behind),
+        left_out=tuple(said.left_out),
+        unread=tuple(said.unread),
+        translated=tuple(dict.fromkeys(said.translated)),
+    )
 
 
 def _by_name(command: OpenRLHFCommand) -> dict[str, Given]:
@@ -79,9 +95,9 @@ def _take_sections(command: OpenRLHFCommand, by_name: Mapping[str, Given], said:
                 continue
             said.taken.add(name)
             if given.needs_shell and option in SECTIONS:
-                said.refuse(given, "Only the shell that it was written for knows this value.")
+                said.refuse(given, ONLY_SHELL)
             elif len(given.values) != 1:
-                said.refuse(given, "It takes one value.")
+                said.refuse(given, ONE_VALUE)
             else:
                 said.fields[option.field] = given
                 if name != option.name(target) and option in SECTIONS and option.field != "clip":
@@ -93,15 +109,15 @@ def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
     program = command.program
     for version in (command.spoken, *trainers()[TRAINER].versions):
         if why := not_offered(program, version).get(given.name):
-            said.refuse(given, why)
+            said.leave(given, why)
             return
     if why := BEFORE.get(given.name):
-        said.refuse(given, why)
+        said.refuse(given, why)  # it meant something, which nothing says now
         return
     newest = trainers()[TRAINER].versions[0]
     if given.name in knob_options(program, command.spoken) | knob_options(program, newest):
         owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.spoken)})
-        said.refuse(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
+        said.leave(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
         return
     if _MAY_BE_SECRET.search(given.name):
         given = replace(given, values=(_HIDDEN,) * len(given.values))
@@ -132,12 +148,12 @@ def _near(name: str, program: str, version: str) -> str:
 def _name_the_rest(command: OpenRLHFCommand, said: Said) -> None:
     """Name words that belong to no option, and the environment, which is no part of a spec."""
     for stray in command.strays:
-        said.unread.append(Unread(option=stray, value="", why="It belongs to no option."))
+        said.unread.append(Unread(option=stray, value="", why=NO_OPTION))
     for name, value in command.pasted.env.items():
         shown = _HIDDEN if any(part in name.upper() for part in _SECRET) else value
-        why = "A run's spec holds no environment; the cluster's Ray runtime has it."
+        why = NO_ENVIRONMENT
         if name == "NCCL_CUMEM_ENABLE":
             why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
         elif shown == _HIDDEN:
-            why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
-        said.unread.append(Unread(option=name, value=shown, why=why))
+            why = NOT_KEPT
+        said.left_out.append(Unread(option=name, value=shown, why=why))

@@ -7,37 +7,40 @@ from typing import Any
 from jobs.adapters.adapter import Translated, Unread
 from jobs.adapters.inputs import MODEL
 from jobs.adapters.openrlhf_command import Given
-from jobs.adapters.openrlhf_options import DPO, RL, RM, SFT, option
+from jobs.adapters.openrlhf_options import DPO, RL, RM, SFT, WHY_OURS, option
 from jobs.adapters.openrlhf_words import ESTIMATORS, FOLDERS, UNNAMED
 
 _SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".py")
 _HUB = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _OURS = re.compile(r"(.*/)?inputs/(train|eval)\.jsonl")
 _OWN_REWARD = re.compile(r"(.*/)?inputs/reward_(math|exact_match|format|custom)\.py")
-_WHY_OURS = {
-    "output": "Pitwall keeps the trained model below the run directory.",
-    "checkpoints": "Pitwall keeps checkpoints below the run directory.",
-    "tensorboard": "Pitwall has its TensorBoard files below the run directory.",
-}
 FILTER = ("--algo.dynamic_filtering_enable", "--dynamic_filtering")
 CHAT = ("--data.apply_chat_template", "--apply_chat_template")
 
 
 @dataclass(slots=True, kw_only=True)
 class Said:
-    """The parts of a spec so far: options by field of `openrlhf_options`, names taken, and what did not get in."""
+    """The parts of a spec so far: options by field of `openrlhf_options`, names taken, and what did not get in.
+
+    What was left out on purpose stands apart from what was not understood.
+    """
 
     fields: dict[str, Given] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    left_out: list[Unread] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     translated: list[Translated] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)  # every option of the command, for what depends on one being there
     target: str = ""  # the version that the spec is for
 
     def refuse(self, given: Given, why: str) -> None:
-        """Name an option that stays behind."""
+        """Name an option that was not understood."""
         self.unread.append(Unread(option=given.option, value=given.text, why=why))
+
+    def leave(self, given: Given, why: str) -> None:
+        """Name an option that is left out on purpose."""
+        self.left_out.append(Unread(option=given.option, value=given.text, why=why))
 
     def miss(self, name: str, program: str, why: str) -> None:
         """Name an option that is not there, as the target version spells it; not one that was named already."""
@@ -85,10 +88,10 @@ def read_sections(program: str, said: Said) -> None:
     name = said.value("run_name", program)
     if name and name != UNNAMED:
         said.spec["name"] = name[:120]
-    for each, why in _WHY_OURS.items():
+    for each, why in WHY_OURS.items():
         given = said.fields.get(each)
         if given is not None and not given.values[0].endswith(f"/{FOLDERS[each]}"):
-            said.refuse(given, why)
+            said.leave(given, why)
 
 
 def _model(program: str, said: Said) -> dict[str, str]:
@@ -140,7 +143,7 @@ def _columns(program: str, said: Said) -> dict[str, str]:
 def _reward(program: str, said: Said) -> dict[str, str]:
     url, model = said.value("reward_url", program), said.value("reward_model", program)
     if url and model:
-        said.refuse(said.fields["reward_model"], "The reward comes from elsewhere, so OpenRLHF never asks this model.")
+        said.leave(said.fields["reward_model"], "The reward comes from elsewhere, so OpenRLHF never asks this model.")
     if own := _OWN_REWARD.fullmatch(url):
         if own[2] == "custom":
             said.refuse(said.fields["reward_url"], "The command names the reward's file, not its text. Put that in.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from jobs.adapters.adapter import Translated, Unread
+from jobs.adapters.adapter import ONLY_SHELL, Translated, Unread
 from jobs.adapters.openrlhf_command import Given
 from jobs.adapters.openrlhf_options import RL, TRAINER, option, program_of
 from jobs.adapters.openrlhf_sections import Said
@@ -22,8 +22,8 @@ from jobs.catalog.value import Value
 Entry = tuple[Knob, Flag]
 CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
 PROCESSES = "placement.policy_gpus_per_node"
-_PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
-_NODES = ("--num_nodes", "--nnodes")
+PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+NODES = ("--num_nodes", "--nnodes")
 _OWN_CORRECTION = "tis"
 _MODE = "algorithm.correction_mode"
 _CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
@@ -46,7 +46,7 @@ class Values:
         entries = self._entries(given.name)
         for knob, flag in entries:
             if given.needs_shell:
-                self.said.refuse(given, "Only the shell that it was written for knows this value.")
+                self.said.refuse(given, ONLY_SHELL)
                 break
             if flag.form in FORMS:
                 self._set((knob, flag), given)
@@ -60,9 +60,9 @@ class Values:
             return
         words = [part for word in before for part in word.split("=", 1)]
         for word, value in pairwise(words):
-            if word in _PER_NODE and value.isdecimal():
+            if word in PER_NODE and value.isdecimal():
                 self.read[PROCESSES] = max(int(value), 1)
-            elif word in _NODES and value != "1":
+            elif word in NODES and value != "1":
                 self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
             elif word == "--include":
                 self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)

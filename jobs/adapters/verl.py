@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack
+from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack, Spelling
 from jobs.adapters.hydra import override
 from jobs.adapters.logs.verl_logs import VerlLogs
 from jobs.adapters.pasted import TOO_DEEP
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl_reading import read_back
+from jobs.adapters.verl_spellings import spellings
 from jobs.adapters.verl_units import VERL_CONVERSIONS
 from jobs.adapters.verl_words import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in
@@ -60,6 +61,10 @@ class VerlAdapter:
             return read_back(words, version, VERL_CONVERSIONS)
         except RecursionError:
             raise ValueError(TOO_DEEP) from None
+
+    def spellings(self, *, version: str) -> Sequence[Spelling]:
+        """Return the keys of sections, of the launcher, of Pitwall, older names, and keys that do nothing."""
+        return spellings(version)
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads verl's JSON lines, or what it prints."""

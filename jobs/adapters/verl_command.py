@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.adapter import Unread
+from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, OF_HYDRA, ONLY_SHELL, Unread
 from jobs.adapters.hydra import Plain, read
 from jobs.adapters.pasted import Pasted, find_program
 from jobs.adapters.verl_older import CONFIGS, OTHER_PROGRAMS
@@ -29,11 +29,10 @@ _VALUED = {
     "-p": "other",
     "--info": "other",
 }
-_NODES = ("--nnodes",)
-_PER_NODE = ("--nproc-per-node", "--nproc_per_node")
+NODES = ("--nnodes",)
+PER_NODE = ("--nproc-per-node", "--nproc_per_node")
 HIDDEN = "…"
 _SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
-_ONLY_SHELL = "Only the shell that it was written for knows this value."
 _PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
@@ -51,11 +50,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerlCommand:
-    """What a text says: the program ("" where a YAML text does not tell), its settings, and what could not be read."""
+    """What a text says: the program ("" where a YAML text does not tell), its settings, and what could not be read.
+
+    `left_out` is what is no setting of verl: the environment, and options of Hydra.
+    """
 
     program: str
     given: tuple[Given, ...]
     unread: tuple[Unread, ...]
+    left_out: tuple[Unread, ...] = ()
     is_whole_config: bool = False
 
 
@@ -92,7 +95,12 @@ def _of_command(pasted: Pasted) -> VerlCommand:
     found = _of_overrides(PROGRAMS[module], pasted.words, unknown=pasted.unknown)
     launcher = list(_of_launcher(pasted.before)) if PROGRAMS[module] == SFT else []
     env = tuple(_of_environment(name, value) for name, value in pasted.env.items())
-    return VerlCommand(program=found.program, given=(*launcher, *found.given), unread=(*found.unread, *env))
+    return VerlCommand(
+        program=found.program,
+        given=(*launcher, *found.given),
+        unread=found.unread,
+        left_out=(*found.left_out, *env),
+    )
 
 
 def shown(key: str, text: str) -> str:
@@ -101,9 +109,9 @@ def shown(key: str, text: str) -> str:
 
 
 def _of_environment(name: str, value: str) -> Unread:
-    why = "A run's spec holds no environment; the cluster's Ray runtime has it."
+    why = NO_ENVIRONMENT
     if shown(name, value) == HIDDEN:
-        why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+        why = NOT_KEPT
     return Unread(option=name, value=shown(name, value), why=why)
 
 
@@ -111,6 +119,7 @@ def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] 
     """Return the settings; `unknown` is what only a shell could have filled in."""
     given: list[Given] = []
     unread: list[Unread] = []
+    left_out: list[Unread] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -119,11 +128,11 @@ def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] 
             kind = _VALUED.get(option, "")
             if kind and not sign and rest:
                 value = rest.pop(0)
-            _take_option(option, kind, value, given, unread)
+            _take_option(option, kind, value, given, unread, left_out)
             continue
         if any(piece in word for piece in unknown):
             key, _, value = word.partition("=")
-            unread.append(Unread(option=key, value=shown(key, value), why=_ONLY_SHELL))
+            unread.append(Unread(option=key, value=shown(key, value), why=ONLY_SHELL))
             if not _PLACE.search(key):
                 continue
         try:
@@ -138,10 +147,12 @@ def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] 
             continue
         option, _, value = word.partition("=")
         given += _spread(option, override.key, override.value, value)
-    return VerlCommand(program=program, given=tuple(given), unread=tuple(unread))
+    return VerlCommand(program=program, given=tuple(given), unread=tuple(unread), left_out=tuple(left_out))
 
 
-def _take_option(option: str, kind: str, value: str, given: list[Given], unread: list[Unread]) -> None:
+def _take_option(
+    option: str, kind: str, value: str, given: list[Given], unread: list[Unread], left_out: list[Unread]
+) -> None:
     if kind == "name":
         name = value.removesuffix(".yaml")
         if name not in CONFIGS:
@@ -153,7 +164,7 @@ def _take_option(option: str, kind: str, value: str, given: list[Given], unread:
         why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
         unread.append(Unread(option=option, value=value, why=why))
     else:
-        unread.append(Unread(option=option, value=value, why="It is an option of Hydra, not of the training."))
+        left_out.append(Unread(option=option, value=value, why=OF_HYDRA))
 
 
 def _spread(option: str, key: str, value: Plain, text: str) -> Iterator[Given]:
@@ -172,8 +183,8 @@ def _of_launcher(before: Sequence[str]) -> Iterator[Given]:
         if not _LAUNCHER.fullmatch(option):
             continue
         value = value if sign else next(iter(before[place + 1 : place + 2]), "")
-        if option in (*_NODES, *_PER_NODE) and value.isdecimal():
-            key = "trainer.nnodes" if option in _NODES else "trainer.n_gpus_per_node"
+        if option in (*NODES, *PER_NODE) and value.isdecimal():
+            key = "trainer.nnodes" if option in NODES else "trainer.n_gpus_per_node"
             yield Given(option=option, key=key, value=int(value), text=value)
 
 

@@ -150,6 +150,11 @@ CONFIGS: Mapping[str, str] = {
 }
 """Config names that are understood, and the engine that each stands for ("" is FSDP)."""
 
+CONFIG_OPTIONS: Mapping[str, str] = dict.fromkeys(
+    ("--config-path", "--config-dir"), "A folder with a config of your own is not at hand here."
+)
+"""Options of Hydra that name a config, and why none is read here."""
+
 OTHER_PROGRAMS: Mapping[str, str] = {
     "fully_async_main": "the fully asynchronous trainer; Pitwall starts verl's main trainer, with the knob async.mode",
     "async_main_ppo": "the one-step-off trainer; Pitwall starts verl's main trainer, with the knob async.mode",

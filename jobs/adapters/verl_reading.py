@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
-from jobs.adapters.adapter import ReadBack, Translated, Unread
+from jobs.adapters.adapter import IS_DEFAULT, ReadBack, Translated, Unread
 from jobs.adapters.hydra import Interpolation, Plain
 from jobs.adapters.pasted import MAX_HINTS
 from jobs.adapters.spelled import Conversions, ours
@@ -11,6 +11,7 @@ from jobs.adapters.verl_command import Given, VerlCommand, command_of
 from jobs.adapters.verl_keys import keys_of, nearest
 from jobs.adapters.verl_older import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
 from jobs.adapters.verl_sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
+from jobs.adapters.verl_spellings import spellings
 from jobs.adapters.verl_units import TOGETHER, options_text
 from jobs.adapters.verl_words import RUN, SFT
 from jobs.catalog.algorithm import is_in
@@ -40,14 +41,16 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     known = keys_of(program, version)
     settings, changed = _translated(program, command, version, known)
     settings = _resolved(settings, known)
-    sections = Sections(version=version, unread=list(command.unread))
+    sections = Sections(version=version, left_out=list(command.left_out), unread=list(command.unread))
     algorithm = algorithm_of(program, settings, known, sections)
     if not trainers()[TRAINER].offers(algorithm, version):
         algorithm = "grpo"  # of its kin the one that every version has
     values = _Values(algorithm, version, conversions, sections)
     following = {name for name in values.following() if known.get(name) is not None}
     kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
-    settings = _told(settings, known, kept)
+    told = _told(settings, known, kept)
+    repeated = {key: given for key, given in settings.items() if key not in told}
+    settings = told
     read_sections(program, settings, sections)
     if is_in(algorithm, "rl"):
         values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
@@ -55,13 +58,28 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     for key, given in settings.items():
         if key not in sections.taken:
             _name(program, key, given, known, values, sections)
+    understood = dict(settings)
+    if not command.is_whole_config:
+        ours = {*values.by_name, *(each.name for each in spellings(version) if each.says)}
+        understood |= {key: given for key, given in repeated.items() if key in ours}
+        for key, given in repeated.items():
+            if key not in ours:
+                sections.leave(given, IS_DEFAULT)
+    behind = {each.option for each in (*sections.left_out, *sections.unread)}
     spec = {
         "algorithm": algorithm,
         "trainer": {"name": TRAINER, "version": version},
         **sections.spec,
         "knobs": values.chosen(),
     }
-    return ReadBack(spec=spec, unread=tuple(sections.unread), translated=tuple(changed))
+    return ReadBack(
+        spec=spec,
+        understood=tuple(dict.fromkeys(g.option for g in understood.values() if g.option not in behind)),
+        left_out=tuple(sections.left_out),
+        unread=tuple(sections.unread),
+        translated=tuple(changed),
+        num_defaults=len(repeated) if command.is_whole_config else 0,
+    )
 
 
 def _guessed(command: VerlCommand) -> str:
@@ -143,7 +161,7 @@ def _name(
     """Say of a setting that became no knob why not."""
     mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
     if (why := why_not(INERT, key)) and as_version(values.version) >= as_version(INERT_SINCE):
-        sections.refuse(given, why)
+        sections.leave(given, why)
     elif key in known:
         default = (
             "nothing" if known[key] is None else spell(known[key]) if not isinstance(known[key], list) else "its own"

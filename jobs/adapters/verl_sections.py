@@ -46,16 +46,21 @@ OURS: Mapping[str, str] = {
 
 @dataclass(slots=True, kw_only=True)
 class Sections:
-    """The parts of a spec so far, what was taken, and what was not understood."""
+    """The parts of a spec so far, what was taken, what was left out on purpose, and what was not understood."""
 
     version: str
     spec: dict[str, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    left_out: list[Unread] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
     def refuse(self, given: Given, why: str) -> None:
-        """Name a setting that stays behind."""
+        """Name a setting that was not understood."""
         self.unread.append(Unread(option=given.option, value=shown(given.key, given.text), why=why))
+
+    def leave(self, given: Given, why: str) -> None:
+        """Name a setting that is left out on purpose."""
+        self.left_out.append(Unread(option=given.option, value=shown(given.key, given.text), why=why))
 
 
 def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], sections: Sections) -> str:
@@ -114,7 +119,7 @@ def read_sections(program: str, settings: Settings, sections: Sections) -> None:
         if key in settings:
             sections.taken.add(key)
             if why and not _is_as_ours(key, settings[key].value):
-                sections.refuse(settings[key], why)
+                sections.leave(settings[key], why)
 
 
 def _is_as_ours(key: str, value: Plain) -> bool:
@@ -196,7 +201,7 @@ def kl_of(settings: Settings, known: Mapping[str, Plain], sections: Sections) ->
     if not is_in_loss and not is_in_reward:
         for key in (in_loss[1], in_reward[1]):
             if key in settings:
-                sections.refuse(settings[key], f"It does nothing: neither {in_reward[0]} nor {in_loss[0]} is on.")
+                sections.leave(settings[key], f"It does nothing: neither {in_reward[0]} nor {in_loss[0]} is on.")
         return {"algorithm.kl_coefficient": 0.0}
     if is_in_loss and is_in_reward:
         sections.refuse(settings[in_reward[0]], "The KL term stands in the loss and in the reward; the loss keeps it.")

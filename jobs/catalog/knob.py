@@ -48,7 +48,7 @@ class Knob:
     `default` is the built-in trainer's, and anyone's who has none of their own; `defaults` overrides it, by
     "trainer/algorithm", algorithm or trainer. An optional knob may be None: not set, left to the trainer. `effects`
     says what raising it does to memory, speed and stability. A privileged knob names code or a command that the trainer
-    will run; only some people may set it.
+    will run, or a file that it unpickles, takes its orders from or overwrites; only admins may set it.
     """
 
     id: str

@@ -18,6 +18,7 @@
     "rollout.prompts_per_step" = 1024
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,12 +65,12 @@ class UnknownRecipe(LookupError):
 
 @cache
 def recipes() -> Mapping[str, Recipe]:
-    """Return every recipe by id, in the order of the files.
+    """Return every recipe by id, in the order of the files; numbers in their names count as numbers: 96 before 128.
 
     Raises: ValueError, naming the recipe, for a key that is unknown or missing, or a base that is not there.
     """
     folder = files("jobs.catalog") / "recipes"
-    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    names = sorted((f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")), key=_in_order)
     tables = {name: tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")) for name in names}
     return {name: _recipe(name, tables) for name in names}
 
@@ -79,6 +80,11 @@ def recipe(recipe_id: str) -> Recipe:
     if recipe_id not in recipes():
         raise UnknownRecipe(f"There is no recipe {recipe_id!r}. The recipes are {', '.join(recipes())}.")
     return recipes()[recipe_id]
+
+
+def _in_order(name: str) -> list[tuple[str, int]]:
+    """Return what sorts names as people do: their texts, and the numbers between them as numbers."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name)]
 
 
 @cache

@@ -26,8 +26,9 @@
     source = "whose remedy"
 
 A remedy without `change` is advice. A symptom without logs and metrics is for people only: nothing that a run reports
-tells of it. Patterns are regular expressions, searched line by line in the log and in the cause
-of death; conditions read canonical metrics (jobs.catalog.metric), see `jobs.catalog.condition`.
+tells of it. Patterns are regular expressions, searched line by line in the log and in the cause of death, in what a
+line says without its prefixes, colors and times (`jobs.catalog.log_line`); conditions read canonical metrics
+(jobs.catalog.metric), see `jobs.catalog.condition`.
 """
 
 import re
@@ -43,6 +44,7 @@ from jobs.catalog.condition import Condition, Numbers, Say, condition
 from jobs.catalog.contradictions import contradictions
 from jobs.catalog.expression import Expression, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
+from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -155,9 +157,10 @@ def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: S
     used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     found = []
+    lines = [(line, read_line(line[:MAX_LINE]).said) for line in reversed(log_lines)]
     for symptom in symptoms().values():
         if _concerns(symptom, spec):
-            evidence = (*_in_log(symptom, log_lines), *_in_metrics(symptom, metrics, say))
+            evidence = (*_in_log(symptom, lines), *_in_metrics(symptom, metrics, say))
             if evidence:
                 found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
     return sorted(found, key=lambda match: match.evidence[0].kind != "log")
@@ -172,14 +175,22 @@ def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
         return False
 
 
-def _in_log(symptom: Symptom, lines: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return the last line that each pattern finds, and no line twice."""
+def _in_log(symptom: Symptom, lines: Sequence[tuple[str, str]]) -> tuple[Evidence, ...]:
+    """Return the last line that each pattern finds, and no line twice.
+
+    `lines` are the newest first, each with what it says.
+    """
     found: dict[str, Evidence] = {}
     for signal in symptom.logs:
-        line = next((line for line in reversed(lines) if signal.pattern.search(line[:MAX_LINE])), None)
+        line = next((line for line, said in lines if signal.pattern.search(said)), None)
         if line is not None:
-            found.setdefault(line, Evidence(kind="log", text=line.strip()[:MAX_LINE], source=signal.source))
+            found.setdefault(line, Evidence(kind="log", text=evidence_of(line), source=signal.source))
     return tuple(found.values())
+
+
+def evidence_of(line: str) -> str:
+    """Return a line of the log as evidence shows it: whole, without colors."""
+    return uncolored(line).strip()[:MAX_LINE]
 
 
 def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[Evidence, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.log_line import read_line, uncolored
 from jobs.runner.appending import RESERVE_BYTES
 from jobs.runner.progress import Progress
 from jobs.runner.trainer import Exit
@@ -15,8 +16,6 @@ TAIL_BYTES = 64 * 1024
 TAIL_LINES = 80  # of each log: what stands further up was survived
 FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
 
-_RAY_PREFIX = re.compile(r"^\((?:(?P<label>.+?) )?pid=\d+(?:, ip=[^)]*)?\) ?(?P<text>.*)$")
-_RANK_PREFIX = re.compile(r"^\[rank(?P<rank>\d+)\]: (?P<text>.*)$")  # torch's, of an exception in a process group
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
 
 
@@ -46,7 +45,8 @@ _SYMPTOMS = (
         "was killed by Ray because the node ran low on memory{step}. Use a smaller model or batch, or a larger node",
     ),
     _symptom(
-        r"^MemoryError\b|\bMemoryError$|Cannot allocate memory|can't allocate memory|std::bad_alloc",
+        r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|\bMemoryError$|RayTaskError\(MemoryError\)"
+        r"|Cannot allocate memory|can't allocate memory|std::bad_alloc",
         "trainer",
         "ran out of host memory{step}. Use a smaller model or batch, or a larger node",
     ),
@@ -128,7 +128,8 @@ _SIGNALS = {
 class _Line:
     role: str
     rank: int
-    text: str
+    text: str  # as it is shown
+    said: str  # as it is looked at: without what loggers put before it
 
 
 def cause_of_death(
@@ -172,14 +173,14 @@ def oom_kill_count() -> int:
 
 def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> tuple[_Line, str, str, str]:
     """Return who died, the side, the sentence and the telling line."""
-    driver = _Line(role="driver", rank=0, text="")
+    driver = _Line(role="driver", rank=0, text="", said="")
     last = _last_error(lines)
     log_line = last.text if last else ""
     if ended.signal_name == "SIGKILL" and oom_kills:
         return driver, "cluster", f"{_name(driver)} {_NODE_FULL.format(step=at)}", log_line
     for symptom in _SYMPTOMS:
         for line in reversed(lines):
-            if match := symptom.pattern.search(line.text):
+            if match := symptom.pattern.search(line.said):
                 text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
                 return line, symptom.side, f"{_name(line)} {text}", line.text
     if ended.signal_name:
@@ -196,33 +197,38 @@ def _name(line: _Line) -> str:
 
 def _last_error(lines: Sequence[_Line]) -> _Line | None:
     """Return the line that names the exception, else the last one that says anything."""
-    telling = [line for line in lines if line.text.strip()]
+    telling = [line for line in lines if line.said.strip()]
     for line in reversed(telling[-100:]):
-        if _ERROR.match(line.text):
+        if _ERROR.match(line.said):
             return line
     return telling[-1] if telling else None
 
 
 def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
     """Return the newest log lines, those of the driver's stderr last, because they tell of the end."""
-    found = [_Line(role=role, rank=rank, text=text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
+    found = [_worker_line(role, rank, text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
     for stream in ("stdout", "stderr"):
         for raw in _tail(run_dir / "log" / f"driver-0.{stream}"):
             found.append(_driver_line(raw))
     return found
 
 
+def _worker_line(role: str, rank: int, raw: str) -> _Line:
+    """Return a line of a worker whom its event names."""
+    return _Line(role=role, rank=rank, text=uncolored(raw), said=read_line(raw).said)
+
+
 def _driver_line(raw: str) -> _Line:
-    """Undo the prefix that Ray puts before what its workers print, and torch's before the exceptions of ranks."""
-    if of_rank := _RANK_PREFIX.match(raw):
-        return _Line(role="policy", rank=int(of_rank["rank"]), text=of_rank["text"])
-    match = _RAY_PREFIX.match(raw)
-    if not match:
-        return _Line(role="driver", rank=0, text=raw)
-    label = (match["label"] or "").lower()
-    role = next((role for role in ROLES if role in label), "driver")
-    number = re.search(r"(\d+)$", label)
-    return _Line(role=role, rank=int(number[1]) if number else 0, text=match["text"])
+    """Give a line that a worker printed through the driver to the worker, as far as its prefixes name one."""
+    line = read_line(raw)
+    label = line.label.lower()
+    role, rank = "driver", 0
+    if named := next((role for role in ROLES if role in label), ""):
+        number = re.search(r"(\d+)$", label)
+        role, rank = named, int(number[1]) if number else 0
+    elif line.rank is not None:  # an exception in a process group of torch
+        role, rank = "policy", line.rank
+    return _Line(role=role, rank=rank, text=line.text, said=line.said)
 
 
 def _tail(path: Path) -> Iterable[str]:

@@ -79,10 +79,6 @@ const check = new Question(form.dataset.check, form, {
 });
 
 const findings = new Findings(form, {
-  onFix(texts) {
-    put(texts);
-    toast(gettext("Applied."), { undo });
-  },
   onOverride(rules) { put({ overridden: rules.join(" ") }); },
   onJump(name) {
     const field = [...form.querySelectorAll(".field[data-name]")].find((f) => f.dataset.name.split(" ").some((n) => name === n || name.startsWith(`${n}.`)));
@@ -90,6 +86,13 @@ const findings = new Findings(form, {
     knobs.reveal(field)?.focus();
     field.scrollIntoView({ block: "center" });
   },
+});
+
+form.querySelector(".new-run-panel").addEventListener("click", (event) => {
+  const button = event.target.closest("[data-fix]");
+  if (!button) return;
+  put(JSON.parse(button.dataset.fix));
+  toast(gettext("Applied."), { undo });
 });
 
 const preview = new Question(form.dataset.preview, form, {

@@ -84,7 +84,7 @@ def differences(spec: RunSpec) -> list[str]:
     found = adapter("openrlhf").read_back(words=argv, version=spec.trainer.version)
     again = parse_spec(found.spec)
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-    wrong = [f"not read: {unread}" for unread in found.unread]
+    wrong = [f"not read: {unread}" for unread in (*found.left_out, *found.unread)]
     wrong += [f"taken for another version's: {translated}" for translated in found.translated]
     for knob_id, value in values.items():
         if is_live(knob_id, values) and again.knob(knob_id) != value:

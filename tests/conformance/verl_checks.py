@@ -100,7 +100,7 @@ def differences(spec: RunSpec) -> list[str]:
         again = parse_spec(answer.spec)
     except SpecInvalid as error:
         return [str(error)]
-    found = [f"{unread.option} is not read: {unread.why}" for unread in answer.unread]
+    found = [f"{unread.option} is not read: {unread.why}" for unread in (*answer.left_out, *answer.unread)]
     found += [f"{changed.option} is taken for {changed.now}" for changed in answer.translated]
     told = ("id", "eval_id", "messages_column" if spec.algorithm == "sft" else "prompt_column")
     for column in told:

@@ -141,13 +141,32 @@ def test_a_trainer_s_command_as_shell_has_the_words_of_its_launch() -> None:
     assert tuple(shlex.split(script.splitlines()[-1])) == shown.argv
 
 
+def test_with_an_automatic_device_findings_go_by_what_the_cluster_has(editor: Client, ray: FakeRay) -> None:
+    form = spec_to_form(parse_spec({"trainer": {"name": "verl"}, "algorithm": "sft"}))
+
+    def found() -> tuple[str, list[str]]:
+        forget_state()
+        answer = editor.post(reverse("new-run-check"), form).json()
+        return answer["findings"], answer["blocking"]
+
+    without_gpu, blocking = found()
+    ray.set_gpus(8)
+    with_gpus, _none = found()
+
+    assert form["hardware.device"] == "auto"
+    assert blocking == ["flash_attention_2 does not run on CPU."]
+    row = without_gpu.split('data-finding="kernels.flash_attention_on_cpu"')[1].split("</li>")[0]
+    assert "{&quot;knobs.kernels.attention&quot;: &quot;sdpa&quot;}" in row
+    assert "kernels.flash_attention_on_cpu" not in with_gpus
+
+
 def test_every_spelling_of_every_knob_is_in_the_index(editor: Client) -> None:
     index = editor.get(reverse("new-run-index")).json()["knobs"]
 
     assert set(index) == {f"knobs.{knob_id}" for knob_id in knobs()}
     for knob in knobs().values():
         known = index[f"knobs.{knob.id}"]
-        assert {f["name"] for f in known["flags"]} == {name for flag in knob.flags for name in flag.names}
+        assert {f["name"] for f in known["flags"]} >= {name for flag in knob.flags for name in flag.names}
         assert known["source"]
     engines = {f["name"]: f["whose"] for f in index["knobs.placement.rollout_engines"]["flags"]}
     assert engines["--vllm.num_engines"] == "OpenRLHF 0.11.2, 0.10.2"

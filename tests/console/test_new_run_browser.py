@@ -314,6 +314,19 @@ def test_a_finding_is_mended_by_its_button_and_an_error_can_be_put_aside(page: P
     expect(page.locator("[data-command-text]")).to_contain_text('"overridden": ["batch.updates_do_not_divide_prompts"')
 
 
+def test_samples_too_long_for_the_bundled_model_are_cut_to_its_context_by_one_click(
+    page: Page, live_console: LiveConsole
+) -> None:
+    page.goto(f"{live_console.url}/runs/new?trainer=openrlhf&algorithm=sft")
+    failed = page.locator("[data-check=failed]")
+    expect(failed).to_contain_text("Longest sample is 2,048 tokens", timeout=TRIAL_MS)
+
+    failed.locator("[data-fix]").click()
+
+    expect(page.locator('[name="knobs.train.max_sequence_tokens"]')).to_have_value("512")
+    expect(failed).to_have_count(0, timeout=TRIAL_MS)
+
+
 def test_a_pasted_command_becomes_a_filled_form_in_two_clicks(form: Page) -> None:
     form.locator("[data-open=import-dialog]").click()
     form.fill("#import-text", COMMAND)
@@ -324,12 +337,14 @@ def test_a_pasted_command_becomes_a_filled_form_in_two_clicks(form: Page) -> Non
     expect(form.locator('[name="algorithm"]')).to_have_value("sft")
     expect(form.locator('[name="model.id.hub"]')).to_have_value("Qwen/Qwen3-0.6B")
     expect(form.locator('[name="knobs.optimizer.learning_rate"]')).to_have_value("5e-6")
-    expect(form.locator(".pasted")).to_contain_text("--nonsense_flag")
+    expect(form.locator("[data-pasted=unread]")).to_contain_text("--nonsense_flag")
+    expect(form.locator("[data-pasted=left-out]")).to_contain_text("below the run directory")
+    expect(form.locator("[data-pasted=unread]")).not_to_contain_text("--save_path")
     expect(form.locator("[data-command-text]")).to_contain_text('"openrlhf"')
 
 
 COMMAND = """deepspeed --module openrlhf.cli.train_sft \\
   --max_len 2048 --dataset Open-Orca/OpenOrca --input_key question --output_key response \\
   --train_batch_size 256 --micro_train_batch_size 2 --pretrain Qwen/Qwen3-0.6B \\
-  --learning_rate 5e-6 --nonsense_flag 3
+  --learning_rate 5e-6 --save_path ./checkpoint --nonsense_flag 3
 """

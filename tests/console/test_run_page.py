@@ -50,6 +50,26 @@ def test_each_tab_has_its_own_address_and_opens_there(member: Client, project: P
     assert html.count(" hidden>", html.index('data-panel="overview"')) >= len(TABS) - 1
 
 
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"trainer": {"name": "verl"}}, "only how long some take in each step: Rollout, "),
+        ({"trainer": {"name": "openrlhf"}}, "only how long some take in each step: Rollout, Update, Weight sync."),
+        ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, "only how long each step takes."),
+        ({}, ""),
+    ],
+)
+@pytest.mark.parametrize("tab", ["overview", "timeline"])
+def test_a_run_whose_trainer_reports_no_phases_says_what_it_does_report(
+    member: Client, project: Project, tab: str, spec: dict[str, Any], says: str
+) -> None:
+    html = page(member, make_run(project, state="finished", spec=spec), tab)
+
+    assert says in html
+    assert ("No phase measured yet" in html) == (not says)
+    assert html.count("See the charts") == (2 if says else 0)  # on the overview and the timeline
+
+
 def test_a_run_of_another_project_looks_as_if_it_did_not_exist(member: Client) -> None:
     foreign = make_run()
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
+from jobs import checks as module
 from jobs import preview as previews
+from jobs.catalog.rule import changed
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.checks import (
@@ -17,7 +19,6 @@ from jobs.checks import (
     check_launchable,
     check_lengths,
     check_model,
-    check_privileged,
     check_reward,
     check_trainer,
 )
@@ -155,6 +156,40 @@ def test_a_sequence_longer_than_the_context_is_refused() -> None:
     assert passed.state == "passed"
 
 
+SUPERVISED = [(name, a) for name, info in trainers().items() for a in info.algorithms if a in ("sft", "dpo", "rm")]
+
+
+@pytest.mark.parametrize(("trainer", "algorithm"), SUPERVISED)
+def test_samples_too_long_for_the_context_are_cut_to_it_by_one_click(trainer: str, algorithm: str) -> None:
+    raw = {"trainer": {"name": trainer}, "algorithm": algorithm, "knobs": {"train.max_sequence_tokens": 2048}}
+    model = ModelFacts(architecture="X", num_parameters=1, context_tokens=512, dtype="float32")
+
+    (failed,) = check_lengths(parse_spec(raw), model)
+    (mended,) = [check_lengths(changed(parse_spec(raw), fix), model)[0] for fix in failed.fixes]
+
+    assert failed.state == "failed"
+    assert failed.fixes == ({"train.max_sequence_tokens": 512},)
+    assert mended.state == "passed"
+
+
+@pytest.mark.parametrize(("prompt", "answer", "num_fixes"), [(400, 200, 2), (400, 600, 1), (600, 700, 1)])
+@pytest.mark.parametrize("trainer", list(trainers()))
+def test_answers_too_long_for_the_context_leave_room_for_the_prompt(
+    trainer: str, prompt: int, answer: int, num_fixes: int
+) -> None:
+    knobs = {"rollout.max_prompt_tokens": prompt, "rollout.max_new_tokens": answer}
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "knobs": knobs})
+    model = ModelFacts(architecture="X", num_parameters=1, context_tokens=512, dtype="float32")
+
+    (failed,) = check_lengths(spec, model)
+
+    assert len(failed.fixes) == num_fixes
+    for fix in failed.fixes:
+        mended = changed(spec, fix)
+        assert check_lengths(mended, model)[0].state == "passed"
+        assert mended.int_knob("rollout.max_prompt_tokens") + mended.int_knob("rollout.max_new_tokens") == 512
+
+
 def test_a_good_reward_is_tried_and_told_apart_from_a_flat_one(project: Project) -> None:
     good = "def reward(prompt, completion, answer):\n    return float(answer in completion)"
 
@@ -247,6 +282,20 @@ def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
     assert (no_gpu.state, no_gpu.field) == ("failed", "hardware.device")
 
 
+def test_rules_go_by_the_device_that_the_run_would_get(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = {"train.max_sequence_tokens": 256}
+    spec = parse_spec({"trainer": {"name": "openrlhf"}, "algorithm": "sft", "knobs": knobs})
+
+    def refusals(state: ClusterState) -> list[str]:
+        monkeypatch.setattr(module, "cluster_state", lambda: state)
+        return [problem.message for problem in check_launchable(spec, project)]
+
+    assert spec.hardware.device == "auto"
+    assert refusals(cluster(cpus=8)) == ["flash_attention_2 does not run on CPU."]
+    assert refusals(cluster(cpus=8, gpus=8)) == []
+    assert refusals(cluster(is_reachable=False)) == []
+
+
 def test_a_full_cluster_or_one_that_is_away_is_no_reason_to_refuse(project: Project) -> None:
     make_run(project, state="running")
     make_run(project, state="running")
@@ -302,38 +351,6 @@ def test_pairs_need_their_columns(project: Project, tmp_path: Path) -> None:
 
     assert (failed[0].state, failed[0].field) == ("failed", "data.rejected_column")
     assert [check.state for check in named] == ["passed"]
-
-
-@pytest.mark.parametrize(
-    ("trainer", "reward", "data", "field"),
-    [
-        ("openrlhf", {"kind": "url", "location": "/srv/reward.py"}, {}, "reward.location"),
-        ("openrlhf", {"kind": "url", "location": "/srv/reward.py,http://10.0.0.5/get_reward"}, {}, "reward.location"),
-        ("openrlhf", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
-        ("verl", {"kind": "file", "location": "pkg://verl.x/../../srv/reward.py"}, {}, "reward.location"),
-        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl, /srv/rows.py@train"}, "data.id"),
-        ("openrlhf", {}, {"kind": "path", "id": "/srv/a.jsonl", "eval_id": "/srv/rows.py"}, "data.eval_id"),
-    ],
-)
-def test_code_by_any_name_is_an_admin_s(
-    project: Project, trainer: str, reward: dict[str, str], data: dict[str, str], field: str
-) -> None:
-    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "reward": reward, "data": data})
-
-    (found,) = check_privileged(spec, project, None)
-
-    assert found.field == field
-
-
-@pytest.mark.parametrize(
-    "reward",
-    [
-        {"kind": "url", "location": "http://10.0.0.5/get_reward"},
-        {"kind": "model", "location": "/srv/reward-model"},
-    ],
-)
-def test_a_reward_that_is_no_code_is_anybody_s(project: Project, reward: dict[str, str]) -> None:
-    assert check_privileged(parse_spec({"trainer": {"name": "openrlhf"}, "reward": reward}), project, None) == []
 
 
 def test_what_a_trainer_cannot_be_told_is_said_before_the_launch() -> None:

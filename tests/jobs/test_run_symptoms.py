@@ -118,6 +118,27 @@ def test_the_cause_counts_where_no_line_was_shipped() -> None:
     assert looked.lines == {}
 
 
+def test_a_line_is_known_with_what_ray_and_colors_put_before_it() -> None:
+    run = make_run(state="running")
+    report(run, log(["\x1b[36m(PolicyActor pid=812, ip=10.0.0.5)\x1b[0m MemoryError"]))
+
+    looked = found(run)
+
+    (evidence,) = looked.matches[0].evidence
+    assert looked.matches[0].symptom.id == "memory.host"
+    assert evidence.text == "(PolicyActor pid=812, ip=10.0.0.5) MemoryError"
+    assert looked.lines[evidence.text].line == 0
+
+
+@pytest.mark.parametrize("step_seconds", [0.004, 0.2, 2000.0])
+def test_no_phase_is_too_short_to_be_a_symptom(step_seconds: float) -> None:
+    run = make_run(state="running")
+    shares = {"time__step_seconds": step_seconds, "time__rollout_seconds": 0.9 * step_seconds}
+    values(run, range(1, 11), **shares)
+
+    assert ids(run) == ["speed.rollout_dominates"]
+
+
 def values(run: Run, steps: range, *, attempt: int = 1, **numbers: float) -> None:
     named = {name.replace("__", "/"): value for name, value in numbers.items()}
     report(run, *[metric(step, attempt=attempt, **named) for step in steps], attempt=attempt)

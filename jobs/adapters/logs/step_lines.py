@@ -11,7 +11,8 @@ import contextlib
 import math
 import re
 
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+from jobs.catalog.log_line import uncolored
+
 _OPENRLHF = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
 _VERL = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
 _NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
@@ -21,7 +22,7 @@ Step = tuple[int, dict[str, float]]
 
 def openrlhf_step(line: str) -> Step | None:
     """Return step and values (named as in its TensorBoard files) of OpenRLHF's line, None of any other."""
-    match = _OPENRLHF.search(_COLOR.sub("", line))
+    match = _OPENRLHF.search(uncolored(line))
     if match is None:
         return None
     try:
@@ -39,7 +40,7 @@ def openrlhf_step(line: str) -> Step | None:
 
 def verl_step(line: str) -> Step | None:
     """Return step and values of verl's console line, None of any other."""
-    match = _VERL.search(_COLOR.sub("", line).rstrip())
+    match = _VERL.search(uncolored(line).rstrip())
     if match is None:
         return None
     found = {}

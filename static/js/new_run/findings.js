@@ -1,19 +1,18 @@
-// What the rules find in the form, as the server says it: jump to a knob, apply a fix, put an error aside.
+// What the rules find in the form, as the server says it: jump to a knob, put an error aside. Fixes are the panel's.
 
 export class Findings {
   #form;
   #place;
   #shown = "";
 
-  constructor(form, { onFix, onOverride, onJump }) {
+  constructor(form, { onOverride, onJump }) {
     this.#form = form;
     this.#place = form.querySelector("[data-findings-place]");
     this.blocking = [];
     this.#place.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
-      if (button.dataset.fix !== undefined) onFix(JSON.parse(button.dataset.fix));
-      else if (button.dataset.jump !== undefined) onJump(button.dataset.jump);
+      if (button.dataset.jump !== undefined) onJump(button.dataset.jump);
       else if (button.dataset.override !== undefined) onOverride(this.#toggled(button.dataset.override));
     });
   }

@@ -11,7 +11,7 @@ export function wireHelp(form, facts) {
 
   async function show(button) {
     const name = button.dataset.help;
-    const index = name.startsWith("knobs.") ? await knobIndex(form) : {};
+    const index = name.startsWith("knobs.") ? (await knobIndex(form)).knobs : {};
     if (opener !== button) return;
     const known = { help: "", effects: [], flags: [], ...index[name], ...facts.fields[name] };
     panel.querySelector("h2").textContent = known.label;

@@ -1,21 +1,45 @@
-// What is known of every knob of every trainer: fetched once, when somebody searches or reads.
+// What is known of every knob and field of every trainer: fetched once, when somebody searches or reads.
 
 let asked = null;
+const NOTHING = { knobs: {}, fields: {}, told: [] };
 
-/** The knobs by the names of their inputs; an empty object if the console does not answer. */
+/** `knobs` and `fields` by the names of their inputs, and `told`; all empty if the console does not answer. */
 export function knobIndex(form) {
   asked ??= fetch(form.dataset.index, { headers: { Accept: "application/json" } })
     .then((response) => (response.ok ? response.json() : Promise.reject(new Error(String(response.status)))))
-    .then((answer) => answer.knobs)
     .catch(() => {
       asked = null; // the next one tries again
-      return {};
+      return NOTHING;
     });
   return asked;
 }
 
-/** The spelling of a knob that a query is about, if it is one: {trainer, name, whose}. */
+/** A name without what differs between a command line, an override and a config: dashes and marks before it. */
+function plain(text) {
+  return text.toLowerCase().replace(/^[-+~]+/, "").replaceAll("-", "_");
+}
+
+/** What somebody looks for; of a pasted `--option value` or `key=value` only the name counts. */
+export function asQuery(text) {
+  const query = text.trim().toLowerCase();
+  const name = /^[-+~]/.test(query) ? query.split(/[\s=]/)[0] : query.replace(/=.*$/s, "").trim();
+  return /^[-+~]*$/.test(name) ? "" : name;
+}
+
+/** How well a name answers a query: 0 is that very name, 1 its last words, 2 some part of it; null not at all. */
+export function rankOf(name, query) {
+  const [text, wanted] = [plain(name), plain(query)];
+  if (text === wanted) return 0;
+  if (text.endsWith(`.${wanted}`)) return 1;
+  return text.includes(wanted) ? 2 : null;
+}
+
+/** The spelling that answers a query best, if one does: {trainer, name, whose, rank}. */
 export function spellingOf(known, query) {
-  const plain = query.replace(/^-+/, "").replaceAll("-", "_");
-  return (known?.flags ?? []).find((flag) => flag.name.toLowerCase().replace(/^[-+]+/, "").replaceAll("-", "_").includes(plain));
+  let best = null;
+  for (const flag of known?.flags ?? []) {
+    const rank = rankOf(flag.name, query);
+    if (rank !== null && (best === null || rank < best.rank)) best = { ...flag, rank };
+  }
+  return best;
 }

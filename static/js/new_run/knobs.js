@@ -1,11 +1,10 @@
 // The knobs of the form: which are shown, who chose each value, what it was, and how to get that back.
 
-import { el, fill, gettext, ngettext } from "../format.js";
-import { knobIndex, spellingOf } from "./index.js";
+import { fill, gettext, ngettext } from "../format.js";
+import { Search } from "./search.js";
 import { inputs } from "./state.js";
 
 const OPEN_AT_FIRST = ["resources", "train", "rollout", "algorithm", "optimizer", "memory", "placement", "profile", "policy", "reward-file"];
-const MOST_ELSEWHERE = 12; // rows of knobs that the chosen trainer does not have
 
 /** True if both texts say the same value: 0.0003 is 3e-4, and 1,000 is 1000. */
 function isSame(text, other) {
@@ -17,8 +16,7 @@ export class Knobs {
   #form;
   #facts;
   #shown = "essential";
-  #query = "";
-  #index = {}; // all that is known of every knob, once somebody has searched
+  #search;
   #closed = new Map(); // group -> whether somebody closed it
 
   /** `words()` gives the words by which parts of the page say when they show. */
@@ -38,19 +36,9 @@ export class Knobs {
     });
     this.adopt();
     this.#wireTabs();
-    const search = form.querySelector("[data-knob-search]");
-    const find = async () => {
-      this.#query = search.value.trim().toLowerCase();
-      this.show();
-      if (!this.#query) return;
-      this.#index = await knobIndex(form);
-      this.show();
-    };
-    search.addEventListener("focus", async () => { this.#index = await knobIndex(form); }, { once: true });
-    search.addEventListener("input", find);
-    search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") event.preventDefault();
-      if (event.key === "Escape" && search.value) { search.value = ""; this.#query = ""; this.show(); event.preventDefault(); }
+    this.#search = new Search(form, facts, {
+      onChange: () => this.show(),
+      onGo: (field) => { this.reveal(field)?.focus(); field.scrollIntoView({ block: "center" }); },
     });
   }
 
@@ -111,8 +99,7 @@ export class Knobs {
       this.#saySpelling(field);
     }
     for (const [name, n] of Object.entries(counts)) this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
-    this.#showElsewhere();
-    this.#showGroups();
+    this.#showGroups(this.#search.show());
     this.#sayChanges(changed.size);
   }
 
@@ -136,11 +123,7 @@ export class Knobs {
   }
 
   #isWanted(field, isChanged) {
-    if (this.#query) {
-      const known = this.#facts.fields[field.dataset.name] ?? {};
-      const isNamed = [field.dataset.name, known.label, known.flag].some((text) => text?.toLowerCase().includes(this.#query));
-      return isNamed || Boolean(spellingOf(this.#index[field.dataset.name], this.#query));
-    }
+    if (this.#search.query) return this.#search.finds(field.dataset.name);
     if (this.#shown === "changed") return isChanged;
     return this.#shown === "all" || "essential" in field.dataset;
   }
@@ -218,40 +201,19 @@ export class Knobs {
     const place = field.querySelector(".flag");
     const known = this.#facts.fields[field.dataset.name];
     if (!place || !known) return;
-    const found = this.#query && !known.flag.toLowerCase().includes(this.#query) ? spellingOf(this.#index[field.dataset.name], this.#query) : null;
+    const found = known.flag.toLowerCase().includes(this.#search.query) ? null : this.#search.spelling(field.dataset.name);
     const text = found ? `${known.flag} · ${found.whose}: ${found.name}` : known.flag;
     if (place.textContent !== text) { place.textContent = text; place.title = text; }
   }
 
-  /** What the query finds among the knobs that the chosen trainer, version or algorithm does not have. */
-  #showElsewhere() {
-    const place = this.#form.querySelector("[data-elsewhere]");
-    const rows = [];
-    if (this.#query) {
-      for (const [name, known] of Object.entries(this.#index)) {
-        if (name in this.#facts.fields) continue;
-        const found = spellingOf(known, this.#query);
-        const isNamed = `${name} ${known.label}`.toLowerCase().includes(this.#query);
-        if (found || isNamed) rows.push([known, found ?? known.flags[0]]);
-        if (rows.length === MOST_ELSEWHERE) break;
-      }
-    }
-    place.hidden = rows.length === 0;
-    place.querySelector("ul").replaceChildren(...rows.map(([known, flag]) => el("li", {}, el("b", {}, known.label), el("code", {}, flag.name), el("span", { class: "faint" }, `${flag.whose}: ${this.#algorithmsText(flag.algorithms)}`))));
-  }
-
-  #algorithmsText(ids) {
-    const labels = ids.map((id) => this.#facts.algorithms[id]?.label ?? id);
-    return labels.length > 4 ? fill(gettext("%(first)s and %(n)s more"), { first: labels.slice(0, 3).join(", "), n: labels.length - 3 }) : labels.join(", ");
-  }
-
-  #showGroups() {
+  /** Groups with nothing in them go; `isElsewhere` says that the search found something outside of them. */
+  #showGroups(isElsewhere = this.#search.show()) {
     let numShown = 0;
     for (const group of this.#form.querySelectorAll(".knob-group:not(.reward-editor)")) {
       const shown = [...group.querySelectorAll(".field")].filter((field) => !field.hidden);
       group.hidden = shown.length === 0;
       numShown += shown.length;
-      if (this.#query && shown.length) this.#open(group, true);
+      if (this.#search.query && shown.length) this.#open(group, true);
       const isOpen = group.querySelector("h3 button").getAttribute("aria-expanded") === "true";
       const said = shown.slice(0, 4).map((field) => {
         const node = field.querySelector("input, select, textarea");
@@ -261,9 +223,9 @@ export class Knobs {
       group.querySelector("[data-group-note]").textContent = isOpen ? "" : said.filter(Boolean).join(" · ");
     }
     const none = this.#form.querySelector("[data-no-knob]");
-    none.hidden = numShown > 0 || !this.#form.querySelector("[data-elsewhere]").hidden;
-    none.textContent = this.#query
-      ? fill(gettext("No knob is named like “%(query)s”."), { query: this.#query })
+    none.hidden = numShown > 0 || isElsewhere;
+    none.textContent = this.#search.query
+      ? fill(gettext("No knob, field or flag is named like “%(query)s”."), { query: this.#search.typed })
       : gettext("Nothing differs from where this form started.");
   }
 

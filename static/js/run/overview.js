@@ -50,8 +50,8 @@ export class Overview {
     this.state = header.state;
     if (isState && this.isShown) this.#events();
     const reason = header.state === "queued" ? gettext("It is queued; the phases of its steps appear here.") : gettext("No phase measured yet.");
-    write(field("steps-empty"), reason);
-    write(field("latest-empty"), noSamples(header));
+    if (this.page.isNative) write(field("steps-empty"), reason); // of other trainers the page says it for good
+    write(field("latest-empty"), this.page.sampleNote || noSamples(header));
   }
 
   #charts() {
@@ -175,6 +175,5 @@ export class Overview {
 
 /** Why the table of samples is empty. */
 function noSamples(header) {
-  if (header.algorithm === "sft") return gettext("SFT learns from the data's answers; it draws no samples.");
   return header.state === "queued" ? gettext("It is queued; its samples appear here.") : gettext("No sample yet.");
 }

@@ -121,7 +121,7 @@ export class SampleTab {
     document.querySelector('.run-pages [data-page="1"]').disabled = this.number >= pages;
     const isFiltered = asked.sq || asked.step !== "" || asked.eval;
     const waits = this.state === "queued" || this.state === "starting";
-    const text = isFiltered ? gettext("No sample matches. Widen the filter.") : waits ? gettext("It has not begun. The completions of its first step appear here.") : gettext("The run kept no samples.");
+    const text = isFiltered ? gettext("No sample matches. Widen the filter.") : this.page.sampleNote ? this.page.sampleNote : waits ? gettext("It has not begun. The completions of its first step appear here.") : gettext("The run kept no samples.");
     this.#empty(this.isEmpty ? text : "", false);
   }
 

@@ -12,8 +12,8 @@ const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
 
 export class TimelineTab {
-  constructor({ store, feed, phases, query }) {
-    Object.assign(this, { store, feed, phases, query });
+  constructor({ page, store, feed, phases, query }) {
+    Object.assign(this, { page, store, feed, phases, query });
     const look = { laneHeight: 22, detailHeight: 16, gap: 5, labelWidth: 92 };
     this.canvas = document.querySelector('[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
@@ -45,7 +45,7 @@ export class TimelineTab {
   update(header) {
     this.timeline.isLive = ["running", "stopping"].includes(header.state);
     const waits = header.state === "queued" || header.state === "starting";
-    write(field("timeline-empty").firstElementChild, waits ? gettext("It has not begun. The phases of its first step appear here while it works.") : gettext("The trainer reported no phase."));
+    if (this.page.isNative) write(field("timeline-empty").firstElementChild, waits ? gettext("It has not begun. The phases of its first step appear here while it works.") : gettext("The trainer reported no phase."));
   }
 
   #isActive() {

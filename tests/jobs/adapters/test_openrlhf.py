@@ -47,7 +47,7 @@ def spec_of(text: str, version: str = "") -> RunSpec:
 
 
 def reasons(found: ReadBack) -> dict[str, str]:
-    return {unread.option: unread.why for unread in found.unread}
+    return {each.option: each.why for each in (*found.left_out, *found.unread)}
 
 
 def test_reinforcement_learning_is_one_process_that_joins_ray() -> None:
@@ -207,6 +207,20 @@ def test_what_cannot_be_read_is_named_with_the_reason(option: str, why: str) -> 
     found = read(text, "0.11.2")
 
     assert why in reasons(found)[option.split()[0]]
+
+
+def test_what_pitwall_sets_itself_is_left_out_and_is_not_what_was_not_understood() -> None:
+    found = read(
+        "WANDB_API_KEY=abc deepspeed --module openrlhf.cli.train_sft --dataset a/b --pretrain c/d --save_path ./ckpt "
+        "--use_tensorboard ./board --ckpt_path ./c --local_rank 3 --use_wandb abc --learning_rate 1e-5 "
+        "--learning_rates 3"
+    )
+
+    assert [each.option for each in found.left_out] == [
+        *("--save_path", "--ckpt_path", "--use_tensorboard", "--local_rank", "--use_wandb", "WANDB_API_KEY")
+    ]
+    assert [each.option for each in found.unread] == ["--learning_rates"]
+    assert found.understood == ("--dataset", "--pretrain", "--learning_rate")
 
 
 def test_the_beginning_of_an_option_is_taken_for_it_as_argparse_does_and_said() -> None:

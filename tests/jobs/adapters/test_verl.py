@@ -67,7 +67,7 @@ def spec_of(*words: str) -> RunSpec:
 
 
 def reasons(found: ReadBack) -> dict[str, str]:
-    return {unread.option: unread.why for unread in found.unread}
+    return {each.option: each.why for each in (*found.left_out, *found.unread)}
 
 
 def test_what_is_always_the_same_stands_in_every_command() -> None:
@@ -236,7 +236,8 @@ def test_what_a_command_does_not_say_is_as_verl_has_it() -> None:
 
 
 def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None:
-    found = reasons(read(PASTED))
+    answer = read(PASTED)
+    found = reasons(answer)
 
     assert "clip_grad" in found["actor_rollout_ref.actor.grad_clip"]
     assert "Did you mean trainer.total_training_steps" in found["trainer.totl_training_steps"]
@@ -246,10 +247,18 @@ def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None
         "trainer.totl_training_steps",
         "trainer.logger",
         "trainer.project_name",
+        "data.truncation",
+        "trainer.critic_warmup",
         "VLLM_ATTENTION_BACKEND",
         "WANDB_API_KEY",
     }
-    assert "0123456789abcdef" not in json.dumps([str(read(PASTED).unread), dict(read(PASTED).spec)])
+    assert [each.option for each in answer.unread] == ["trainer.totl_training_steps"]
+    assert found["data.truncation"] == "It is the trainer's default, which holds anyway."
+    assert {"data.train_files", "actor_rollout_ref.rollout.n", "algorithm.adv_estimator"} <= set(answer.understood)
+    assert not set(answer.understood) & set(found)
+    assert "0123456789abcdef" not in json.dumps(
+        [str(read(PASTED).unread), str(read(PASTED).left_out), dict(read(PASTED).spec)]
+    )
 
 
 def test_a_secret_in_a_command_is_kept_nowhere() -> None:
@@ -403,7 +412,9 @@ def test_a_whole_config_needs_no_word_about_what_is_as_verl_has_it() -> None:
 
     assert parse_spec(found.spec).knob("rollout.samples_per_prompt") == 3
     assert found.translated == ()
-    assert {unread.option for unread in found.unread} <= {"trainer.project_name"}
+    assert found.unread == ()
+    assert {each.option for each in found.left_out} <= {"trainer.project_name"}
+    assert found.num_defaults > 500
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,17 @@ def test_a_knob_that_needs_another_is_live_only_beside_it() -> None:
         "agent.function_path",
         "checkpoint.callback_class",
         "profiling.finish_command",
+        "profiling.precision_config_path",
+        "agent.router_config_path",
+        "data.dataset_class_name",
+        "checkpoint.resume_from",
+        "checkpoint.megatron_sharded_path",
+        "lora.megatron_adapter_path",
+        "skip.folder",
+        "trace.prometheus_file",
     ],
 )
-def test_what_names_code_or_a_command_is_privileged(knob_id: str) -> None:
+def test_what_names_code_a_command_or_a_file_to_unpickle_or_overwrite_is_privileged(knob_id: str) -> None:
     assert knobs()[knob_id].is_privileged
 
 

@@ -116,3 +116,9 @@ def test_a_bad_file_is_named(name: str, text: str, says: str, tmp_path: Path, mo
 
     with pytest.raises(ValueError, match=re.escape(says)):
         recipes.__wrapped__()
+
+
+def test_recipes_that_differ_in_a_number_stand_in_its_order() -> None:
+    numbers = [re.search(r"(\d+)gpu", name) for name in recipes() if name.startswith("verl-grpo-deepseek-v3-")]
+
+    assert [int(found[1]) for found in numbers if found] == [96, 128, 256, 512]

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,18 @@ from jobs.runner.cause import cause_of_death
 from jobs.runner.progress import Progress
 from jobs.runner.trainer import Exit
 from profiling import events
+from tests.jobs.catalog.test_log_line import BEFORE
+from tests.journeys.environments import make_environment
 
 
 def die(
-    run_dir: Path, body: str, *, oom_kills: int = 0, free: int = 1 << 40, own: list[events.Event] | None = None
+    run_dir: Path,
+    body: str,
+    *,
+    oom_kills: int = 0,
+    free: int = 1 << 40,
+    own: list[events.Event] | None = None,
+    python: str = sys.executable,
 ) -> dict[str, Any]:
     """Run `body` as a trainer's driver and return the cause that the runner finds."""
     (run_dir / "log").mkdir()
@@ -26,7 +33,7 @@ def die(
         (run_dir / "log" / "driver-0.stderr").open("wb") as err,
         (run_dir / "log" / "driver-0.stdout").open("wb") as out,
     ):
-        code = subprocess.run([sys.executable, "-c", body], stdout=out, stderr=err, check=False).returncode
+        code = subprocess.run([python, "-c", body], stdout=out, stderr=err, check=False).returncode
     progress = Progress(path=run_dir / "events.jsonl")
     progress.read()
     return cause_of_death(
@@ -67,13 +74,6 @@ DEATHS = [
         "cluster",
         "wanted a network port that is taken",
     ),
-    pytest.param(
-        "import datasets; datasets.load_dataset('json', data_files='/no/such.jsonl')",
-        "user",
-        "could not read the model or the data: Unable to find '/no/such.jsonl'",
-        marks=pytest.mark.skipif(find_spec("datasets") is None, reason="needs the package datasets"),
-        id="data that are not there",
-    ),
     ("import sys; sys.exit('config.json is missing')", "trainer", "exit code 1 in step 12: config.json is missing"),
 ]
 
@@ -85,6 +85,15 @@ def test_a_dead_driver_is_explained(tmp_path: Path, body: str, side: str, text: 
     assert cause["side"] == side
     assert text in cause["text"]
     assert (cause["role"], cause["rank"], cause["step"]) == ("driver", 0, 11)
+
+
+def test_data_that_are_not_there_are_named_by_the_library_that_other_trainers_read_them_with(tmp_path: Path) -> None:
+    body = "import datasets; datasets.load_dataset('json', data_files='/no/such.jsonl')"
+
+    cause = die(tmp_path, body, python=make_environment("openrlhf"))
+
+    assert (cause["side"], cause["role"]) == ("user", "driver")
+    assert "could not read the model or the data: Unable to find '/no/such.jsonl'" in cause["text"]
 
 
 WORKERS = [
@@ -184,3 +193,31 @@ def test_an_exception_of_a_rank_of_torch_is_named_without_its_prefix(tmp_path: P
 
     assert cause["text"] == "policy rank 0 ended with exit code 1 in step 12: KeyError: 'CPU'"
     assert (cause["role"], cause["rank"], cause["log_line"]) == ("policy", 0, "KeyError: 'CPU'")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("MemoryError", "ran out of host memory"),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 16.0 GiB", "ran out of host memory"),
+        ("ray.exceptions.RayTaskError(MemoryError): ray::PolicyActor.fit()", "ran out of host memory"),
+        ("train_sft.py: error: unrecognized arguments: --x", "does not take its command line: unrecognized"),
+        ("OSError: Incorrect path_or_model_id: '/no/model'", "could not read the model or the data: Incorrect path"),
+    ],
+)
+def test_a_cause_is_known_with_whatever_stands_before_it(tmp_path: Path, before: str, line: str, text: str) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "driver-0.stderr").write_text(f"Traceback (most recent call last):\n{before}{line}\n")
+
+    cause = cause_of_death(
+        ended=Exit(code=1),
+        progress=Progress(path=tmp_path / "events.jsonl"),
+        run_dir=tmp_path,
+        oom_kills=0,
+        disk_free_bytes=1 << 40,
+    )
+
+    assert text in cause["text"]
+    assert "\x1b" not in cause["log_line"]
