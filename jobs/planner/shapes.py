@@ -4,7 +4,7 @@ Source of the formulas: the modeling code of transformers, whose models on the m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.planner.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
@@ -42,6 +42,8 @@ class ModelShape:
     not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
     MLP has three matrices, else two. `element_bytes` of what is not quantized; `quantizes`: all matrices of the layers,
     or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
+    `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, embeddings
+    included, routers in full; `expert_parameters` those of all routed experts.
     `rotary` are elements of the tables of positions that an engine keeps, `tower` of the part that sees images: neither
     is in `parameters`.
     """
@@ -83,6 +85,22 @@ class ModelShape:
     is_exact: bool = True
     rotary: int = 0
     tower: int = 0
+    parameters: int = field(init=False, repr=False, compare=False)
+    active_parameters: int = field(init=False, repr=False, compare=False)
+    expert_parameters: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Count once: a search asks thousands of times."""
+        experts = sum(layer.experts for layer in self.layers)
+        total = self.embedding + self.head + self.final + sum(layer.total for layer in self.layers)
+        unused = sum(
+            layer.experts - layer.experts * self.experts_per_token // self.experts
+            for layer in self.layers
+            if layer.is_moe
+        )
+        object.__setattr__(self, "parameters", total)
+        object.__setattr__(self, "active_parameters", total - unused)
+        object.__setattr__(self, "expert_parameters", experts)
 
     @property
     def num_layers(self) -> int:
@@ -98,21 +116,6 @@ class ModelShape:
     def head(self) -> int:
         """Elements of the output head that are its own: 0 where it is tied to the embedding."""
         return 0 if self.is_tied else self.vocab * self.hidden
-
-    @property
-    def parameters(self) -> int:
-        """All parameters P, without multi-token prediction."""
-        return self.embedding + self.head + self.final + sum(layer.total for layer in self.layers)
-
-    @property
-    def active_parameters(self) -> int:
-        """Parameters that one token touches, embeddings included; routers in full."""
-        unused = sum(
-            layer.experts - layer.experts * self.experts_per_token // self.experts
-            for layer in self.layers
-            if layer.is_moe
-        )
-        return self.parameters - unused
 
     @property
     def matmul_parameters(self) -> int:
@@ -141,7 +144,7 @@ class ModelShape:
 
         Embedding, head, norms and routers keep `element_bytes`; what is quantized takes `quantized_bytes`.
         """
-        quantized = sum(layer.experts for layer in self.layers)
+        quantized = self.expert_parameters
         if self.quantizes == "layers":
             quantized += sum(layer.attention + layer.mlp + layer.replicated_linear for layer in self.layers)
         return round(quantized * self.quantized_bytes + (self.parameters - quantized) * self.element_bytes)
