@@ -38,10 +38,11 @@ def read_job(
 
 def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, *, samples: int) -> Job:
     """Return the job of a run whose models and samples per update are known already, as a search knows them."""
-    source = Source(spec, models, replace(fleet, num_devices=spec.num_workers), workload, samples)
+    source = Source(spec, models, fleet, workload, samples)
     job = _READERS[spec.trainer.name](source)
     return replace(
         job,
+        fleet=replace(fleet, num_devices=source.num_workers()),
         num_steps=spec.num_steps or source.num_steps(),
         checkpoint_every=source.knobs.whole("checkpoint.every_steps"),
         unpriced=source.knobs.unpriced(),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.derived import DERIVED
-from jobs.catalog.placement import group_size
+from jobs.catalog.placement import group_size, pools_of
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet, Lengths, Rollouts
 from jobs.planner.knob_values import Knobs
@@ -77,6 +77,12 @@ class Source:
             longest = knobs.whole("rollout.max_prompt_tokens") + knobs.whole("rollout.max_new_tokens")
         object.__setattr__(self, "knobs", knobs)
         object.__setattr__(self, "longest", longest)
+
+    def num_workers(self) -> int:
+        """Return the devices that the run asks for, as the spec says it."""
+        if self.spec.is_native:
+            return self.spec.num_workers
+        return sum(pools_of(self.spec.trainer.name, self.spec.algorithm, self.knobs.values).values())
 
     def group(self, role: str) -> int:
         """Return the devices of a role's group."""
