@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.plans import Demand
 from jobs.planner.shapes import ModelShape, ShapeUnreadable
 from tests.planner_cases.split import is_for_fitting
 from tests.planner_cases.model import UnknownModel, read_model
@@ -50,7 +51,8 @@ class Case:
 
     `counts`: what the truth of memory counts: bytes that tensors hold ("allocated"), that the allocator holds
     ("reserved"), or all of a device ("device"). `job` is None where nothing is trained; `engine` alone is then served.
-    `problem` says why nothing can be computed, "" if it can.
+    `problem` says why nothing can be computed, "" if it can. `method`, `demand`, `is_on_host`: what is asked where the
+    truth is a number of devices; a method is a key of jobs.planner.plans.METHODS.
     """
 
     id: str
@@ -66,14 +68,24 @@ class Case:
     fleet: Fleet | None
     job: Job | None
     engine: Engine | None
-    lengths: Lengths | None
+    rollouts: Rollouts | None
     truth: Truth
     problem: str = ""
+    is_ours: bool = True
+    method: str = ""
+    demand: Demand | None = None
+    is_on_host: bool = False
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """Tokens of prompts and responses, where something is generated."""
+        return self.rollouts.lengths if self.rollouts else None
 
     @property
     def is_for_fitting(self) -> bool:
-        """True if constants may be chosen by looking at it; all readings of a row are on the same side."""
-        return is_for_fitting(self.row)
+        """True if constants may be chosen by looking at it; all readings of a row are on the same side. Cases that came
+        later only test."""
+        return self.is_ours and is_for_fitting(self.row)
 
 
 def load(path: Path) -> tuple[Case, ...]:
@@ -81,10 +93,11 @@ def load(path: Path) -> tuple[Case, ...]:
     own = HERE / "frameworks.toml"
     known: dict[str, Any] = tomllib.loads(own.read_text(encoding="utf-8"))
     found: list[Case] = []
+    path = path.resolve()
     files = [path] if path.is_file() else sorted(path.glob("*.toml"))
     if not files:
         raise CaseInvalid(f"{path}: there is no case file. Give a *.toml file, or a folder of them.")
-    for file in (each for each in files if each != own):
+    for file in (each for each in files if each.name != own.name):
         try:
             tables = tomllib.loads(file.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -92,7 +105,7 @@ def load(path: Path) -> tuple[Case, ...]:
         frameworks = {**known, **tables.pop("frameworks", {})}
         for id, table in tables.items():
             try:
-                found.append(_case(id, table, frameworks))
+                found.append(_case(id, table, frameworks, is_ours=file.parent == HERE))
             except (CaseInvalid, TruthInvalid) as error:
                 raise CaseInvalid(f"{file.name}, {id}: {error}") from error
     ids = [case.id for case in found]
@@ -101,7 +114,7 @@ def load(path: Path) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _case(id: str, table: object, frameworks: Mapping[str, Any]) -> Case:
+def _case(id: str, table: object, frameworks: Mapping[str, Any], *, is_ours: bool) -> Case:
     if not isinstance(table, dict):
         raise CaseInvalid(f"a case is a table, not {table!r}.")
     _refuse_unknown(table, _CASE | _FLEET | _JOB | _PARTS, "")
@@ -142,9 +155,35 @@ def _case(id: str, table: object, frameworks: Mapping[str, Any]) -> Case:
         fleet=fleet,
         job=job,
         engine=engine,
-        lengths=rollouts.lengths if rollouts else None,
+        rollouts=rollouts,
         truth=truth,
         problem=problem,
+        is_ours=is_ours,
+        method=_method(job),
+        demand=_demand(job),
+        is_on_host=job is not None and job.policy.offload.optimizer > 0,
+    )
+
+
+def _method(job: Job | None) -> str:
+    if job is None:
+        return ""
+    return job.algorithm + ("" if job.policy.method == "full" else f"-{job.policy.method}")
+
+
+def _demand(job: Job | None) -> Demand | None:
+    if job is None:
+        return None
+    if job.rollouts is None:
+        return Demand(max_prompt=job.policy.sequence // 2, max_response=job.policy.sequence - job.policy.sequence // 2)
+    lengths = job.rollouts.lengths
+    return Demand(
+        max_prompt=lengths.max_prompt,
+        max_response=lengths.max_response,
+        mean_prompt=lengths.mean_prompt,
+        mean_response=lengths.mean_response,
+        prompts=job.rollouts.prompts,
+        samples_per_prompt=job.rollouts.samples_per_prompt,
     )
 
 
@@ -262,9 +301,7 @@ def _accelerator(given: object) -> Accelerator:
     return dataclasses.replace(base, **changed)
 
 
-def _build(
-    kind: type[Built], table: Mapping[str, Any], where: str, more: Mapping[str, Any] | None = None
-) -> Built:
+def _build(kind: type[Built], table: Mapping[str, Any], where: str, more: Mapping[str, Any] | None = None) -> Built:
     """Return a dataclass made of a table; `more` are fields that are no plain values. Raises: CaseInvalid."""
     more = more or {}
     prefix = f"{where}." if where else ""
@@ -317,7 +354,7 @@ def _one_of(given: Mapping[str, Any], key: str, allowed: Iterable[str], default:
 def _list_of_words(given: Mapping[str, Any], key: str) -> list[str]:
     value = given.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise CaseInvalid(f"{value!r} is not allowed for {key}. Use a list of letters, such as [\"A\", \"C\"].")
+        raise CaseInvalid(f'{value!r} is not allowed for {key}. Use a list of letters, such as ["A", "C"].')
     return value
 
 

@@ -73,7 +73,8 @@ def read_truth(table: Mapping[str, Any]) -> Truth:
         if key not in TRUTH:
             near = difflib.get_close_matches(key, TRUTH, n=1, cutoff=0.4)
             raise TruthInvalid(
-                f"there is no key truth.{key}. " + (f"Did you mean {near[0]}?" if near else f"Known: {', '.join(TRUTH)}.")
+                f"there is no key truth.{key}. "
+                + (f"Did you mean {near[0]}?" if near else f"Known: {', '.join(TRUTH)}.")
             )
         if key not in ("verdict", "decode", "phases"):
             numbers[key] = _number(f"truth.{key}", value)
