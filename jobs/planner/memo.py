@@ -29,7 +29,11 @@ class Memo:
     def __init__(self, k: Watched) -> None:
         self._k = k
         self._known: dict[Hashable, tuple[Any, frozenset[str]]] = {}
-        self._kept: list[object] = []
+        self._kept: dict[int, object] = {}
+
+    def keep(self, part: object) -> None:
+        """Keep an object whose identity is a further value of a key."""
+        self._kept[id(part)] = part
 
     def of(self, name: str, part: object, make: Callable[[], Made], *more: Hashable) -> Made:
         """Return what `make` makes of `part`, made once for the same object and the same further values."""
@@ -41,7 +45,7 @@ class Memo:
             finally:
                 used, self._k.names = frozenset(self._k.names), outer | self._k.names
             self._known[key] = (value, used)
-            self._kept.append(part)
+            self.keep(part)
             return value
         found: Made
         found, used = self._known[key]

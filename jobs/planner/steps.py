@@ -98,7 +98,13 @@ def _rl_phases(
 ) -> dict[str, Interval]:
     t = job.policy
     rollout = memo.of(
-        "rollout", engine, lambda: _rollout(job, rollouts, engine, batch, memory, k), rollouts, job.schedule, _key(job)
+        "rollout",
+        engine,
+        lambda: _rollout(job, rollouts, engine, batch, memory, k),
+        rollouts,
+        job.schedule,
+        job.staleness,
+        _key(job),
     )
     phases = {"rollout": rollout}
     rewards = [_frozen(job, each, batch.tokens, batch.length, k, memo) for each in job.frozen if each.role == "reward"]
@@ -120,7 +126,9 @@ def _rl_phases(
     if job.critic is not None:
         critic = _updates(job, job.critic, rollouts, batch, k, memo)
         phases["update"] = _both(phases["update"], critic, beside=job.critic_pool != "policy")
-    sync = memo.of("sync", t, lambda: _sync_seconds(job, k), job.placement, job.engine_devices, _key(job))
+    sync = memo.of(
+        "sync", t, lambda: _sync_seconds(job, k), job.placement, job.engine_devices, job.sync_bucket_bytes, _key(job)
+    )
     phases["weight_sync"] = _band(sync + _moving_seconds(job, k), _SYNC_BAND)
     return phases
 

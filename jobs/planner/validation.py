@@ -19,6 +19,8 @@ _MOST = 10**12
 _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Fleet, "num_devices"): (1, 10**6),
     (Fleet, "devices_per_node"): (1, 1024),
+    (Fleet, "host_bytes"): (0, 10**14),
+    (Fleet, "shm_bytes"): (0, 10**14),
     (Fleet, "price"): (0, 10**6),
     (Layout, "num_devices"): (1, 10**6),
     (Layout, "shards"): (0, 3),
