@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Tool = Literal["none", "torch", "nsys"]
-Marks = Literal["auto", "none", "timers", "nvtx", "torch", "mstx"]
+Marks = Literal["auto", "none", "timers", "memory", "nvtx", "torch", "mstx"]
 NsysReady = Literal["auto", "on", "off"]
 
 TOOLS: tuple[str, ...] = tuple(tool for tool in get_args(Tool) if tool != "none")

@@ -12,9 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from profiling.profilers.profiler import Memory
+from profiling.memory_marks import Memory
 
 Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note"]
+PEAKS = ("resident_peak", "device_peak", "device_reserved_peak")
+"""The peaks of a span's memory, as fields of Memory and as keys of the event."""
 KINDS: tuple[Kind, ...] = ("metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note")
 
 
@@ -31,7 +33,7 @@ class Event(TypedDict, total=False):
     phase: str  # span
     start: int  # span: Unix ns
     duration: int  # span: ns
-    memory: dict[str, list[int]]  # span: bytes at its begin and end
+    memory: dict[str, list[int] | int]  # span: bytes at its begin and end, and the most in between
     depth: int  # span: 0 = a phase of the step, 1.. = details inside it
     name: str  # span detail name; artifact name
     stream: str  # log: stdout | stderr
@@ -92,13 +94,16 @@ def span(
 ) -> Event:
     """Return one stretch of a lane: `start` in Unix ns and `duration` in ns, of a phase of profiling.phases.
 
-    `memory`, where it was measured, becomes {"resident": [begin, end], "device": [begin, end]} in bytes.
+    `memory`, where it was measured, becomes {"resident": [begin, end], "device": [begin, end], "resident_peak": most,
+    "device_peak": most, "device_reserved_peak": most} in bytes; what was not measured is left out.
     """
-    held = {}
+    held: dict[str, list[int] | int] = {}
     if memory is not None:
-        held = {"resident": [memory.resident_begin, memory.resident_end]}
+        held["resident"] = [memory.resident_begin, memory.resident_end]
         if memory.device_begin >= 0:
             held["device"] = [memory.device_begin, memory.device_end]
+        peaks = {name: getattr(memory, name) for name in PEAKS}
+        held |= {name: peak for name, peak in peaks.items() if peak >= 0}
     return _event(
         "span",
         attempt,

@@ -9,13 +9,14 @@ switched off with one line in the log. Backends are the files of profiling/profi
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from profiling.config import Marks
-from profiling.profilers.profiler import Memory, Profiler, load_profiler
+from profiling.memory_marks import Memory, MemoryMarks
+from profiling.process_memory import DeviceMemory
+from profiling.profilers.profiler import Profiler, load_profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +123,17 @@ def drain() -> list[Span]:
 # -- the switch --
 
 
-def configure(marks: Marks, *, device_bytes: Callable[[], int] | None = None) -> tuple[str, ...]:
+def configure(marks: Marks, *, device: DeviceMemory | None = None) -> tuple[str, ...]:
     """Set what marks do in this process; return the names of the backends that are on.
 
-    `auto` is `timers`, and `nvtx` besides where nsys has entered the process. `device_bytes` tells `timers` what the
-    process holds on its device. A backend that does not work here is left out, with a line that says why.
+    `auto` is `timers`, and `nvtx` besides where nsys has entered the process. `device` tells the backends that measure
+    memory what the process holds on its device. A backend that does not work here is left out, with a line that says
+    why.
     """
-    from profiling.profilers import nvtx, timers
+    from profiling.profilers import nvtx
 
     names: tuple[str, ...] = ("timers", *(["nvtx"] if nvtx.is_heard() else [])) if marks == "auto" else (marks,)
-    timers.PLUGIN.device_bytes = device_bytes
+    MemoryMarks.device = device
     chosen = []
     for name in names:
         backend = load_profiler(name)

@@ -12,6 +12,20 @@ from typing import Any, Literal
 
 from profiling.phases import BY_KEY
 
+PEAKS = {
+    "resident_peak": ("Peak memory", "Most memory that this role's process held resident in the phase {phase}."),
+    "device_peak": (
+        "Peak device memory",
+        "Most device memory that this role's process had allocated in the phase {phase}.",
+    ),
+    "device_reserved_peak": (
+        "Peak reserved device memory",
+        "Most device memory that this role's process had reserved, in use or not, in the phase {phase}.",
+    ),
+}
+"""The peaks of a phase: as a span's memory names them, their label and definition."""
+_ON_THE_DRIVER = ("reward", "advantages")  # phases in which no role that holds a model works
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:
@@ -35,14 +49,30 @@ class MetricInfo:
 
 @cache
 def metrics() -> Mapping[str, MetricInfo]:
-    """Return the known metrics by canonical name; each phase's seconds are made from the vocabulary of phases."""
+    """Return the known metrics by canonical name; each phase's seconds and peaks of memory are made from the
+    vocabulary of phases.
+    """
     tables = tomllib.loads((files("jobs.catalog") / "metrics.toml").read_text(encoding="utf-8"))
     for phase in BY_KEY.values():
         words = {"label": phase.label, "unit": "s", "better": "lower"}
         words["definition"] = f"Wall time of the phase {phase.label} in the step, on the driver."
         name = f"time/{phase.key}_seconds"
         tables[name] = words | tables.pop(name, {})  # after the metrics of the file, in the order of a step
+    for kind, (label, definition) in PEAKS.items():
+        for phase in BY_KEY.values():
+            if phase.key not in _ON_THE_DRIVER:
+                tables[peak_name(kind, phase.key)] = {
+                    "label": f"{label}: {phase.label}",
+                    "unit": "bytes",
+                    "better": "",
+                    "definition": definition.format(phase=phase.label),
+                }
     return {name: _metric(name, table) for name, table in tables.items()}
+
+
+def peak_name(kind: str, phase: str) -> str:
+    """Return the metric of a phase's peak; `kind` is a key of PEAKS."""
+    return f"{kind}/{phase}_bytes"
 
 
 def metric(name: str) -> MetricInfo:

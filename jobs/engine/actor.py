@@ -138,7 +138,7 @@ class Actor:
         if self._capture.problem:
             raise RoleError(f"{UNWRITABLE}: {self._capture.problem}", "", "")
         device = load_device(str(arguments["device"])) if "device" in arguments else None
-        profile.configure(self._marks, device_bytes=device.allocated_bytes if device else None)
+        profile.configure(self._marks, device=device)
         module, _, name = target.partition(":")
 
         def build() -> None:

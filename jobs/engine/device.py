@@ -60,6 +60,14 @@ class Device(Protocol):
     def allocated_bytes(self) -> int:
         """Return the bytes this process holds of its device now, within microseconds; -1 where it has none."""
 
+    def peak_bytes(self) -> tuple[int, int]:
+        """Return the most that this process held of its device, and the most that its allocator reserved, since
+        `reset_peak`; -1 where it has none.
+        """
+
+    def reset_peak(self) -> None:
+        """Let the peaks begin at what is held now."""
+
     def sleep(self, engine: Any) -> bool:
         """Let a vLLM engine give up its device memory; False where that does not apply."""
 

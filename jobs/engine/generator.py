@@ -15,6 +15,7 @@ from jobs.engine.problem import RunProblem
 from jobs.engine.sources import model_folder, read_json
 from jobs.engine.vllm_meter import VllmMeter
 from profiling.launch_nsys import problem_of_process
+from profiling.process_memory import resident_bytes, return_freed_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class Generator:
             os.environ["VLLM_NVTX_SCOPES_FOR_PROFILING"] = "1"  # its own ranges beside ours in a report of nsys
         import vllm
 
+        return_freed_memory()
+        self._baseline = {"memory_baseline_bytes": float(resident)} if (resident := resident_bytes()) >= 0 else {}
         # The sampled token's log-probability after temperature is what the trainer computes from logits / temperature.
         self._sampling = vllm.SamplingParams
         _register_architecture(str((config.get("architectures") or [""])[0]))
@@ -156,7 +159,7 @@ class Generator:
 
     def readings(self) -> dict[str, float]:
         """Return what the device says of this process, and what vLLM says of the last completions."""
-        return self._device.memory_readings() | self._work
+        return self._device.memory_readings() | self._baseline | self._work
 
 
 def _drawn(output: Any) -> Drawn:

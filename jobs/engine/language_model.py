@@ -11,8 +11,18 @@ from torch import Tensor
 from jobs.engine.batch import Batch
 from jobs.engine.losses import token_logprobs
 from jobs.engine.problem import RunProblem
+from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def memory_before_model() -> dict[str, float]:
+    """Return what is resident before this process loads a model, libraries included, as a reading; {} if not known."""
+    from transformers import AutoModelForCausalLM  # noqa: F401  # or the import would count as the model's
+
+    return_freed_memory()
+    resident = resident_bytes()
+    return {"memory_baseline_bytes": float(resident)} if resident >= 0 else {}
 
 
 def load_model(folder: Path, *, precision: str) -> torch.nn.Module:

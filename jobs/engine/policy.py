@@ -12,7 +12,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.engine.algorithm import Counts, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, Sender, load_device
-from jobs.engine.language_model import buckets, gathered, load_model, logits_of, score
+from jobs.engine.language_model import buckets, gathered, load_model, logits_of, memory_before_model, score
 from jobs.engine.losses import aggregate, token_logprobs
 from jobs.engine.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
@@ -63,6 +63,7 @@ class Policy:
             world_size=world_size,
             verbose=False,
         )
+        self._baseline = memory_before_model()
         # In ZeRO-3 every rank reads the whole model into host memory, and `initialize` splits it.
         model: Any = load_model(self._folder, precision="float32")
         if bool(self._spec.knob("memory.gradient_checkpointing")):
@@ -247,6 +248,7 @@ class Policy:
             "parameter_bytes": float(parameter_bytes(self._engine, self._stage)),
             "gradient_bytes": float(self._gradient_bytes),
             "optimizer_bytes": float(optimizer_bytes(self._engine)),
+            **self._baseline,
             **self._device.memory_readings(),
         }
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.batch import Batch
 from jobs.engine.device import load_device
-from jobs.engine.language_model import load_model, score
+from jobs.engine.language_model import load_model, memory_before_model, score
 from jobs.engine.sources import model_folder
 
 
@@ -15,6 +15,7 @@ class Reference:
     def __init__(self, *, spec: RunSpec, device: str) -> None:
         self._spec, self._device = spec, load_device(device)
         self._device.prepare_trainer()
+        self._baseline = memory_before_model()
         model = load_model(model_folder(spec.model), precision=str(spec.knob("memory.precision")))
         self._model = model.to(self._device.torch_device()).eval()
         self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
@@ -31,4 +32,4 @@ class Reference:
 
     def readings(self) -> dict[str, float]:
         """Return measured bytes of model state."""
-        return {"parameter_bytes": float(self._num_bytes), **self._device.memory_readings()}
+        return {"parameter_bytes": float(self._num_bytes), **self._baseline, **self._device.memory_readings()}

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from jobs.catalog.metric import PEAKS, peak_name
 from jobs.engine.actor import Answer
 from jobs.engine.crew import Worker
 from jobs.engine.places import Place, read_there
@@ -136,6 +137,7 @@ class Report:
             if span.depth == 0:
                 self.phase_seconds[worker.role, span.phase] = span.duration / 1e9
         self._write(*(self._span(span, worker.role, worker.rank) for span in answer.spans))
+        self._write(*(peaks for span in answer.spans if (peaks := self._peaks(span, worker.role, worker.rank))))
         for stream, lines in answer.lines.items():
             self.lines(worker.role, worker.rank, stream, lines)
 
@@ -152,6 +154,17 @@ class Report:
             name=span.name,
             memory=span.memory,
         )
+
+    def _peaks(self, span: profile.Span, role: str, rank: int) -> events.Event | None:
+        """Return the reading of a phase's peaks; None for a detail, and where nothing was measured."""
+        if span.depth or span.memory is None:
+            return None
+        peaks = {peak_name(kind, span.phase): float(getattr(span.memory, kind)) for kind in PEAKS}
+        measured = {name: peak for name, peak in peaks.items() if peak >= 0}
+        if not measured:
+            return None
+        end = span.start + span.duration
+        return events.system(measured, attempt=self._attempt, step=span.step, role=role, rank=rank, t=end)
 
     def readings(self, *, step: int) -> None:
         """Tell the latest readings of every worker."""

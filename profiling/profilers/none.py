@@ -1,6 +1,6 @@
 """No marks beyond the phases, which are always recorded: a detail mark costs less than a microsecond."""
 
-from profiling.profilers.profiler import Memory
+from profiling.memory_marks import Memory
 
 
 class NoMarks:

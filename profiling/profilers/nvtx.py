@@ -8,7 +8,8 @@ import os
 from functools import cache
 from typing import Any
 
-from profiling.profilers.profiler import Memory, range_name
+from profiling.memory_marks import Memory
+from profiling.profilers.profiler import range_name
 
 DOMAIN = "pitwall"
 

@@ -4,20 +4,10 @@ A backend sees each mark open and close. What it raises never reaches training: 
 it off with one line in the log.
 """
 
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from profiling import plugins
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Bytes at the begin and the end of a mark: resident in the process, and held on its device (-1: not known)."""
-
-    resident_begin: int
-    resident_end: int
-    device_begin: int = -1
-    device_end: int = -1
+from profiling.memory_marks import Memory
 
 
 class Profiler(Protocol):

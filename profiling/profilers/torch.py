@@ -6,7 +6,8 @@ Outside a recording a `record_function` would cost 6 µs for nothing. torch is i
 import sys
 from typing import Any
 
-from profiling.profilers.profiler import Memory, range_name
+from profiling.memory_marks import Memory
+from profiling.profilers.profiler import range_name
 
 
 class TorchMarks:

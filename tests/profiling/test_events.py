@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiling import events
+from profiling.memory_marks import Memory
 from profiling.phases import BY_KEY, PHASES, STEP_PHASES
 from profiling.plugins import UnknownPlugin, load, names
 
@@ -34,6 +35,21 @@ def test_each_event_is_one_line_with_the_common_keys(tmp_path: Path) -> None:
     assert lines[0]["values"] == {"reward/mean": "NaN"}
     assert lines[1]["t"] == 15
     assert lines[2]["lines"] == ["a\nb", "ü"]
+
+
+def test_the_memory_of_a_span_says_what_was_measured_and_nothing_else() -> None:
+    def told(**measured: int) -> object:
+        memory = Memory(resident_begin=1, resident_end=2, **measured)
+        return events.span("update", start=10, duration=5, attempt=1, step=3, role="policy", memory=memory)["memory"]
+
+    assert told() == {"resident": [1, 2]}
+    assert told(device_begin=0, device_end=4, resident_peak=9, device_peak=7, device_reserved_peak=8) == {
+        "resident": [1, 2],
+        "device": [0, 4],
+        "resident_peak": 9,
+        "device_peak": 7,
+        "device_reserved_peak": 8,
+    }
 
 
 def test_the_vocabulary_of_phases_is_unique_and_ordered() -> None:

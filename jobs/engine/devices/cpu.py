@@ -98,6 +98,13 @@ class Cpu:
         """As above."""
         return -1
 
+    def peak_bytes(self) -> tuple[int, int]:
+        """As above."""
+        return -1, -1
+
+    def reset_peak(self) -> None:
+        """As above."""
+
     def sleep(self, engine: Any) -> bool:  # noqa: ARG002
         """Sleep mode is not available on CPU."""
         return False

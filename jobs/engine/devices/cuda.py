@@ -92,19 +92,31 @@ class Cuda:
         return NcclSender(host, port, world_size)
 
     def memory_readings(self) -> dict[str, float]:
-        """What torch holds on the GPU, and the most it held."""
+        """What torch holds on the GPU, in use and reserved; the most of each phase is told with its span."""
         import torch
 
         return {
             "device_memory_bytes": float(torch.cuda.memory_allocated()),
             "device_memory_reserved_bytes": float(torch.cuda.memory_reserved()),
-            "device_memory_peak_bytes": float(torch.cuda.max_memory_allocated()),
         }
 
     def allocated_bytes(self) -> int:
         """What torch's allocator has given out; nothing before torch is there."""
         torch = sys.modules.get("torch")
         return int(torch.cuda.memory_allocated()) if torch is not None and torch.cuda.is_initialized() else 0
+
+    def peak_bytes(self) -> tuple[int, int]:
+        """What torch's allocator gave out and reserved at most."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0, 0
+        return int(torch.cuda.max_memory_allocated()), int(torch.cuda.max_memory_reserved())
+
+    def reset_peak(self) -> None:
+        """Let torch's peaks begin at what is held now."""
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.reset_peak_memory_stats()
 
     def sleep(self, engine: Any) -> bool:
         """Give up the KV cache and weights until `wake_up`."""
