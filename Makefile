@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench proof-resume proof-live proof-conformance proof-faults proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench bench-planner proof-resume proof-live proof-conformance proof-faults proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ proof-conformance: install-dev ## commands for OpenRLHF and verl against their o
 
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
+
+bench-planner: install-dev ## the planner against measured cases, with gates (CASES=a file or folder of others, docs/planner-cases.md)
+	@exec $(BIN)/python -m tests.bench.planner $(CASES)
 
 proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def print_readings(found: Sequence[Reading], peers: Peers) -> None:
-    """Print a line a reading: its case, half, quantity, truth, estimate, error, both peers where they have an answer."""
+    """Print a line a reading: case, half, quantity, truth, estimate, error, both peers where they have an answer."""
     head = ("case", "half", "q", "quantity", "measured", "estimate", "error", "DeepSpeed", "accelerate", "")
     lines = [head]
     for each in found:

@@ -1,4 +1,4 @@
-"""Cases made of the published device table: each row with an entry asks for the fewest devices of its model and method."""
+"""Cases made of the published device table: each row asks for the fewest devices of its model and method."""
 
 from collections.abc import Mapping
 

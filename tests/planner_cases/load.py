@@ -18,8 +18,8 @@ from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.plans import Demand
 from jobs.planner.shapes import ModelShape, ShapeUnreadable
-from tests.planner_cases.split import is_for_fitting
 from tests.planner_cases.model import UnknownModel, read_model
+from tests.planner_cases.split import is_for_fitting
 from tests.planner_cases.truth import TRUTH, Truth, TruthInvalid, read_truth
 
 HERE = Path(__file__).parent

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from jobs.planner.memory import overhead_bytes
+
 from jobs.planner.answer import can_it_run
 from jobs.planner.constant import Constants, constants
 from jobs.planner.decoding import decode_step_seconds
 from jobs.planner.estimate import Estimator
 from jobs.planner.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from jobs.planner.job import Job
-from jobs.planner.memory import overhead_bytes
 from jobs.planner.plans import Demand
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
 from jobs.planner.serving import engine_memory
@@ -139,7 +140,7 @@ def _speeds(case: Case, found: Estimate | None, why: str) -> Iterator[Reading]:
 
 
 def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
-    """Return what the case's tool counts: all of a device in any phase, or what the trainer's allocator has at a step."""
+    """Return what the case's tool counts: all of a device in any phase, or what the allocator has at a step."""
     if case.counts == "device":
         return max(phase.memory.total for pool in found.pools for phase in pool.phases)
     updates = (phase.memory for pool in found.pools for phase in pool.phases if phase.phase == "update")

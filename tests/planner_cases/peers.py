@@ -1,6 +1,6 @@
 """What DeepSpeed's and accelerate's own estimators say of a case, called in their packages.
 
-DeepSpeed's knows ZeRO stages over plain data parallelism and full training: it is asked for those, with our exact counts.
+DeepSpeed's knows ZeRO stages over plain data parallelism and full training: it is asked for those, with exact counts.
 accelerate's has one number for a model, whatever it is divided over: it is asked for every full training.
 Bytes of one device, None for what an estimator has no way to be told.
 """

@@ -13,8 +13,8 @@ HALVES: tuple[Half, ...] = ("fit", "test", "all")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure per half (None: no case), as `value` of `num` readings. `goal` is what it must reach, `is_gate` whether the
-    check fails where it does not; `least`: a goal that it must not fall below, instead of not exceed."""
+    """A figure per half (None: no case), as `value` of `num` readings. `goal` is what it must reach, `is_gate` whether
+    the check fails where it does not; `least`: a goal that it must not fall below, instead of not exceed."""
 
     what: str
     unit: str

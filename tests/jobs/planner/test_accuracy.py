@@ -1,0 +1,85 @@
+"""The planner's accuracy on the measured cases, gated: what `make bench-planner` prints, without the others' estimators."""
+
+import time
+from functools import cache
+
+import pytest
+
+from jobs.planner.estimate import estimate
+from tests.planner_cases.device_rows import device_cases
+from tests.planner_cases.load import HERE, Case, load
+from tests.planner_cases.measure import Reading, readings
+from tests.planner_cases.speed import ESTIMATE_GOAL
+from tests.planner_cases.summary import Row, summarize
+
+
+@cache
+def _cases() -> tuple[Case, ...]:
+    return (*load(HERE), *device_cases())
+
+
+@cache
+def _readings() -> tuple[Reading, ...]:
+    return tuple(reading for case in _cases() for reading in readings(case))
+
+
+@cache
+def _figures() -> dict[str, Row]:
+    return {row.what: row for row in summarize(_readings())}
+
+
+GATES = tuple(row.what for row in summarize(()) if row.is_gate)
+
+
+@pytest.mark.parametrize("what", GATES)
+def test_gate(what: str) -> None:
+    row = _figures()[what]
+    wrong = [
+        f"{each.case.id} {each.what} {each.truth} {each.estimate} {each.why}"
+        for each in _readings()
+        if each.is_right is False
+    ]
+
+    assert row.num["all"], f"no case measures: {what}"
+    assert row.reaches("all"), (row, wrong)
+
+
+def test_every_measured_quantity_is_read_and_nothing_is_skipped() -> None:
+    by_case = {case.id: [each for each in _readings() if each.case.id == case.id] for case in _cases()}
+
+    for case in _cases():
+        truth = case.truth
+        measured = len(truth.phases) + bool(truth.verdict) + bool(truth.peak_bytes)
+        measured += sum(bool(point.itl_ms) + bool(point.tokens_per_second) for point in truth.decode)
+        speeds = {"step_seconds", "tokens_per_second_per_device", "tokens_per_second", "mfu"} & set(truth.numbers)
+        measured += len(set(truth.numbers) - speeds - {"peak_gib", "peak_gb"}) + bool(speeds)
+        if truth.decode and case.problem:  # nothing to read: one line a point says why
+            measured = len(truth.decode)
+        assert len(by_case[case.id]) == measured, case.id
+
+
+def test_all_but_what_is_declared_unsupported_is_computed() -> None:
+    missing = {each.case.id: each.why for each in _readings() if each.estimate is None and not each.case.problem}
+
+    assert not missing
+
+
+def test_no_reading_of_a_row_is_on_both_sides() -> None:
+    sides: dict[str, set[bool]] = {}
+    for case in _cases():
+        sides.setdefault(case.row, set()).add(case.is_for_fitting)
+
+    assert all(len(side) == 1 for side in sides.values())
+    shares = [case.is_for_fitting for case in _cases()]
+    assert 0.4 < sum(shares) / len(shares) < 0.6
+
+
+def test_one_estimate_is_fast_enough_to_follow_typing() -> None:
+    jobs = [case.job for case in _cases() if case.job is not None and not case.problem]
+    took = []
+    for job in jobs:
+        began = time.perf_counter()
+        estimate(job)
+        took.append(time.perf_counter() - began)
+
+    assert sorted(took)[len(took) // 2] < ESTIMATE_GOAL
