@@ -107,7 +107,8 @@ class Training:
     weights. `micro_batch` sequences of `sequence` tokens each are one pass of a rank group before context parallelism
     divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
     `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
-    `head`: how logits and loss are computed, `head_chunk` tokens at once where chunked; `has_entropy`: the whole
+    `head`: how logits and loss are computed, `head_chunk` tokens or entries of the vocabulary (`head_axis`) at once
+    where chunked, while all logits stay if it `keeps_logits`; `has_entropy`: the whole
     distribution's entropy is taken too, not chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides
     the count that rank and targets give. `keeps_gradients`: unsharded gradients stay between micro-batches.
     """
@@ -132,6 +133,8 @@ class Training:
     checkpointing: Checkpointing = "full"
     head: Head = "unfused"
     head_chunk: int = 0
+    head_axis: Literal["tokens", "vocabulary"] = "tokens"
+    keeps_logits: bool = False
     has_entropy: bool = False
     objective: Objective = "lm"
     micro_batch: int = 1
