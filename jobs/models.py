@@ -26,6 +26,9 @@ class Project(models.Model):
     slug = models.SlugField(max_length=60, unique=True)
     name = models.CharField(max_length=120)
     created_at = models.DateTimeField(auto_now_add=True)
+    currency = models.CharField(max_length=3, default="USD")  # of all prices
+    prices = models.JSONField(default=dict)  # accelerator id -> {"price": of a device hour, "on": ISO date}
+    plan_constants = models.JSONField(default=dict)  # name of a constant of the planner -> the project's own value
 
     def __str__(self) -> str:
         return self.name

@@ -5,14 +5,16 @@ Answers are kept in the cache under everything they depend on, so that launching
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
 
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.sections import ModelSource
 from jobs.models import Project, Upload
 from jobs.trial import TrialFailed, run_trial
 
@@ -20,8 +22,10 @@ PREVIEW_SAMPLES = 5
 REWARD_SAMPLES = 8
 PREVIEW_SECONDS = 30.0
 MODEL_SECONDS = 30.0
+CONFIG_SECONDS = 15.0
 REWARD_SECONDS = 14.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
+REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
 
 _PREVIEW_GROUPS = ("rollout", "train", "eval")  # of knobs that change which rows are read or cut
 
@@ -93,11 +97,42 @@ def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
     Raises: TrialFailed beside the data field that is wrong; also if an upload is not this project's.
     """
     _require_upload(spec, project)
+    op = {"op": "preview", "spec": to_json(spec), "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
+    return _data_preview(_kept("preview", _data_depends_on(spec), op, PREVIEW_SECONDS))
+
+
+def known_data(spec: RunSpec, *, project: Project) -> DataPreview | None:
+    """Return the preview of the spec's data if it was made a while ago, None if not: nothing is read for it."""
+    try:
+        _require_upload(spec, project)
+    except TrialFailed:
+        return None
+    answer: dict[str, Any] | None = cache.get(_key("preview", _data_depends_on(spec)))
+    return None if answer is None else _data_preview(answer)
+
+
+def _data_depends_on(spec: RunSpec) -> list[Any]:
     raw = to_json(spec)
     knobs = {k: v["value"] for k, v in raw["knobs"].items() if k.partition(".")[0] in _PREVIEW_GROUPS}
-    depends_on = [raw["algorithm"], raw["model"], raw["data"], knobs, _stamps(spec.data.id, spec.model.id)]
-    op = {"op": "preview", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
-    return _data_preview(_kept("preview", depends_on, op, PREVIEW_SECONDS))
+    return [raw["algorithm"], raw["model"], raw["data"], knobs, _stamps(spec.data.id, spec.model.id)]
+
+
+def read_config(model: ModelSource) -> Mapping[str, Any]:
+    """Return the config.json of a model in a folder or on the hub. Only for people who may launch: it reads any path
+    that the console can. Raises: TrialFailed beside `model.id`.
+    """
+    depends_on = [asdict(model), _stamps(model.id)]
+    refused = _key("config-refused", depends_on)
+    if (before := cache.get(refused)) is not None:
+        raise TrialFailed("model.id", before)
+    op = {"op": "config", "spec": to_json(replace(parse_spec({}), model=model))}
+    try:
+        answer = _kept("config", depends_on, op, CONFIG_SECONDS)
+    except TrialFailed as failed:
+        cache.set(refused, failed.message, REFUSAL_KEPT_SECONDS)
+        raise
+    config: Mapping[str, Any] = answer["config"]
+    return config
 
 
 def describe_model(spec: RunSpec) -> ModelFacts:
@@ -157,13 +192,17 @@ def _stamps(*ids: str) -> list[Any]:
 
 
 def _kept(name: str, depends_on: list[Any], op: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
-    digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
-    key = f"trial.{name}.{digest}"
+    key = _key(name, depends_on)
     answer: dict[str, Any] | None = cache.get(key)
     if answer is None:
         answer = run_trial(op, timeout_seconds=timeout_seconds)
         cache.set(key, answer, KEPT_SECONDS)
     return answer
+
+
+def _key(name: str, depends_on: list[Any]) -> str:
+    digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
+    return f"trial.{name}.{digest}"
 
 
 def _data_preview(answer: dict[str, Any]) -> DataPreview:

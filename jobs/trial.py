@@ -26,7 +26,7 @@ MAX_MEMORY_BYTES = 8 << 30  # of address space; readers of Parquet map far more 
 GRACE_SECONDS = 1.0
 _ROUNDS = 20
 
-_FIELDS = {"preview": "data.id", "reward": "reward.source", "model": "model.id"}
+_FIELDS = {"preview": "data.id", "reward": "reward.source", "model": "model.id", "config": "model.id"}
 _KEPT_ENV = ("PATH", "HOME", "LANG", "TZ", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy")
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>\S+)', re.MULTILINE)
 _HUB_TOKEN = "HF_TOKEN"  # noqa: S105 (a name, not a token) opens gated models and data; never shown to a reward file
@@ -53,7 +53,7 @@ def run_trial(
     command: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of the trial process to `op` (see docs/launch.md for the three operations).
+    """Return the answer of the trial process to `op` (see docs/launch.md for the operations).
 
     `env` is added to the scrubbed environment. No process outlives the call.
     Raises: TrialFailed, also when the process hangs, dies or answers nonsense.

@@ -37,6 +37,21 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     return folder
 
 
+def read_config(model: ModelSource) -> dict[str, Any]:
+    """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
+    if model.kind != "hub":
+        return read_json(_find(model, with_weights=False) / "config.json", field="model.id")
+    import huggingface_hub
+
+    try:
+        file = huggingface_hub.hf_hub_download(model.id, "config.json", revision=model.revision or None)
+    except Exception as error:  # as in _fetch
+        raise RunProblem(
+            "model.id", f"The config.json of the hub model {model.id!r} cannot be fetched: {first_sentence(error)}"
+        ) from error
+    return read_json(Path(file), field="model.id")
+
+
 def _find(model: ModelSource, with_weights: bool) -> Path:
     if model.kind == "bundled":
         folder = BUNDLED / model.id

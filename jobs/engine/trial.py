@@ -1,8 +1,8 @@
 """`python -m jobs.engine.trial`: one JSON object on stdin, one on stdout; how the New run page looks at a spec before
 launch.
 
-`{"op": "preview" | "reward" | "model", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot work is
-answered with `{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
+`{"op": "preview" | "reward" | "model" | "config", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot
+work is answered with `{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.engine.preview import describe_model, preview_data, try_reward
 from jobs.engine.problem import RunProblem
+from jobs.engine.sources import read_config
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +31,9 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
             return try_reward(spec, inputs_dir=inputs_dir, num_samples=num_samples)
         if operation == "model":
             return describe_model(spec)
-        raise RunProblem("op", f"There is no operation {operation!r}. Use preview, reward or model.")
+        if operation == "config":
+            return {"config": read_config(spec.model)}
+        raise RunProblem("op", f"There is no operation {operation!r}. Use preview, reward, model or config.")
     except SpecInvalid as error:
         first = error.problems[0]
         return {"problem": {"field": first.field, "message": first.message}}
