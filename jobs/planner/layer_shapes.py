@@ -18,7 +18,8 @@ class LayerShape:
     `replicated`: norms, routers, and what else every tensor rank holds whole; `replicated_linear` are those of them
     that are matrices of linear layers (the down-projections of MLA). `window`: tokens that attention sees, 0 for all.
     `largest_matrix`: elements of the largest single matrix. `has_cache` is False for linear attention, which keeps a
-    state of `state` elements per sequence instead of keys and values per token.
+    state of `state` elements per sequence instead of keys and values per token. `norms` of the hidden state, each of
+    `hidden` elements (twice that with biases).
     """
 
     attention: int
@@ -31,6 +32,7 @@ class LayerShape:
     replicated_linear: int = 0
     has_cache: bool = True
     state: int = 0
+    norms: int = 2
 
     @property
     def total(self) -> int:
@@ -322,6 +324,7 @@ def layer(
         replicated_linear=attention.replicated_linear,
         has_cache=not is_linear,
         state=attention.value_size if is_linear else 0,
+        norms=_norms(config, family),
     )
 
 

@@ -1,6 +1,8 @@
 """Elements of LoRA's two matrices per target: rank * (in + out). PEFT's names of modules, as trainers take them."""
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 from jobs.planner.job import Training
 from jobs.planner.shapes import LayerShape, ModelShape
@@ -26,27 +28,42 @@ def adapter_parameters(t: Training) -> int:
 
 def adapter_elements(model: ModelShape, rank: int, targets: Iterable[str]) -> int:
     """Return rank * (in + out) summed over the targets of all layers; of experts every one has its own."""
-    named = {target.lower() for target in targets}
-    chosen = {part for part, names in _NAMES.items() if named & (names | _ALL)}
-    return rank * sum(_layer_sides(layer, model, chosen) for layer in model.layers)
+    targets = tuple(targets)
+    counts = Counter(map(id, model.layers))  # layers alike are one object
+    kinds = {id(layer): layer for layer in model.layers}
+    return sum(counts[key] * sum(layer_adapters(layer, model, rank, targets)) for key, layer in kinds.items())
 
 
-def _layer_sides(layer: LayerShape, model: ModelShape, chosen: set[str]) -> int:
+def scale_of_adapters(t: Training) -> float:
+    """Return the factor that brings the reckoned elements to those that a training names, 1 where it names none."""
+    if not t.adapter_parameters:
+        return 1.0
+    return t.adapter_parameters / max(adapter_elements(t.model, t.lora_rank or 1, t.lora_targets), 1)
+
+
+def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Iterable[str]) -> tuple[int, int]:
+    """Return the elements of the adapters of one layer: beside what all tokens use, and beside the routed experts."""
+    chosen = _chosen(frozenset(targets))
     sides = _latent_sides(model, chosen) if model.attention_kind == "mla" else _attention_sides(model, chosen)
     matrices = len(chosen & ({"gate", "up", "down"} if model.is_gated else {"up", "down"}))
     width = model.shared_width if layer.is_moe else model.mlp_width
     sides += matrices * (model.hidden + width) if width else 0
-    if layer.is_moe:
-        sides += model.experts * matrices * (model.hidden + model.expert_width)
-    return sides
+    routed = model.experts * matrices * (model.hidden + model.expert_width) if layer.is_moe else 0
+    return rank * sides, rank * routed
 
 
-def _attention_sides(model: ModelShape, chosen: set[str]) -> int:
+@cache
+def _chosen(targets: frozenset[str]) -> frozenset[str]:
+    named = {target.lower() for target in targets}
+    return frozenset(part for part, names in _NAMES.items() if named & (names | _ALL))
+
+
+def _attention_sides(model: ModelShape, chosen: frozenset[str]) -> int:
     of_queries = len(chosen & {"q", "o"}) * (model.hidden + model.query)
     return of_queries + len(chosen & {"k", "v"}) * (model.hidden + model.kv)
 
 
-def _latent_sides(model: ModelShape, chosen: set[str]) -> int:
+def _latent_sides(model: ModelShape, chosen: frozenset[str]) -> int:
     total = 0
     if "q" in chosen:
         rank = model.query_rank

@@ -1,0 +1,43 @@
+"""Logits and loss: bytes at the end of the forward pass, the usual cause of running out of memory.
+
+Per token and vocabulary entry (planner reference, 2.4): logits of 2 bytes, their fp32 copy 4, log-softmax 4, its
+gradient 4 and that of the logits 2, in the plain way; less where kernels fuse them. All results are bytes.
+"""
+
+from jobs.planner.constant import Constants
+from jobs.planner.job import Head, Training
+from jobs.planner.shapes import ModelShape
+
+_BYTES: dict[Head, str] = {
+    "unfused": "memory.logits_unfused",
+    "compiled": "memory.logits_compiled",
+    "parallel": "memory.logits_parallel",
+    "chunked": "memory.logits_chunked",
+}
+_KEPT_BYTES = 4.0  # logits, and their gradients or log-softmax, of the type that is computed with
+
+
+def training_logits(t: Training, k: Constants) -> float:
+    """Return bytes of logits and loss in training, on the stage that has the head; 0 for a head of one output.
+
+    Chunks of tokens hold `head_chunk` tokens at once (all logits stay where `keeps_logits`), chunks of the vocabulary
+    `head_chunk` entries of all tokens.
+    """
+    if t.objective == "scalar":
+        return 0.0
+    tokens, entries = float(t.tokens), t.model.vocab / t.layout.tensor
+    scale = 2.0 if t.compute == "fp32" and t.head == "parallel" else 1.0
+    if t.head != "chunked":
+        entropy = k["memory.logits_entropy"] if t.has_entropy else 0.0
+        return tokens * entries * (k[_BYTES[t.head]] * scale + entropy)
+    if t.head_axis == "vocabulary":
+        return tokens * min(float(t.head_chunk or t.model.vocab), entries) * k["memory.logits_streamed"]
+    chunk = min(float(t.head_chunk or tokens), tokens)
+    kept = tokens * entries * _KEPT_BYTES if t.keeps_logits else 0.0
+    return kept + chunk * entries * k["memory.logits_chunked"]
+
+
+def scoring_logits(model: ModelShape, tokens: int, *, tensor: int, is_parallel: bool, k: Constants) -> float:
+    """Return bytes of log-probabilities without gradients over all tokens of one pass."""
+    each = k["memory.logits_parallel" if is_parallel else "memory.logits_forward"]
+    return tokens * model.vocab / tensor * each
