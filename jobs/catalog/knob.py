@@ -6,16 +6,15 @@ input is greyed with the reason, and it is not written into a command.
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
 from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.storable import is_storable
+from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Scalar, Value
 
@@ -189,14 +188,7 @@ def _read_bool(value: object, refusal: KnobValueInvalid) -> bool:
 @cache
 def knobs() -> Mapping[str, Knob]:
     """Return every knob of the catalogue by id, in the order of files and tables."""
-    found: dict[str, Knob] = {}
-    folder = files("jobs.catalog") / "knobs"
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            group = file.name.removesuffix(".toml")
-            for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-                found[f"{group}.{name}"] = _knob(f"{group}.{name}", table)
-    return found
+    return {knob_id: _knob(knob_id, table) for knob_id, table in folder_entries("knobs")}
 
 
 @cache

@@ -1,10 +1,10 @@
 """The trainers a run can be launched with, their versions, and which algorithms each offers. Newest version first."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from jobs.catalog.tables import folder_tables
 
 Version = tuple[int, ...]
 
@@ -42,10 +42,8 @@ class TrainerInfo:
 @cache
 def trainers() -> Mapping[str, TrainerInfo]:
     """Return every trainer by id; the built-in one is first."""
-    folder = files("jobs.catalog") / "trainers"
-    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    names.sort(key=lambda name: name != "native")
-    return {name: _trainer(name, tomllib.loads((folder / f"{name}.toml").read_text("utf-8"))) for name in names}
+    tables = folder_tables("trainers")
+    return {name: _trainer(name, tables[name]) for name in sorted(tables, key=lambda name: name != "native")}
 
 
 def as_version(text: str) -> Version:
