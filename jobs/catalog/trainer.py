@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_tables
 
 Version = tuple[int, ...]
@@ -28,9 +29,9 @@ class TrainerInfo:
     help: str
     source: str
 
-    def called(self, version: str) -> str:
+    def called(self, version: str) -> Sentence:
         """Return what a sentence calls it: "the built-in trainer", "OpenRLHF 0.11.2"."""
-        return f"{self.label} {version}".strip() if self.package else "the built-in trainer"
+        return Sentence(f"{self.label} {version}".strip()) if self.package else Sentence("the built-in trainer")
 
     def offers(self, algorithm: str, version: str) -> bool:
         """Return True if this version of the trainer has the algorithm."""
