@@ -14,6 +14,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from console.rule_words import rule_name
+from jobs.adapters.adapter import WHY, adapter
 from jobs.catalog import advice, condition, device_table
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import FORMS
@@ -121,6 +122,10 @@ def _texts() -> Iterator[str]:
         yield from (info.label, info.unit, info.definition, info.healthy_source)
     yield from (phase.label for phase in PHASES)
     yield from _guide_texts()
+    yield from WHY
+    for trainer in trainers().values():
+        for version in trainer.versions:
+            yield from (spelled.why for spelled in adapter(trainer.id).spellings(version=version))
     spec = parse_spec({})
     for section in fields(spec):
         if is_dataclass(part := getattr(spec, section.name)):

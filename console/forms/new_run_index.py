@@ -7,6 +7,7 @@ alone.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -93,18 +94,21 @@ def _finished(found: dict[tuple[str, str], Entry]) -> list[Entry]:
     return list(found.values())
 
 
-def _all_spellings() -> Iterator[tuple[str, str, Spelling]]:
-    """Yield trainer, version and each spelling that is no knob's flag."""
-    for info in trainers().values():
-        for version in info.versions:
-            for spelled in adapter(info.id).spellings(version=version):
-                yield info.id, version, spelled
+@cache
+def all_spellings() -> tuple[tuple[str, str, Spelling], ...]:
+    """Return trainer, version and each spelling that is no knob's flag."""
+    return tuple(
+        (info.id, version, spelled)
+        for info in trainers().values()
+        for version in info.versions
+        for spelled in adapter(info.id).spellings(version=version)
+    )
 
 
 def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
     """Return trainer, version and name of every such spelling, by the knob or field that holds what it says."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for trainer, version, spelled in _all_spellings():
+    for trainer, version, spelled in all_spellings():
         for name in spelled.says:
             found.setdefault(name, []).append((trainer, version, spelled.name))
     return found
@@ -113,10 +117,10 @@ def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
 def _told() -> list[Entry]:
     """Return the options and keys that no run says, each with the reason."""
     found: dict[tuple[str, str], Entry] = {}
-    for trainer, version, spelled in _all_spellings():
+    for trainer, version, spelled in all_spellings():
         if not spelled.says:
             _add(found, trainer, spelled.name, [version], ())
-            found[trainer, spelled.name]["why"] = spelled.why
+            found[trainer, spelled.name]["why"] = _(spelled.why)
     return _finished(found)
 
 

@@ -1,8 +1,8 @@
 """What people paste into the New run page: a spec as JSON, or a command or config of another trainer."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -80,7 +80,12 @@ def _checked(name: str, read: ReadBack) -> Pasted:
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
         understood=read.understood,
         translated=read.translated,
-        left_out=read.left_out,
-        unread=tuple(unread),
+        left_out=_in_words(read.left_out),
+        unread=_in_words(unread),
         num_defaults=read.num_defaults,
     )
+
+
+def _in_words(items: Iterable[Unread]) -> tuple[Unread, ...]:
+    """Return the items with their reasons in the reader's language, where it has words for them."""
+    return tuple(replace(item, why=_(item.why)) for item in items)

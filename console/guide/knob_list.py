@@ -8,6 +8,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from console.forms.new_run_fields import GROUP_TITLES
+from console.guide.knob_beside import beside, names_of_knobs
 from console.guide.knob_detail import knob_detail
 from console.guide.parts import (
     Asked,
@@ -43,6 +44,7 @@ def knobs_page(asked: Asked, knob_id: str) -> dict[str, Any]:
         "sections": sections,
         "found": sum(len(section.rows) for section in sections),
         "all": len(knobs()),
+        "beside": beside(words_of(asked), trainer.chosen) if words_of(asked) else [],
         "knob": knob_detail(knobs()[shown]) if shown else None,
         "current": shown,
     }
@@ -108,7 +110,7 @@ def _rank(knob: Knob, words: tuple[str, ...]) -> tuple[int, str]:
     if has_words(label, words):
         return (1 if label.startswith(words[0]) else 2), knob.id
     best = (5, knob.id)
-    for name in (knob.id, *(name for flag in knob.flags for name in flag.names)):
+    for name in (knob.id, *_names(knob)):
         plain = normal(name)
         if has_words(plain, words) or plain == whole:
             rank = 0 if plain == whole else 1 if plain.rpartition(".")[2] == whole else 3
@@ -119,8 +121,17 @@ def _rank(knob: Knob, words: tuple[str, ...]) -> tuple[int, str]:
 @cache
 def _texts(language: str) -> dict[str, str]:  # noqa: ARG001 - what the cache goes by: labels are translated
     """Return what the search looks through, by knob: label, help, id and every option."""
-    found = {}
-    for knob in knobs().values():
-        names = [name for flag in knob.flags for name in flag.names]
-        found[knob.id] = "\n".join(normal(text) for text in (knob.id, _(knob.label), _(knob.help), *names))
-    return found
+    return {
+        knob.id: "\n".join(normal(text) for text in (knob.id, _(knob.label), _(knob.help), *_names(knob)))
+        for knob in knobs().values()
+    }
+
+
+@cache
+def _beside_flags() -> dict[str, list[str]]:
+    return names_of_knobs()
+
+
+def _names(knob: Knob) -> list[str]:
+    """Return every option and key of every trainer and version that sets a knob."""
+    return [*(name for flag in knob.flags for name in flag.names), *_beside_flags().get(knob.id, ())]

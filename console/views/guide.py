@@ -39,7 +39,7 @@ def _tab(name: str, page: _Page) -> Callable[..., HttpResponse]:
     @never_cache
     def view(request: HttpRequest, item: str = "") -> HttpResponse:
         try:
-            context = page(request.GET, item)
+            context = page(request.GET, item) | {"is_picked": bool(item)}
         except LookupError:
             raise Http404 from None
         return _show(request, name, context)

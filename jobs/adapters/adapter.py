@@ -13,6 +13,16 @@ from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from profiling import plugins
 
+ONLY_SHELL = "Only the shell that it was written for knows this value."
+NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
+NOT_KEPT = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+IS_DEFAULT = "It is the trainer's default, which holds anyway."
+NO_OPTION = "It belongs to no option."
+ONE_VALUE = "It takes one value."
+OF_HYDRA = "It is an option of Hydra, not of the training."
+WHY = (ONLY_SHELL, NO_ENVIRONMENT, NOT_KEPT, IS_DEFAULT, NO_OPTION, ONE_VALUE, OF_HYDRA)
+"""Why a part of a command stays behind, in sentences without values in them, for whoever translates them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:

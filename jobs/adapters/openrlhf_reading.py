@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.adapters.adapter import ReadBack, Translated, Unread
+from jobs.adapters.adapter import (
+    NO_ENVIRONMENT,
+    NO_OPTION,
+    NOT_KEPT,
+    ONE_VALUE,
+    ONLY_SHELL,
+    ReadBack,
+    Translated,
+    Unread,
+)
 from jobs.adapters.openrlhf_command import Given, OpenRLHFCommand, command_of
 from jobs.adapters.openrlhf_options import (
     BEFORE,
@@ -86,9 +95,9 @@ def _take_sections(command: OpenRLHFCommand, by_name: Mapping[str, Given], said:
                 continue
             said.taken.add(name)
             if given.needs_shell and option in SECTIONS:
-                said.refuse(given, "Only the shell that it was written for knows this value.")
+                said.refuse(given, ONLY_SHELL)
             elif len(given.values) != 1:
-                said.refuse(given, "It takes one value.")
+                said.refuse(given, ONE_VALUE)
             else:
                 said.fields[option.field] = given
                 if name != option.name(target) and option in SECTIONS and option.field != "clip":
@@ -139,12 +148,12 @@ def _near(name: str, program: str, version: str) -> str:
 def _name_the_rest(command: OpenRLHFCommand, said: Said) -> None:
     """Name words that belong to no option, and the environment, which is no part of a spec."""
     for stray in command.strays:
-        said.unread.append(Unread(option=stray, value="", why="It belongs to no option."))
+        said.unread.append(Unread(option=stray, value="", why=NO_OPTION))
     for name, value in command.pasted.env.items():
         shown = _HIDDEN if any(part in name.upper() for part in _SECRET) else value
-        why = "A run's spec holds no environment; the cluster's Ray runtime has it."
+        why = NO_ENVIRONMENT
         if name == "NCCL_CUMEM_ENABLE":
             why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
         elif shown == _HIDDEN:
-            why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+            why = NOT_KEPT
         said.left_out.append(Unread(option=name, value=shown, why=why))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from jobs.adapters.adapter import Translated, Unread
+from jobs.adapters.adapter import ONLY_SHELL, Translated, Unread
 from jobs.adapters.openrlhf_command import Given
 from jobs.adapters.openrlhf_options import RL, TRAINER, option, program_of
 from jobs.adapters.openrlhf_sections import Said
@@ -47,7 +47,7 @@ class Values:
         entries = self._entries(given.name)
         for knob, flag in entries:
             if given.needs_shell:
-                self.said.refuse(given, "Only the shell that it was written for knows this value.")
+                self.said.refuse(given, ONLY_SHELL)
                 break
             if flag.form in FORMS:
                 self._set((knob, flag), given)

@@ -23,6 +23,7 @@ from jobs.adapters.units import (
     plain_number,
 )
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import Sentence
 
 CONVERSIONS: Conversions = {
     "samples_per_update": SAMPLES_PER_UPDATE,
@@ -54,7 +55,6 @@ _REWARD_FUNCTION = '''
 import re as _re
 
 import torch as _torch
-from jobs.catalog.sentence import Sentence
 
 _SPECIAL = _re.compile(r"(?:<\\|[^<>|]*\\|>|</?s>|<(?:bos|eos|pad|unk|end_of_turn)>|\\[PAD\\]|\\s)+$")
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.adapter import Unread
+from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, OF_HYDRA, ONLY_SHELL, Unread
 from jobs.adapters.hydra import Plain, read
 from jobs.adapters.pasted import Pasted, find_program
 from jobs.adapters.verl_older import CONFIGS, OTHER_PROGRAMS
@@ -34,7 +34,6 @@ NODES = ("--nnodes",)
 PER_NODE = ("--nproc-per-node", "--nproc_per_node")
 HIDDEN = "…"
 _SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
-_ONLY_SHELL = "Only the shell that it was written for knows this value."
 _PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
@@ -112,9 +111,9 @@ def shown(key: str, text: str) -> str:
 
 
 def _of_environment(name: str, value: str) -> Unread:
-    why = "A run's spec holds no environment; the cluster's Ray runtime has it."
+    why = NO_ENVIRONMENT
     if shown(name, value) == HIDDEN:
-        why = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+        why = NOT_KEPT
     return Unread(option=name, value=shown(name, value), why=why)
 
 
@@ -135,7 +134,7 @@ def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] 
             continue
         if any(piece in word for piece in unknown):
             key, _, value = word.partition("=")
-            unread.append(Unread(option=key, value=shown(key, value), why=_ONLY_SHELL))
+            unread.append(Unread(option=key, value=shown(key, value), why=ONLY_SHELL))
             if not _PLACE.search(key):
                 continue
         try:
@@ -167,7 +166,7 @@ def _take_option(
         why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
         unread.append(Unread(option=option, value=value, why=why))
     else:
-        left_out.append(Unread(option=option, value=value, why="It is an option of Hydra, not of the training."))
+        left_out.append(Unread(option=option, value=value, why=OF_HYDRA))
 
 
 def _spread(option: str, key: str, value: Plain, text: str) -> Iterator[Given]:
@@ -202,8 +201,8 @@ def _of_yaml(text: str) -> VerlCommand:
         where = getattr(error, "problem_mark", None)
         raise ValueError(
             Sentence(
-                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and from line {line} on "
-                "no YAML text either. Paste the whole command, or the config.",
+                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and from line {line} "
+                "on no YAML text either. Paste the whole command, or the config.",
                 line=where.line + 1 if where is not None else 1,
             )
         ) from error

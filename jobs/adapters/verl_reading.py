@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
-from jobs.adapters.adapter import ReadBack, Translated, Unread
+from jobs.adapters.adapter import IS_DEFAULT, ReadBack, Translated, Unread
 from jobs.adapters.hydra import Interpolation, Plain
 from jobs.adapters.pasted import MAX_HINTS
 from jobs.adapters.spelled import Conversions, ours
@@ -65,7 +65,7 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
         understood |= {key: given for key, given in repeated.items() if key in ours}
         for key, given in repeated.items():
             if key not in ours:
-                sections.leave(given, "It is verl's default, which holds anyway.")
+                sections.leave(given, IS_DEFAULT)
     behind = {each.option for each in (*sections.left_out, *sections.unread)}
     spec = {
         "algorithm": algorithm,

@@ -56,6 +56,7 @@ def test_every_tab_shows_itself_and_is_no_burden(viewer: Client, tab: str) -> No
         ("--rollout.n_samples_per_prompt", "rollout.samples_per_prompt", "--rollout.n_samples_per_prompt"),
         ("--n_samples_per_prompt=8", "rollout.samples_per_prompt", "--n_samples_per_prompt"),
         ("actor_rollout_ref.rollout.n", "rollout.samples_per_prompt", "actor_rollout_ref.rollout.n"),
+        ("--eps_clip", "algorithm.clip_ratio_low", "--eps_clip"),
         ("prompts per step", "rollout.prompts_per_step", "rollout.prompts_per_step"),
     ],
 )
@@ -67,6 +68,25 @@ def test_a_knob_is_found_by_our_name_or_by_any_versions_option(
     assert listed(shown)[0] == first
     assert f"<code>{caption}</code></a>" in shown
     assert f'data-item="{first}"' in shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "says"),
+    [
+        ("adv_estimator", "algorithm.adv_estimator", "New run: Algorithm"),
+        ("--pretrain", "--pretrain", "New run: Model id"),
+        ("data.train_files=/d/x.parquet", "data.train_files", "New run: Data id"),
+        ("custom_reward_function.path", "custom_reward_function.path", "New run: Reward location"),
+        ("--save_path", "--save_path", "Pitwall keeps the trained model below the run directory."),
+    ],
+)
+def test_an_option_that_is_no_knob_s_is_found_with_what_says_it(
+    viewer: Client, asked: str, name: str, says: str
+) -> None:
+    shown = page(viewer, reverse("guide-knobs"), q=asked).split('class="guide-beside"')[1].split("</dl>")[0]
+
+    assert shown.index(f"<dt><code>{name}</code>") < shown.index(f"<dd>{says}</dd>")
+    assert "guide-beside" not in page(viewer, reverse("guide-knobs"), q=asked, trainer="native")
 
 
 def test_filters_leave_what_a_version_has(viewer: Client) -> None:
@@ -111,6 +131,8 @@ def test_a_recipe_shows_what_differs_and_is_used_by_those_who_may_launch(viewer:
     assert 'href="/runs/new?recipe=verl-grpo-qwen3-8b"' in page(viewer, address)
     assert "values differ from the trainer" in for_a_viewer
     assert recipes()["verl-grpo-qwen3-8b"].hardware in for_a_viewer
+    assert "guide-table" in for_a_viewer
+    assert "guide-table" not in page(viewer, reverse("guide-recipe", args=["native-grpo-demo"]))  # it changes nothing
 
 
 def test_can_it_run_answers_from_the_table_alone(viewer: Client) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.forms.new_run_index import knob_index
-from jobs.adapters.adapter import adapter
+from jobs.adapters.adapter import IS_DEFAULT, adapter
 from jobs.adapters.hydra import override
 from jobs.adapters.openrlhf_options import BEFORE, PROGRAMS, options_of
 from jobs.adapters.verl_keys import keys_of
@@ -95,7 +95,7 @@ def test_every_key_of_verl_that_becomes_something_is_found(program: str, version
     for key, default in keys_of(program, version).items():
         text = f"python -m verl.trainer.{program} {override(key, other_than(default))}"
         found = adapter("verl").read_back(words=[text], version=version)
-        told = {each.option for each in found.left_out if "verl's default" not in each.why}
+        told = {each.option for each in found.left_out if each.why != IS_DEFAULT}
         if key in found.understood or key in told:
             read.append(key)
 

@@ -169,9 +169,30 @@ def test_what_is_left_out_on_purpose_stands_apart_from_what_was_not_understood(e
     assert list(groups) == ["unread", "left-out", "understood"]
     assert '<span class="count num">1</span>' in groups["unread"]
     assert '<span class="count num">3</span>' in groups["left-out"]
-    assert "It is verl&#x27;s default, which holds anyway." in groups["left-out"]
+    assert "It is the trainer&#x27;s default, which holds anyway." in groups["left-out"]
     assert "<code>data.train_files</code>" in groups["understood"]
     assert "trainer.logger" not in groups["understood"] + groups["unread"]
+
+
+@pytest.mark.parametrize("name", ["WANDB_API_KEY", "HF_TOKEN", "CLIENT_SECRET", "DB_PASSWORD"])
+@pytest.mark.parametrize("trainer", ["openrlhf", "verl"])
+def test_a_secret_of_the_environment_is_left_out_and_shown_to_nobody(editor: Client, trainer: str, name: str) -> None:
+    answer = editor.post(reverse("new-run-import"), {"text": f"export {name}=s3cr3t-value\n{PASTED[trainer]}"})
+
+    assert name in answer.json()["report"].split('data-pasted="left-out"')[1]
+    assert "s3cr3t-value" not in answer.content.decode()
+
+
+def test_why_something_stays_behind_is_said_in_the_reader_s_language(editor: Client) -> None:
+    text = f"{PASTED['verl']} data.truncation=error trainer.default_local_dir=/ckpt"
+
+    report = editor.post(reverse("new-run-import"), {"text": text}, HTTP_ACCEPT_LANGUAGE="zh-hans").json()["report"]
+    index = editor.get(reverse("new-run-index"), HTTP_ACCEPT_LANGUAGE="zh-hans").json()
+
+    assert "这是训练器的默认值，本来就有效。" in report
+    assert {told["why"] for told in index["told"] if told["name"] == "trainer.default_local_dir"} == {
+        "检查点位于运行目录之下。"
+    }
 
 
 def test_what_is_no_command_at_all_is_said_in_a_sentence(editor: Client) -> None:

@@ -253,7 +253,7 @@ def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None
         "WANDB_API_KEY",
     }
     assert [each.option for each in answer.unread] == ["trainer.totl_training_steps"]
-    assert found["data.truncation"] == "It is verl's default, which holds anyway."
+    assert found["data.truncation"] == "It is the trainer's default, which holds anyway."
     assert {"data.train_files", "actor_rollout_ref.rollout.n", "algorithm.adv_estimator"} <= set(answer.understood)
     assert not set(answer.understood) & set(found)
     assert "0123456789abcdef" not in json.dumps(
