@@ -31,13 +31,16 @@ class Sentence(str):
 
 
 def in_words(text: str, say: Say) -> str:
-    """Return a text in the reader's language as far as it is a sentence, else as it is."""
-    if not isinstance(text, Sentence) or not text:
-        return text
+    """Return a text in the reader's language; one that is no sentence is looked up as it stands."""
+    if not text:
+        return text  # gettext would answer with its own header
+    if not isinstance(text, Sentence):
+        return say(text)
     template = say(text.template)
     if not text.values:
         return template
-    return template.format(**{k: in_words(v, say) if isinstance(v, str) else v for k, v in text.values.items()})
+    words = {name: in_words(v, say) if isinstance(v, Sentence) else v for name, v in text.values.items()}
+    return template.format(**words)
 
 
 def told(error: Exception) -> str:
