@@ -141,6 +141,25 @@ def test_a_trainer_s_command_as_shell_has_the_words_of_its_launch() -> None:
     assert tuple(shlex.split(script.splitlines()[-1])) == shown.argv
 
 
+def test_with_an_automatic_device_findings_go_by_what_the_cluster_has(editor: Client, ray: FakeRay) -> None:
+    form = spec_to_form(parse_spec({"trainer": {"name": "verl"}, "algorithm": "sft"}))
+
+    def found() -> tuple[str, list[str]]:
+        forget_state()
+        answer = editor.post(reverse("new-run-check"), form).json()
+        return answer["findings"], answer["blocking"]
+
+    without_gpu, blocking = found()
+    ray.set_gpus(8)
+    with_gpus, _none = found()
+
+    assert form["hardware.device"] == "auto"
+    assert blocking == ["flash_attention_2 does not run on CPU."]
+    row = without_gpu.split('data-finding="kernels.flash_attention_on_cpu"')[1].split("</li>")[0]
+    assert "{&quot;knobs.kernels.attention&quot;: &quot;sdpa&quot;}" in row
+    assert "kernels.flash_attention_on_cpu" not in with_gpus
+
+
 def test_every_spelling_of_every_knob_is_in_the_index(editor: Client) -> None:
     index = editor.get(reverse("new-run-index")).json()["knobs"]
 
