@@ -201,8 +201,8 @@ def _of_yaml(text: str) -> VerlCommand:
         where = getattr(error, "problem_mark", None)
         raise ValueError(
             Sentence(
-                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and from line {line} "
-                "on no YAML text either. Paste the whole command, or the config.",
+                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text in "
+                "line {line} either. Paste the whole command, or the config.",
                 line=where.line + 1 if where is not None else 1,
             )
         ) from error

@@ -206,11 +206,12 @@ def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> T
         problems.append(Problem(field="trainer.version", message=text))
         version = info.versions[0]
     elif not info.offers(algorithm, version):
+        *first, last = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
         text = Sentence(
-            "{algorithm} is not trained by {trainer}. Trainers that do: {others}.",
+            "{algorithm} is not trained by {trainer}. Use {others} for it.",
             algorithm=Sentence(algorithms()[algorithm].label),
             trainer=info.called(version),
-            others=", ".join(t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])),
+            others=Sentence("{some} or {last}", some=", ".join(first), last=last) if first else last,
         )
         problems.append(Problem(field="algorithm", message=text))
     return Trainer(name=given.name, version=version)
