@@ -5,9 +5,10 @@ console/catalog_texts.py, where it can; `make messages` does that first. Sources
 as they are, and so is everything that the API answers.
 """
 
-import math
+import ast
 from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from jobs.catalog.metric import metric, metrics
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import KINDS, LEVELS, rules
 from jobs.catalog.runspec import parse_spec
+from jobs.catalog.sentence import in_words
 from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from profiling.phases import BY_KEY, PHASES
@@ -50,25 +52,8 @@ def field_label(name: str) -> str:
 
 
 def knob_allowed(knob: Knob) -> str:
-    """Say in words what a knob takes, as `Knob.allowed` does in English."""
-    what = _what_it_takes(knob)
-    return _("%(what)s, or nothing") % {"what": what} if knob.is_optional else what
-
-
-def _what_it_takes(knob: Knob) -> str:
-    if knob.type == "choice":
-        return _("one of %(choices)s") % {"choices": ", ".join(knob.choices)}
-    if knob.type == "bool":
-        return _("on or off")
-    if knob.type == "text":
-        return _("text")
-    words = {"low": f"{knob.low:,.10g}", "high": f"{knob.high:,.10g}"}
-    if math.isinf(knob.high):
-        is_int = knob.type == "int"
-        return (_("a whole number of at least %(low)s") if is_int else _("a number of at least %(low)s")) % words
-    if knob.type == "int":
-        return _("a whole number from %(low)s to %(high)s") % words
-    return _("a number from %(low)s to %(high)s") % words
+    """Say in words what a knob takes."""
+    return in_words(knob.allowed(), _)
 
 
 def metric_label(name: str) -> str:
@@ -122,6 +107,8 @@ def _texts() -> Iterator[str]:
         yield from (info.label, info.unit, info.definition, info.healthy_source)
     yield from (phase.label for phase in PHASES)
     yield from _guide_texts()
+    for folder in ("jobs.catalog", "jobs.adapters"):
+        yield from templates(folder)
     yield from WHY
     for trainer in trainers().values():
         for version in trainer.versions:
@@ -130,6 +117,49 @@ def _texts() -> Iterator[str]:
     for section in fields(spec):
         if is_dataclass(part := getattr(spec, section.name)):
             yield from (_field_text(f"{section.name}.{field.name}") for field in fields(part))
+
+
+def templates(package: str) -> Iterator[str]:
+    """Yield the templates of all sentences that the modules of a package make (`jobs.catalog.sentence`).
+
+    Raises: ValueError, naming the place, for one that does not stand in the code as a text.
+    """
+    for file in sorted(Path(str(files(package))).glob("*.py")):
+        for scope in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(scope, (ast.Module, ast.FunctionDef)):
+                yield from _templates_of(scope, file.name)
+
+
+def _templates_of(scope: ast.Module | ast.FunctionDef, where: str) -> Iterator[str]:
+    """Yield those that the scope itself makes, not the functions in it."""
+    inner = [node for statement in scope.body for node in _own_nodes(statement)]
+    texts: dict[str, list[str]] = {}
+    for node in inner:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                texts.setdefault(name, []).append(text)
+    for node in inner:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sentence":
+            match node.args[0]:
+                case ast.Constant(value=str(text)):
+                    yield text
+                case ast.Name(id=name) if name in texts:
+                    yield from texts[name]
+                case ast.Attribute(attr="label") if not node.keywords:
+                    pass  # the catalogue's own, which is gathered from there
+                case _ if node.keywords:
+                    raise ValueError(f"{where}, line {node.lineno}: write the sentence's template here as a text.")
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                yield from _own_nodes(statement)
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _own_nodes(child)
 
 
 def _guide_texts() -> Iterator[str]:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Launch, adapter
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import in_words, told
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.models import Attempt
 
@@ -87,7 +88,7 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
     try:
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
     except ValueError as error:
-        return TrainerCommand(argv=(), shell="", shown="", problem=str(error))
+        return TrainerCommand(argv=(), shell="", shown="", problem=in_words(told(error), _))
     head = f"# {note}\n" if note else ""
     shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
     return TrainerCommand(argv=launch.argv, shell=shell, shown=shown)

@@ -21,6 +21,7 @@ from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
 from jobs.catalog.rule import refused
 from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.sentence import in_words, told
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.catalog.value import Value
@@ -89,7 +90,7 @@ def check_trainer(spec: RunSpec) -> list[Check]:
     try:
         adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
     except ValueError as error:  # what this trainer cannot be told
-        return [Check(state="failed", text=str(error), field="trainer.name")]
+        return [Check(state="failed", text=in_words(told(error), _), field="trainer.name")]
     values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
     place = place_of(info.id, version, read_places(settings.TRAINERS))
     if place is None:

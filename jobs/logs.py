@@ -18,7 +18,10 @@ class CursorInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line. `cursor` names its place in the run; `line` counts from 0 within its role, rank and stream."""
+    """One line. `cursor` names its place in the run, to read on from it as `before` or `after`.
+
+    `line` counts from 0 within its role, rank and stream.
+    """
 
     cursor: str
     attempt: int

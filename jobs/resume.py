@@ -12,6 +12,7 @@ from jobs import captures, history, lifecycle
 from jobs.admission import CLEANUP_TIME, demand
 from jobs.attempt_spec import difference, merged
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.sentence import in_words
 from jobs.checkpoints import Checkpoint, list_checkpoints
 from jobs.clean_series import read_clean
 from jobs.launch import submission_id
@@ -195,9 +196,9 @@ def _refusal(error: SpecInvalid) -> ResumeRefused:
     first = error.problems[0]
     field = {"knobs.train.num_steps": "num_steps"}.get(first.field, first.field)
     if field.startswith(("hardware.", "num_steps")):
-        return ResumeRefused(field, first.message)
+        return ResumeRefused(field, in_words(first.message, _))
     text = _("%(why)s A resume changes hardware and the number of steps only; for the rest, clone the run.")
-    return ResumeRefused(field, text % {"why": first.message})
+    return ResumeRefused(field, text % {"why": in_words(first.message, _)})
 
 
 def _nothing_left(spec: RunSpec, origin: Checkpoint) -> str:

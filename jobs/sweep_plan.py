@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, strangers
+from jobs.catalog.sentence import in_words, told
 from jobs.catalog.spelling import spell
 from jobs.catalog.value import Value
 
@@ -142,16 +143,19 @@ def _parse_knob(field: str, raw: object, method: object, spec: RunSpec, problems
         return None
     if raw.get("values") is not None:
         if "low" in raw or "high" in raw:
-            text = _("%(knob)s has values and a range. Give one of them.") % {"knob": knob.label}
+            text = _("%(knob)s has values and a range. Give one of them.") % {"knob": _(knob.label)}
             problems.append(Problem(field=f"{field}.values", message=text))
             return None
         return _parse_values(field, knob, raw["values"], problems)
     if "low" not in raw and "high" not in raw:
-        text = _("Give the values of %(knob)s: %(allowed)s.") % {"knob": knob.label, "allowed": knob.allowed()}
+        text = _("Give the values of %(knob)s: %(allowed)s.") % {
+            "knob": _(knob.label),
+            "allowed": in_words(knob.allowed(), _),
+        }
         problems.append(Problem(field=f"{field}.values", message=text))
         return None
     if method == "grid":
-        text = _("A grid needs a list of values of %(knob)s. List them, or choose random.") % {"knob": knob.label}
+        text = _("A grid needs a list of values of %(knob)s. List them, or choose random.") % {"knob": _(knob.label)}
         problems.append(Problem(field=f"{field}.values", message=text))
         return None
     return _parse_range(field, knob, raw, problems)
@@ -177,7 +181,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
     before = len(problems)
     if not isinstance(raw, Sequence) or isinstance(raw, str) or not 1 <= len(raw) <= MAX_VALUES:
         text = _("List 1 to %(most)s values of %(knob)s: %(allowed)s.")
-        text = text % {"most": MAX_VALUES, "knob": knob.label, "allowed": knob.allowed()}
+        text = text % {"most": MAX_VALUES, "knob": _(knob.label), "allowed": in_words(knob.allowed(), _)}
         problems.append(Problem(field=f"{field}.values", message=text))
         return None
     values: list[Value] = []
@@ -185,11 +189,11 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
         try:
             value = knob.check(item)
         except KnobValueInvalid as error:
-            problems.append(Problem(field=f"{field}.values", message=str(error)))
+            problems.append(Problem(field=f"{field}.values", message=told(error)))
             continue
         if value in values:
             text = _("%(value)s stands twice among the values of %(knob)s. Take one away.")
-            text = text % {"value": spell(value), "knob": knob.label}
+            text = text % {"value": spell(value), "knob": _(knob.label)}
             problems.append(Problem(field=f"{field}.values", message=text))
         values.append(value)
     return SweepKnob(id=knob.id, values=tuple(values)) if len(problems) == before else None
@@ -198,7 +202,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
 def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[Problem]) -> SweepKnob | None:
     if knob.type not in ("int", "float"):
         text = _("%(knob)s has no range. List its values: %(allowed)s.")
-        text = text % {"knob": knob.label, "allowed": knob.allowed()}
+        text = text % {"knob": _(knob.label), "allowed": in_words(knob.allowed(), _)}
         problems.append(Problem(field=f"{field}.low", message=text))
         return None
     before = len(problems)
@@ -207,7 +211,7 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
         try:
             ends[name] = float(knob.check_set(raw.get(name)))
         except KnobValueInvalid as error:
-            problems.append(Problem(field=f"{field}.{name}", message=str(error)))
+            problems.append(Problem(field=f"{field}.{name}", message=told(error)))
     scale = raw.get("scale", "linear")
     if scale not in get_args(Scale):
         text = _("%(given)r is no scale. Use linear or log.") % {"given": scale}
@@ -217,7 +221,7 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
     low, high = ends["low"], ends["high"]
     if low >= high:
         text = _("The range of %(knob)s ends at %(high)s, which is not above its start, %(low)s.")
-        text = text % {"knob": knob.label, "low": spell(low), "high": spell(high)}
+        text = text % {"knob": _(knob.label), "low": spell(low), "high": spell(high)}
         problems.append(Problem(field=f"{field}.high", message=text))
     elif scale == "log" and low <= 0:
         text = _("A log range begins above 0; %(low)s is not. Raise it, or use a linear scale.") % {"low": spell(low)}

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.sentence import in_words
 from jobs.catalog.spelling import spell
 from jobs.catalog.value import Value
 from jobs.sweep_plan import SweepKnob, SweepPlan, grid_size
@@ -65,7 +66,7 @@ def at_point(problem: Problem, point: Point) -> Problem:
     """Return the problem with the values that cause it, beside the knob of the sweep where it is about one."""
     place = [f"knobs.{knob_id}" for knob_id in point]
     field = f"sweep.knobs.{place.index(problem.field)}.values" if problem.field in place else problem.field
-    text = _("With %(point)s: %(problem)s") % {"point": point_label(point), "problem": problem.message}
+    text = _("With %(point)s: %(problem)s") % {"point": point_label(point), "problem": in_words(problem.message, _)}
     return Problem(field=field, message=text)
 
 

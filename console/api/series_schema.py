@@ -1,12 +1,12 @@
 """Shapes of what a run's data looks like through the API, and its numbers as JSON."""
 
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 from ninja import Field, Schema
 
 from jobs.chunks import Floats
+from jobs.logs import LogLine
 from profiling.events import encode_number
 
 Number = float | str | None
@@ -109,19 +109,6 @@ class SamplesOut(Schema):
     steps: list[int]
 
 
-class LogLineOut(Schema):
-    """One log line; give its cursor as `before` or `after` to read on from it."""
-
-    cursor: str
-    attempt: int
-    role: str
-    rank: int
-    stream: str
-    line: int
-    at: datetime
-    text: str
-
-
 class LogLaneOut(Schema):
     """A role and rank that logged something."""
 
@@ -132,7 +119,7 @@ class LogLaneOut(Schema):
 class LogsOut(Schema):
     """Lines in the order they came."""
 
-    lines: list[LogLineOut]
+    lines: list[LogLine]
     has_older: bool
     has_newer: bool
     lanes: list[LogLaneOut]

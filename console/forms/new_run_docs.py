@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from console.forms.doc_page import put_between, table_row
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import Knob, applicable, knobs
 from jobs.catalog.trainer import TrainerInfo, trainers
@@ -26,11 +27,7 @@ def knob_tables() -> str:
 
 def write(page: Path) -> None:
     """Put the tables into the page between their marks. Raises: ValueError if a mark is missing."""
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{page} lacks {BEGIN!r} or {END!r}.")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n\n{knob_tables()}\n\n{END}{after}", encoding="utf-8")
+    put_between(page, BEGIN, END, knob_tables())
 
 
 def _row(knob: Knob) -> str:
@@ -43,7 +40,7 @@ def _row(knob: Knob) -> str:
         "<br>".join(_spellings(knob)),
         f"{knob.help}{_needs(knob)}",
     ]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return table_row(cells)
 
 
 def _places(knob: Knob) -> Iterator[tuple[TrainerInfo, str, list[str]]]:

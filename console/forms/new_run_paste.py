@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import ReadBack, Translated, Unread, adapter
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.sentence import in_words, told
 from jobs.catalog.trainer import trainers
 
 
@@ -51,7 +52,7 @@ def read_paste(text: str) -> Pasted:
         except ValueError as error:  # its own sentence; one that it read and that is wrong goes on
             if isinstance(error, SpecInvalid):
                 raise
-            refusals.append(str(error))
+            refusals.append(in_words(told(error), _))
     raise NotRead(" ".join(dict.fromkeys(refusals)))
 
 
@@ -88,4 +89,4 @@ def _checked(name: str, read: ReadBack) -> Pasted:
 
 def _in_words(items: Iterable[Unread]) -> tuple[Unread, ...]:
     """Return the items with their reasons in the reader's language, where it has words for them."""
-    return tuple(replace(item, why=_(item.why)) for item in items)
+    return tuple(replace(item, why=in_words(item.why, _)) for item in items)

@@ -11,6 +11,7 @@ from console.catalog_words import knob_label
 from console.forms.new_run import combination_of, show
 from jobs.catalog.knob import KnobValueInvalid, knobs
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import in_words, told
 
 
 def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]:
@@ -31,5 +32,5 @@ def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]
             try:
                 texts[f"knobs.{knob_id}"] = show(here[knob_id].check(text))
             except KnobValueInvalid as error:
-                refused.append(str(error))
+                refused.append(in_words(told(error), _))
     return texts, " ".join(refused)

@@ -4,6 +4,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+from console.forms.doc_page import put_between, table_row
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.rule import Rule, rules
 from jobs.catalog.trainer import trainers
@@ -23,11 +24,7 @@ def rule_tables() -> str:
 
 def write(page: Path) -> None:
     """Put the tables into the page between their marks. Raises: ValueError if a mark is missing."""
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{page} lacks {BEGIN!r} or {END!r}.")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n\n{rule_tables()}\n\n{END}{after}", encoding="utf-8")
+    put_between(page, BEGIN, END, rule_tables())
 
 
 def _row(rule: Rule) -> str:
@@ -39,7 +36,7 @@ def _row(rule: Rule) -> str:
         f"{rule.says}{offers}",
         f"{rule.why} *{rule.source}* ({rule.ref})",
     ]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return table_row(cells)
 
 
 def _whom(rule: Rule) -> str:

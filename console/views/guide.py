@@ -4,6 +4,7 @@ It is about no project and no run. What one searches and picks stands in the add
 for in part by htmx, which names the part it wants.
 """
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +20,7 @@ from console.guide.advice_list import tuning_page
 from console.guide.device_answer import devices_page
 from console.guide.knob_list import knobs_page
 from console.guide.metric_list import metrics_page
+from console.guide.parts import Asked
 from console.guide.recipe_list import recipes_page
 from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
@@ -27,61 +29,27 @@ _LISTS = ("guide-knob", "guide-recipe", "guide-symptom", "guide-rule")
 """The tabs that have an address for each thing in them."""
 
 
-@require_GET
-@never_cache
-def knobs(request: HttpRequest, knob_id: str = "") -> HttpResponse:
-    """Show the knobs, and one of them."""
-    return _show(request, "knobs", _found(knobs_page, request, knob_id))
+_Page = Callable[[Asked, str], dict[str, Any]]
 
 
-@require_GET
-@never_cache
-def recipes(request: HttpRequest, recipe_id: str = "") -> HttpResponse:
-    """Show the recipes, and one of them."""
-    return _show(request, "recipes", _found(recipes_page, request, recipe_id))
+def _tab(name: str, page: _Page) -> Callable[..., HttpResponse]:
+    """Return the view of a tab: its list, and one thing in it where its address names one."""
+
+    @require_GET
+    @never_cache
+    def view(request: HttpRequest, item: str = "") -> HttpResponse:
+        try:
+            context = page(request.GET, item) | {"is_picked": bool(item)}
+        except LookupError:
+            raise Http404 from None
+        return _show(request, name, context)
+
+    return view
 
 
-@require_GET
-@never_cache
-def devices(request: HttpRequest) -> HttpResponse:
-    """Answer whether it can run, from the published table."""
-    return _show(request, "devices", devices_page(request.GET))
-
-
-@require_GET
-@never_cache
-def tuning(request: HttpRequest) -> HttpResponse:
-    """Show what to change for a question."""
-    return _show(request, "tuning", tuning_page(request.GET))
-
-
-@require_GET
-@never_cache
-def symptoms(request: HttpRequest, symptom_id: str = "") -> HttpResponse:
-    """Show the symptoms, and one of them."""
-    return _show(request, "symptoms", _found(symptoms_page, request, symptom_id))
-
-
-@require_GET
-@never_cache
-def metrics(request: HttpRequest) -> HttpResponse:
-    """Show the dictionary of metrics."""
-    return _show(request, "metrics", metrics_page(request.GET))
-
-
-@require_GET
-@never_cache
-def rules(request: HttpRequest, rule_id: str = "") -> HttpResponse:
-    """Show the rules, and one of them."""
-    return _show(request, "rules", _found(rules_page, request, rule_id))
-
-
-def _found(page: Any, request: HttpRequest, item: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = page(request.GET, item) | {"is_picked": bool(item)}
-    except LookupError:
-        raise Http404 from None
-    return found
+def _whole(page: Callable[[Asked], dict[str, Any]]) -> _Page:
+    """Return the page of a tab without addresses for the things in it."""
+    return lambda asked, _item: page(asked)
 
 
 def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpResponse:
@@ -122,17 +90,22 @@ def _titles() -> dict[str, str]:
     }
 
 
+_KNOBS = _tab("knobs", knobs_page)
+_RECIPES = _tab("recipes", recipes_page)
+_SYMPTOMS = _tab("symptoms", symptoms_page)
+_RULES = _tab("rules", rules_page)
+
 urlpatterns = [
-    path("guide", knobs, name="guide"),
-    path("guide/knobs", knobs, name="guide-knobs"),
-    path("guide/knobs/<str:knob_id>", knobs, name="guide-knob"),
-    path("guide/recipes", recipes, name="guide-recipes"),
-    path("guide/recipes/<str:recipe_id>", recipes, name="guide-recipe"),
-    path("guide/devices", devices, name="guide-devices"),
-    path("guide/tuning", tuning, name="guide-tuning"),
-    path("guide/symptoms", symptoms, name="guide-symptoms"),
-    path("guide/symptoms/<str:symptom_id>", symptoms, name="guide-symptom"),
-    path("guide/metrics", metrics, name="guide-metrics"),
-    path("guide/rules", rules, name="guide-rules"),
-    path("guide/rules/<str:rule_id>", rules, name="guide-rule"),
+    path("guide", _KNOBS, name="guide"),
+    path("guide/knobs", _KNOBS, name="guide-knobs"),
+    path("guide/knobs/<str:item>", _KNOBS, name="guide-knob"),
+    path("guide/recipes", _RECIPES, name="guide-recipes"),
+    path("guide/recipes/<str:item>", _RECIPES, name="guide-recipe"),
+    path("guide/devices", _tab("devices", _whole(devices_page)), name="guide-devices"),
+    path("guide/tuning", _tab("tuning", _whole(tuning_page)), name="guide-tuning"),
+    path("guide/symptoms", _SYMPTOMS, name="guide-symptoms"),
+    path("guide/symptoms/<str:item>", _SYMPTOMS, name="guide-symptom"),
+    path("guide/metrics", _tab("metrics", _whole(metrics_page)), name="guide-metrics"),
+    path("guide/rules", _RULES, name="guide-rules"),
+    path("guide/rules/<str:item>", _RULES, name="guide-rule"),
 ]

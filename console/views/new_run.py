@@ -45,6 +45,7 @@ from jobs.access import NotAllowed, require
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.recipe import UnknownRecipe, recipe
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_text
+from jobs.catalog.sentence import in_words, told
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
 from jobs.launch import KeyReused, create_run, launched_before
@@ -184,7 +185,7 @@ def read_import(request: HttpRequest) -> JsonResponse:
     except SpecInvalid as error:
         return JsonResponse({"problems": _plain(error.problems)}, status=422)
     except NotRead as error:
-        return JsonResponse({"problems": [{"field": "", "message": str(error)}]}, status=422)
+        return JsonResponse({"problems": [{"field": "", "message": in_words(told(error), _)}]}, status=422)
     report = render_to_string("new_run/pasted.html", {"pasted": pasted}, request) if pasted.trainer else ""
     return JsonResponse({"values": spec_to_form(pasted.spec), "report": report})
 
@@ -320,7 +321,7 @@ def _parsed(request: HttpRequest, base: RunSpec) -> tuple[RunSpec | None, list[P
 
 
 def _plain(problems: Any) -> list[dict[str, str]]:
-    return [{"field": p.field, "message": p.message} for p in problems]
+    return [{"field": p.field, "message": in_words(p.message, _)} for p in problems]
 
 
 def nested(values: dict[str, str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from console.sweep_launch import launch_sweep
 from console.views.new_run import project_to_launch_in
 from jobs.admission import demand
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.sentence import in_words
 from jobs.catalog.spelling import spell
 from jobs.cluster import ClusterState, cluster_state
 from jobs.launch import KeyReused
@@ -186,7 +187,7 @@ def _spec(request: HttpRequest) -> RunSpec:
 
 def _plain(problems: Sequence[Problem], places: Sequence[int]) -> list[dict[str, str]]:
     """Return the problems, each beside the row of the form that its knob stands in."""
-    return [{"field": _in_form(problem.field, places), "message": problem.message} for problem in problems]
+    return [{"field": _in_form(problem.field, places), "message": in_words(problem.message, _)} for problem in problems]
 
 
 def _in_form(field: str, places: Sequence[int]) -> str:

@@ -20,7 +20,7 @@ from console.trainer_command import TrainerCommand, command_of
 from console.views.run_charts import overview_charts, overview_chips
 from console.views.run_config import config_rows, num_changed
 from console.views.run_files import run_file, run_log, visible_run
-from console.views.run_words import phase_note, sample_note
+from console.views.run_words import phase_note, resume_note, resume_refusal, sample_note
 from jobs.access import allows
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
@@ -76,6 +76,8 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "rows": config_rows(spec),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
+        "resume_note": resume_note(spec),
+        "resume_refusal": resume_refusal(spec, found.project, request.user) if can_edit else "",
         "page": page_data(found, spec, tab, can_edit),
         "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
     }

@@ -5,13 +5,16 @@ from datetime import datetime
 
 from django.utils.translation import gettext as _
 
-from console.catalog_words import phase_label
+from console.catalog_words import knob_label, phase_label
 from console.templatetags.pitwall import duration, interval
+from jobs.access import User
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.metric import metric
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.header import RunHeader
+from jobs.models import Project
+from jobs.privilege import check_privileged
 from profiling.phases import BY_KEY, STEP_PHASES
 
 
@@ -58,6 +61,25 @@ def sample_note(spec: RunSpec) -> str:
     if spec.is_native:
         return ""
     return _("%(trainer)s does not report its samples.") % {"trainer": trainers()[spec.trainer.name].label}
+
+
+def resume_note(spec: RunSpec) -> str:
+    """Return why a run of another trainer begins at the start again; "" where it goes on from checkpoints."""
+    if spec.is_native:
+        return ""
+    note = _(
+        "Pitwall does not go on from the checkpoints of %(trainer)s, which stay in the run's folder on the cluster: "
+        "a new attempt begins at the start."
+    ) % {"trainer": trainers()[spec.trainer.name].label}
+    if "checkpoint.resume_from" not in spec.knobs:
+        return note
+    words = {"knob": knob_label("checkpoint.resume_from")}
+    return f"{note} {_('To go on from one, clone the run and name its folder under “%(knob)s”.') % words}"
+
+
+def resume_refusal(spec: RunSpec, project: Project, user: User) -> str:
+    """Return why this person may not start the run again; "" if they may."""
+    return " ".join(problem.message for problem in check_privileged(spec, project, user))
 
 
 def hint(header: RunHeader, *, now: datetime) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.catalog.sentence import Sentence
+
 Plain = Any
 """None, bool, int, float, str, or a list or dict of them."""
 
@@ -71,10 +73,10 @@ def read(word: str) -> Override:
     """
     found = _KEY.fullmatch(word.strip())
     if found is None:
-        raise ValueError(f"{word[:80]!r} is not of the form key=value.")
+        raise ValueError(Sentence("{text} is not of the form key=value.", text=repr(word[:80])))
     mark, rest = found["mark"] or "", found["rest"]
     if rest is None and mark != "~":
-        raise ValueError(f"{word[:80]!r} has no value: write {found['key']}=value.")
+        raise ValueError(Sentence("{text} has no value: write {key}=value.", text=repr(word[:80]), key=found["key"]))
     return Override(mark=mark, key=found["key"], value=None if rest is None else read_value(rest[1:]))
 
 
@@ -87,7 +89,8 @@ def read_value(text: str) -> Plain:
     value = reader.element("")
     if not reader.is_at_end():
         what = "several values, a sweep" if reader.peek() == "," else f"{reader.peek()!r} where a value ends"
-        raise ValueError(f"{text[:80]!r} holds {what}. Give one value, in quotes if it has such characters.")
+        said = "{text} holds {what}. Give one value, in quotes if it has such characters."
+        raise ValueError(Sentence(said, text=repr(text[:80]), what=what))
     return value
 
 
@@ -176,7 +179,7 @@ class _Reader:
             if (at - start) % 2 == 0:
                 return at, at - start
             at = self.text.find(quote, at + 1)
-        raise ValueError(f"{self.text[:80]!r} has an opening quote without its closing one.")
+        raise ValueError(Sentence("{text} has an opening quote without its closing one.", text=repr(self.text[:80])))
 
     def _bare(self, inside: str) -> Plain:
         start, depth = self.at, 0
@@ -191,21 +194,23 @@ class _Reader:
             elif here == "}" and depth:
                 depth -= 1
             elif here == "(" and not depth:
-                raise ValueError(f"{self.text[:80]!r} calls a function of Hydra. Give the value itself.")
+                said = "{text} calls a function of Hydra. Give the value itself."
+                raise ValueError(Sentence(said, text=repr(self.text[:80])))
             elif here in ends and not depth:
                 break
             elif here in "[{'\"" and not depth and not self.text.startswith("${", self.at - 1):
-                raise ValueError(f"{self.text[:80]!r} has {here!r} inside a word. Put the value in quotes.")
+                said = "{text} has {sign} inside a word. Put the value in quotes."
+                raise ValueError(Sentence(said, text=repr(self.text[:80]), sign=repr(here)))
             self.at += 1
         raw = self.text[start : self.at].strip()
         if raw == "" and inside:
-            raise ValueError(f"{self.text[:80]!r} has an empty place in a list.")
+            raise ValueError(Sentence("{text} has an empty place in a list.", text=repr(self.text[:80])))
         plain = re.sub(r"\\([\\()\[\]{}:=, \t])", r"\1", raw)
         return plain if plain != raw else _typed(raw)
 
     def _expect(self, sign: str) -> None:
         if self.peek() != sign:
-            raise ValueError(f"{self.text[:80]!r} lacks a {sign!r}.")
+            raise ValueError(Sentence("{text} lacks a {sign}.", text=repr(self.text[:80]), sign=repr(sign)))
         self.at += 1
 
     def _skip_space(self) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jobs.adapters.adapter import Adapter, Launch, ReadBack, Spelling
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import Sentence
 
 
 class NativeAdapter:
@@ -26,7 +27,8 @@ class NativeAdapter:
 
     def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:  # noqa: ARG002
         """Refuse: the engine's command names a run directory and nothing else."""
-        raise ValueError("The built-in trainer is started on a run directory: paste the run's spec instead.")
+        text = "The built-in trainer is started on a run directory: paste the run's spec instead."
+        raise ValueError(Sentence(text))
 
     def spellings(self, *, version: str) -> Sequence[Spelling]:  # noqa: ARG002
         """Return nothing: the engine reads the spec by its own names."""

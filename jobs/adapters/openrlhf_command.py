@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from jobs.adapters.openrlhf_options import PROGRAMS, TRAINER, options_of
 from jobs.adapters.pasted import Pasted, find_program
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 
 _GONE = ("train_ppo", "train_kd", "train_kto", "train_prm", "batch_inference", "interactive_chat")
@@ -75,8 +76,10 @@ def _pasted(words: Sequence[str]) -> Pasted:
         found = _bare(bare)
     if found is None:
         raise ValueError(
-            "This starts none of OpenRLHF's trainers. Paste a command that has openrlhf.cli.train_ppo_ray, train_sft, "
-            "train_dpo or train_rm in it."
+            Sentence(
+                "This starts none of OpenRLHF's trainers. Paste a command that has openrlhf.cli.train_ppo_ray, "
+                "train_sft, train_dpo or train_rm in it."
+            )
         )
     return found
 
@@ -116,9 +119,14 @@ def _program(word: str) -> str:
         return name
     if name in _GONE:
         raise ValueError(
-            f"{name} is gone from OpenRLHF since 0.9.10 at the latest. It trains with {', '.join(PROGRAMS)}."
+            Sentence(
+                "{name} is gone from OpenRLHF since 0.9.10 at the latest. It trains with {programs}.",
+                name=name,
+                programs=", ".join(PROGRAMS),
+            )
         )
-    raise ValueError(f"{name} trains nothing. Paste a command of {', '.join(PROGRAMS)}.")
+    words = {"name": name, "programs": ", ".join(PROGRAMS)}
+    raise ValueError(Sentence("{name} trains nothing. Paste a command of {programs}.", **words))
 
 
 def _options(words: Iterable[str]) -> tuple[list[Given], list[str]]:

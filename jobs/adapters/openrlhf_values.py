@@ -15,6 +15,7 @@ from jobs.adapters.spelled import PAIR, ours
 from jobs.adapters.units import ANSWER, whole
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
+from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -142,7 +143,7 @@ class Values:
         try:
             value = self._value(knob, flag, given.values)
         except ValueError as error:
-            self.said.refuse(given, str(error))
+            self.said.refuse(given, told(error))
             return
         if given.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
             self.said.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
@@ -153,18 +154,20 @@ class Values:
     def _value(self, knob: Knob, flag: Flag, values: Sequence[str]) -> Value:
         if flag.form in ("switch", "negated"):
             if values:
-                raise ValueError(f"It takes no value, so OpenRLHF refuses {' '.join(values)!r}.")
+                raise ValueError(
+                    Sentence("It takes no value, so OpenRLHF refuses {given}.", given=repr(" ".join(values)))
+                )
             return ours(knob, flag, "true", self._known(), CONVERSIONS)
         if flag.form in PAIR:
             if len(values) == 1 and knob.id.startswith("algorithm.correction"):
                 values = ("0", values[0])  # an upper bound alone
             if len(values) != 2:
-                raise ValueError("It takes two values.")
+                raise ValueError(Sentence("It takes two values."))
             return ours(knob, flag, values[flag.form == "second"], self._known(), CONVERSIONS)
         if flag.form == "words":
             return knob.check(",".join(values))
         if len(values) != 1:
-            raise ValueError(f"It takes one value, not {len(values)}.")
+            raise ValueError(Sentence("It takes one value, not {count}.", count=len(values)))
         text = values[0]
         if knob.type == "int" and flag.form == "value" and text not in map(spell, flag.values.values()):
             text = str(whole(text))
@@ -182,7 +185,7 @@ class Values:
                 self.read[knob_id] = knob.check(given.values[0] if given else known.default)
         except KnobValueInvalid as error:
             assert given is not None
-            self.said.refuse(given, str(error))
+            self.said.refuse(given, told(error))
             return
         if given is not None:
             _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
@@ -230,7 +233,7 @@ class Values:
             self.read[knob.id] = knob.check(text)
             self.written[knob.id] = given
         except KnobValueInvalid as error:
-            self.said.refuse(given, str(error))
+            self.said.refuse(given, told(error))
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:

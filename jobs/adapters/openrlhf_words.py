@@ -23,6 +23,7 @@ from jobs.adapters.units import (
     plain_number,
 )
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import Sentence
 
 CONVERSIONS: Conversions = {
     "samples_per_update": SAMPLES_PER_UPDATE,
@@ -186,7 +187,8 @@ def _with_value(name: str, values: list[str]) -> list[str]:
     if len(values) == 1 and values[0].startswith("-") and not _is_number(values[0]):
         return [f"{name}={values[0]}"]
     if other := next((value for value in values if value.startswith("-") and not _is_number(value)), ""):
-        raise ValueError(f"OpenRLHF would take {other!r} among the values of {name} for an option. Leave it out.")
+        text = "OpenRLHF would take {value} among the values of {name} for an option. Leave it out."
+        raise ValueError(Sentence(text, value=repr(other), name=name))
     return [name, *values]
 
 

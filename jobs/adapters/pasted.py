@@ -10,16 +10,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jobs.catalog.sentence import Sentence
+
 MAX_CHARACTERS = 200_000
 MAX_WORDS = 20_000
 MAX_UNKNOWN = 500
 """Pieces of a text that only a shell could fill in. More of them, or of words, no script has; they take minutes."""
 
-TOO_DEEP = "The text holds brackets or quotes within each other deeper than any command has them."
+TOO_DEEP = Sentence("The text holds brackets or quotes within each other deeper than any command has them.")
 MAX_HINTS = 50
 """What stayed behind gets the name that was likely meant up to here: each takes a search through all names."""
 
-_TOO_MANY = f"The text has more than {MAX_WORDS:,} words; no command has so many."
+_TOO_MANY = Sentence("The text has more than {most} words; no command has so many.", most=f"{MAX_WORDS:,}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _ALL_ARGUMENTS = ("@", "*")
@@ -86,7 +88,8 @@ def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> Past
 def commands_of(text: str) -> list[Command]:
     """Return the simple commands of a text, in order. Raises: ValueError with a sentence."""
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"The text has {len(text):,} characters; a command has at most {MAX_CHARACTERS:,}.")
+        words = {"count": f"{len(text):,}", "most": f"{MAX_CHARACTERS:,}"}
+        raise ValueError(Sentence("The text has {count} characters; a command has at most {most}.", **words))
     return _Reader(text.replace("\r\n", "\n")).commands()
 
 
@@ -296,7 +299,8 @@ class _Reader:
         while self.at < len(self.text) and self.text[self.at] != quote:
             self.at += 2 if escapes and self.text[self.at] == "\\" else 1
         if self.at >= len(self.text):
-            raise ValueError(f"The text is no complete command: a {quote} is opened and never closed.")
+            said = "The text is no complete command: a {quote} is opened and never closed."
+            raise ValueError(Sentence(said, quote=quote))
         self.at += 1
         return self.text[begin : self.at - 1]
 
@@ -305,7 +309,8 @@ class _Reader:
         if len(piece) > 1 and piece not in self.unknown:  # a lone $ is itself
             self.unknown.append(piece)
             if len(self.unknown) > MAX_UNKNOWN:
-                raise ValueError(f"Only a shell could fill in more than {MAX_UNKNOWN} places of the text.")
+                said = "Only a shell could fill in more than {most} places of the text."
+                raise ValueError(Sentence(said, most=MAX_UNKNOWN))
         return [piece]
 
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:
@@ -340,7 +345,7 @@ class _Reader:
             value = self.known[name]
             self.room[0] -= sum(map(len, value)) + 1
             if self.room[0] < 0:
-                raise ValueError("The variables of the text grow beyond what a command can hold.")
+                raise ValueError(Sentence("The variables of the text grow beyond what a command can hold."))
             if isinstance(value, list):
                 return list(value) if matched[2] else value[:1]
         elif matched[3]:

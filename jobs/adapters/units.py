@@ -13,6 +13,7 @@
 from collections.abc import Sequence
 
 from jobs.adapters.spelled import Conversion, Values
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
 
@@ -28,9 +29,9 @@ def whole(text: str) -> int:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number.") from None
+        raise ValueError(Sentence("{value} is no number.", value=repr(text))) from None
     if not number.is_integer():
-        raise ValueError(f"{text!r} is no whole number.")
+        raise ValueError(Sentence("{value} is no whole number.", value=repr(text)))
     return int(number)
 
 
@@ -48,8 +49,12 @@ def _read_samples_per_update(values: Values, theirs: str) -> Value:
     samples, size = _int(values, PROMPTS, 1) * _int(values, SAMPLES, 1), whole(theirs)
     if size < 1 or samples % size:
         raise ValueError(
-            f"{theirs} samples per update do not divide the {samples} samples of a rollout. "
-            "Here a rollout is used in a whole number of updates."
+            Sentence(
+                "{update} samples per update do not divide the {samples} samples of a rollout. "
+                "Here a rollout is used in a whole number of updates.",
+                update=theirs,
+                samples=samples,
+            )
         )
     return samples // size
 
@@ -61,7 +66,8 @@ def _write_total_length(values: Values, value: Value) -> Scalar:
 def _read_total_length(values: Values, theirs: str) -> Value:
     total, answer = whole(theirs), _int(values, ANSWER, 0)
     if total <= answer:
-        raise ValueError(f"{total} tokens for prompt and answer together leave no room beside {answer} for the answer.")
+        text = "{total} tokens for prompt and answer together leave no room beside {answer} for the answer."
+        raise ValueError(Sentence(text, total=total, answer=answer))
     return total - answer
 
 

@@ -10,6 +10,7 @@ from jobs.adapters.hydra import Plain, read
 from jobs.adapters.pasted import Pasted, find_program
 from jobs.adapters.verl_older import CONFIGS, OTHER_PROGRAMS
 from jobs.adapters.verl_words import RUN, SFT
+from jobs.catalog.sentence import Sentence
 
 PROGRAMS = {
     "main_ppo": RUN,
@@ -91,7 +92,8 @@ def _looks_like_override(word: str) -> bool:
 def _of_command(pasted: Pasted) -> VerlCommand:
     module = _module(pasted.program)
     if module in OTHER_PROGRAMS:
-        raise ValueError(f"{pasted.program} is {OTHER_PROGRAMS[module]}. Paste a command of main_ppo or sft_trainer.")
+        words = {"program": pasted.program, "what": OTHER_PROGRAMS[module]}
+        raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **words))
     found = _of_overrides(PROGRAMS[module], pasted.words, unknown=pasted.unknown)
     launcher = list(_of_launcher(pasted.before)) if PROGRAMS[module] == SFT else []
     env = tuple(_of_environment(name, value) for name, value in pasted.env.items())
@@ -193,21 +195,25 @@ def _of_yaml(text: str) -> VerlCommand:
 
     try:
         if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ValueError("The YAML text repeats parts of itself by aliases (*name). Write them out.")
+            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where is not None else ""
         raise ValueError(
-            "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text"
-            f"{line} either. Paste the whole command, or the config."
+            Sentence(
+                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text in "
+                "line {line} either. Paste the whole command, or the config.",
+                line=where.line + 1 if where is not None else 1,
+            )
         ) from error
     if isinstance(found, list) and found and all(isinstance(item, str) and "=" in item for item in found):
         return _of_overrides("", found)  # Hydra's own record of a run: .hydra/overrides.yaml
     if not isinstance(found, Mapping) or not found:
         raise ValueError(
-            "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and it "
-            "is no YAML text of settings. Paste the whole command, or the config."
+            Sentence(
+                "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and "
+                "it is no YAML text of settings. Paste the whole command, or the config."
+            )
         )
     given: list[Given] = []
     for key, value in found.items():

@@ -17,6 +17,7 @@ from jobs.adapters.verl_words import RUN, SFT
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
@@ -251,7 +252,7 @@ class _Values:
                 try:
                     self.read[knob_id] = knob.check(value)
                 except KnobValueInvalid as error:
-                    self.sections.unread.append(Unread(option=knob_id, value=str(value), why=str(error)))
+                    self.sections.unread.append(Unread(option=knob_id, value=str(value), why=told(error)))
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for this algorithm and version."""
@@ -274,7 +275,7 @@ class _Values:
         try:
             value = self._value(knob, flag, given.value)
         except ValueError as error:
-            self.sections.refuse(given, str(error))
+            self.sections.refuse(given, told(error))
             return
         if knob.id in self.read and self.read[knob.id] != value and flag.form in FORMS:
             why = f"{knob.label} is one knob here, and another key of it already says {spell(self.read[knob.id])}."
@@ -288,13 +289,16 @@ class _Values:
                 return knob.check(our)
         if flag.form in ("first", "second"):
             if not isinstance(value, list) or len(value) != 2:
-                raise ValueError(f"{knob.label} is one of two numbers: write [first,second].")
+                raise ValueError(
+                    Sentence("{label} is one of two numbers: write [first,second].", label=Sentence(knob.label))
+                )
             value = value[flag.form == "second"]
         if isinstance(value, list):
             value = ",".join(spell(_scalar(item)) for item in value)
         if value is None or value == "":
             if not knob.is_optional and value is None:
-                raise ValueError(f"{knob.label} has to be something here. Use {knob.allowed()}.")
+                words = {"label": Sentence(knob.label), "allowed": knob.allowed()}
+                raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **words))
             return knob.check(value)
         text = str(value) if knob.type == "text" and not isinstance(value, bool) else spell(_scalar(value))
         return ours(knob, flag, text, self._all(), self.conversions)

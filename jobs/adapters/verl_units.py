@@ -15,6 +15,7 @@
 
 from jobs.adapters.hydra import Plain, read_value, write
 from jobs.adapters.spelled import Conversion, Conversions, Values
+from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
 
@@ -37,7 +38,13 @@ def _prompts_per_update(values: Values, updates: Value) -> Scalar | None:
 def _updates(values: Values, text: str) -> Value:
     prompts, per_update = int(values[PROMPTS] or 1), _whole(text)
     if per_update < 1 or prompts % per_update:
-        raise ValueError(f"{per_update:,} prompts per update do not divide the {prompts:,} prompts of a step.")
+        raise ValueError(
+            Sentence(
+                "{update} prompts per update do not divide the {prompts} prompts of a step.",
+                update=f"{per_update:,}",
+                prompts=f"{prompts:,}",
+            )
+        )
     return prompts // per_update
 
 
@@ -58,7 +65,7 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number.") from None
+        raise ValueError(Sentence("{value} is no whole number.", value=repr(text))) from None
 
 
 def _is_on(values: Values, text: str) -> Value:  # noqa: ARG001
@@ -71,7 +78,7 @@ def _text_bool(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
 
 def _from_text_bool(values: Values, text: str) -> Value:  # noqa: ARG001
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither 'true' nor 'false'.")
+        raise ValueError(Sentence("{value} is neither 'true' nor 'false'.", value=repr(text)))
     return text.lower() == "true"
 
 
@@ -92,7 +99,8 @@ def options_of(text: str) -> dict[str, Plain]:
     try:
         found = read_value("{" + text + "}")
     except ValueError as error:
-        raise ValueError(f"Engine options are written as key: value, key: value. {error}") from error
+        text = "Engine options are written as key: value, key: value. {why}"
+        raise ValueError(Sentence(text, why=told(error))) from error
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}
 

@@ -16,6 +16,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable, is_live
 from jobs.catalog.runspec import RunSpec, default_of
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import as_version
 
 Setting = tuple[str, Plain]
@@ -85,8 +86,12 @@ def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Set
     for key, value in found:
         if "${" in write(value):
             raise ValueError(
-                f"The value of {key} has ${{ in it. verl resolves its config more than once, so this becomes a setting "
-                "or a variable of the cluster's environment, escaped or not. Write it otherwise."
+                Sentence(
+                    "The value of {key} has {mark} in it. verl resolves its config more than once, so this becomes a "
+                    "setting or a variable of the cluster's environment, escaped or not. Write it otherwise.",
+                    key=key,
+                    mark="${",
+                )
             )
     return found
 
@@ -102,7 +107,10 @@ def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
 def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setting]:
     if spec.data.kind == "hub":
         raise ValueError(
-            f"verl reads data from files, not from the hub. Save {spec.data.id!r} as Parquet, name its path."
+            Sentence(
+                "verl reads data from files, not from the hub. Save {data} as Parquet, name its path.",
+                data=repr(spec.data.id),
+            )
         )
     model = _below(model_path(spec), run_dir, spec.model.kind == "bundled")
     yield ("actor_rollout_ref.model.path" if is_rl else "model.path"), model
@@ -125,7 +133,8 @@ def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setti
 def _reward(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
     head = "reward." if is_moved(spec.trainer.version) else ""
     if spec.reward.kind == "url":
-        raise ValueError("verl asks no URL for rewards. Use a Python file whose compute_score asks it.")
+        text = "verl asks no URL for rewards. Use a Python file whose compute_score asks it."
+        raise ValueError(Sentence(text))
     if spec.reward.kind == "model":
         model = "reward.reward_model" if head else "reward_model"
         yield f"{model}.enable", True
@@ -231,7 +240,8 @@ def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[S
     for knob_id, name in lacking.items():
         if knob_id not in written and spec.knob(knob_id) != default_of(spec, here[knob_id]):
             config = "with Megatron" if is_megatron else "with FSDP"
-            raise ValueError(f"verl {trainer.version} {config} has no {name}. Leave {here[knob_id].label} as it is.")
+            words = {"version": trainer.version, "config": config, "name": name, "label": Sentence(here[knob_id].label)}
+            raise ValueError(Sentence("verl {version} {config} has no {name}. Leave {label} as it is.", **words))
     for knob_id in ALWAYS:
         if knob_id in here and knob_id not in there:
             flag = here[knob_id].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)

@@ -14,15 +14,14 @@
     ref = "R02"
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jobs.catalog.algorithm import expand
 from jobs.catalog.knob import knobs
+from jobs.catalog.tables import folder_tables
 from jobs.catalog.trainer import trainers
 
 QUESTIONS: Mapping[str, str] = {
@@ -72,13 +71,8 @@ def advice() -> Mapping[str, Advice]:
 
     Raises: ValueError, naming the piece, for a key, knob, trainer or grade of evidence that is not known.
     """
-    found: dict[str, Advice] = {}
-    folder = files("jobs.catalog") / "advice"
-    for question in QUESTIONS:
-        tables = tomllib.loads((folder / f"{question}.toml").read_text(encoding="utf-8"))
-        for name, table in tables.items():
-            found[f"{question}.{name}"] = _advice(question, name, table)
-    return found
+    tables = folder_tables("advice")
+    return {f"{q}.{name}": _advice(q, name, table) for q in QUESTIONS for name, table in tables[q].items()}
 
 
 def by_question() -> Mapping[str, tuple[Advice, ...]]:

@@ -1,10 +1,10 @@
 """The algorithms a run can train with, and the families that knobs, flags and rules name them by."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from jobs.catalog.tables import file_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class AlgorithmInfo:
 @cache
 def algorithms() -> Mapping[str, AlgorithmInfo]:
     """Return every algorithm by id, in the order of the file."""
-    tables = tomllib.loads((files("jobs.catalog") / "algorithms.toml").read_text(encoding="utf-8"))
+    tables = file_table("algorithms")
     return {
         name: AlgorithmInfo(
             id=name,
@@ -43,6 +43,11 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
     Raises: ValueError for a name that is neither.
     """
+    return _expanded(tuple(names))
+
+
+@cache
+def _expanded(names: tuple[str, ...]) -> tuple[str, ...]:
     wanted, found = set(names), []
     for name, info in algorithms().items():
         if wanted & {"all", name, *info.families}:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
 
@@ -15,13 +16,15 @@ MAX_REWARD_SOURCE_BYTES = 64 * 1024
 _INTERFACES = re.compile(r"[A-Za-z0-9_,-]*")
 """What nsys may trace. Ray puts it into a shell's command as it is, so it can be nothing else."""
 
-Refuse = Callable[[str, str], None]  # field, sentence
+Refuse = Callable[[str, Sentence], None]  # field, sentence
 _WHAT_ID_MEANS = {
-    "path": "a path on the cluster",
-    "hub": "a hub id such as org/name",
-    "upload": "upload a file",
-    "bundled": "pick one of the list",
+    "path": Sentence("a path on the cluster"),
+    "hub": Sentence("a hub id such as org/name"),
+    "upload": Sentence("upload a file"),
+    "bundled": Sentence("pick one of the list"),
 }
+_SECTIONS = {"model": Sentence("model"), "data": Sentence("data")}
+_SCORES_BY = {"file": Sentence("the file"), "url": Sentence("the URL"), "model": Sentence("the model")}
 
 
 def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
@@ -31,38 +34,51 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
 
-    def refuse(name: str, message: str) -> None:
+    def refuse(name: str, message: Sentence) -> None:
         found.append((name, message))
 
     for section, source in (("model", spec.model), ("data", spec.data)):
         if not source.id.strip():
-            refuse(f"{section}.id", f"Name the {section}: {_WHAT_ID_MEANS[source.kind]}.")
+            refuse(
+                f"{section}.id",
+                Sentence("Name the {section}: {what}.", section=_SECTIONS[section], what=_WHAT_ID_MEANS[source.kind]),
+            )
     if (
         spec.is_native
         and spec.data.kind == "path"
         and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet"))
     ):
-        refuse("data.id", f"{spec.data.id!r} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.")
+        text = Sentence(
+            "{value} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.",
+            value=repr(spec.data.id),
+        )
+        refuse("data.id", text)
     if spec.data.kind == "upload" and not _is_upload_id(spec.data.id):
-        refuse("data.id", f"{spec.data.id!r} is not an uploaded file. Upload it again.")
+        refuse("data.id", Sentence("{value} is not an uploaded file. Upload it again.", value=repr(spec.data.id)))
     if spec.policy.retries and spec.policy.retry_on == "never":
         refuse(
             "policy.retry_on",
-            f"{spec.policy.retries} retries are asked for, and after no failure. Use cluster or any, or 0 retries.",
+            Sentence(
+                "{retries} retries are asked for, and after no failure. Use cluster or any, or 0 retries.",
+                retries=spec.policy.retries,
+            ),
         )
     if is_in(spec.algorithm, "rl"):
         if not spec.data.prompt_column.strip():
-            refuse("data.prompt_column", "Name the column that holds the prompt.")
+            refuse("data.prompt_column", Sentence("Name the column that holds the prompt."))
         _check_reward(spec, refuse)
     elif is_in(spec.algorithm, "pairs"):
         for column in ("chosen_column", "rejected_column"):
             if not getattr(spec.data, column).strip():
-                refuse(f"data.{column}", "Learning from pairs needs a column of chosen and one of rejected answers.")
+                refuse(
+                    f"data.{column}",
+                    Sentence("Learning from pairs needs a column of chosen and one of rejected answers."),
+                )
     else:
         learns_all = "train.pretrain_mode" in spec.knobs and bool(spec.knob("train.pretrain_mode"))
         has_pair = spec.data.prompt_column.strip() and (spec.data.response_column.strip() or learns_all)
         if not spec.data.messages_column.strip() and not has_pair:
-            refuse("data.response_column", "SFT needs a prompt and a response column, or a messages column.")
+            refuse("data.response_column", Sentence("SFT needs a prompt and a response column, or a messages column."))
     if spec.is_native:
         if spec.algorithm == "grpo":
             _check_grpo_batches(spec, refuse)
@@ -79,17 +95,24 @@ def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
     label = trainers()[spec.trainer.name].label
     traced = spec.knobs.get("profiling.nsys_trace")
     if traced is not None and not _INTERFACES.fullmatch(str(traced.value or "")):
-        text = f"{traced.value!r} is no list of interfaces. Use words divided by commas: cuda,nvtx."
+        text = Sentence(
+            "{value} is no list of interfaces. Use words divided by commas: cuda,nvtx.", value=repr(traced.value)
+        )
         refuse("knobs.profiling.nsys_trace", text)
     if spec.model.kind == "hub" and spec.model.revision.strip():
-        text = f"{label} takes no revision of a hub model. Download that one and give its folder."
+        text = Sentence(
+            "{trainer} takes no revision of a hub model. Download that one and give its folder.", trainer=label
+        )
         refuse("model.revision", text)
     is_laid_out = spec.trainer.name == "verl" and spec.data.kind in ("bundled", "upload")
     if spec.data.system_prompt.strip() and not is_laid_out:
-        refuse("data.system_prompt", f"{label} adds no system prompt to this data. Put it into the prompts.")
+        refuse(
+            "data.system_prompt",
+            Sentence("{trainer} adds no system prompt to this data. Put it into the prompts.", trainer=label),
+        )
     is_sft = spec.trainer.name == "openrlhf" and spec.algorithm == "sft"
     if is_sft and spec.data.messages_column.strip() and not spec.knob("data.apply_chat_template"):
-        text = "OpenRLHF reads a messages column only through the chat template. Switch that knob on."
+        text = Sentence("OpenRLHF reads a messages column only through the chat template. Switch that knob on.")
         refuse("knobs.data.apply_chat_template", text)
 
 
@@ -100,18 +123,35 @@ def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:
     roles = names_of(wanted.roles) or list(workers)
     unknown = [role for role in roles if role not in workers]
     if unknown:
-        refuse("profile.roles", f"This run has no role {unknown[0]!r}. Use {', '.join(workers)}, or nothing for all.")
+        text = Sentence(
+            "This run has no role {role}. Use {known}, or nothing for all.",
+            role=repr(unknown[0]),
+            known=", ".join(workers),
+        )
+        refuse("profile.roles", text)
     try:
         most = max((workers[role] for role in roles if role in workers), default=0)
         too_high = [rank for rank in ranks_of(wanted.ranks) if rank >= most]
         if too_high and most:
-            refuse("profile.ranks", f"There is no rank {too_high[0]}. Use 0 to {most - 1}, or nothing for all.")
-    except ValueError as error:
-        refuse("profile.ranks", str(error))
+            words = {"rank": too_high[0], "last": most - 1}
+            text = Sentence("There is no rank {rank}. Use 0 to {last}, or nothing for all.", **words)
+            refuse("profile.ranks", text)
+    except ValueError:
+        text = Sentence(
+            "{value} is no list of ranks. Use numbers from 0, divided by commas, or ranges with the lower one first: "
+            "0, 2 or 0-3.",
+            value=repr(wanted.ranks),
+        )
+        refuse("profile.ranks", text)
     last = wanted.first_step + wanted.num_steps - 1
     if spec.num_steps and last > spec.num_steps:
-        text = f"Steps {wanted.first_step} to {last} go past the end: the run has {spec.num_steps}."
-        refuse("profile.first_step", f"{text} Record earlier or fewer steps.")
+        text = Sentence(
+            "Steps {first} to {last} go past the end: the run has {steps}. Record earlier or fewer steps.",
+            first=wanted.first_step,
+            last=last,
+            steps=spec.num_steps,
+        )
+        refuse("profile.first_step", text)
 
 
 def _is_upload_id(text: str) -> bool:
@@ -122,25 +162,34 @@ def _is_upload_id(text: str) -> bool:
 def _check_reward(spec: "RunSpec", refuse: Refuse) -> None:
     if spec.reward.kind in ("file", "url", "model"):
         if spec.is_native:
-            refuse(
-                "reward.kind", f"The built-in trainer cannot score by a {spec.reward.kind}. Use custom, with its file."
+            text = Sentence(
+                "The built-in trainer cannot score by {kind}. Use custom, with its file.",
+                kind=_SCORES_BY[spec.reward.kind],
             )
+            refuse("reward.kind", text)
         if not spec.reward.location.strip():
-            refuse("reward.location", f"Name the {spec.reward.kind} that scores completions.")
+            refuse(
+                "reward.location", Sentence("Name {kind} that scores completions.", kind=_SCORES_BY[spec.reward.kind])
+            )
     if spec.reward.kind == "custom" and not spec.reward.source.strip():
         refuse(
             "reward.source",
-            "A custom reward needs its Python file: define reward(prompt, completion, answer) -> float.",
+            Sentence("A custom reward needs its Python file: define reward(prompt, completion, answer) -> float."),
         )
     if len(spec.reward.source.encode()) > MAX_REWARD_SOURCE_BYTES:
         refuse(
             "reward.source",
-            f"The reward file is larger than {MAX_REWARD_SOURCE_BYTES // 1024} KiB. Shorten it or import a package.",
+            Sentence(
+                "The reward file is larger than {most} KiB. Shorten it or import a package.",
+                most=MAX_REWARD_SOURCE_BYTES // 1024,
+            ),
         )
     if spec.reward.kind in ("math", "exact_match") and not spec.data.answer_column.strip():
         refuse(
             "data.answer_column",
-            f"The {spec.reward.kind} reward compares with an answer. Name the column that holds it.",
+            Sentence(
+                "The {kind} reward compares with an answer. Name the column that holds it.", kind=spec.reward.kind
+            ),
         )
 
 
@@ -150,7 +199,11 @@ def _check_grpo_batches(spec: "RunSpec", refuse: Refuse) -> None:
     if samples % updates:
         refuse(
             "knobs.train.updates_per_rollout",
-            f"{updates} updates do not divide the {samples} samples of a step. Use a divisor.",
+            Sentence(
+                "{updates} updates do not divide the {samples} samples of a step. Use a divisor.",
+                updates=updates,
+                samples=samples,
+            ),
         )
     else:
         _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
@@ -162,5 +215,9 @@ def _check_divides(spec: "RunSpec", knob_id: str, samples: int, refuse: Refuse) 
     if samples % ranks:
         refuse(
             f"knobs.{knob_id}",
-            f"{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.",
+            Sentence(
+                "{samples} samples per update do not divide by {ranks} policy ranks. Use a multiple of {ranks}.",
+                samples=samples,
+                ranks=ranks,
+            ),
         )

@@ -4,14 +4,13 @@
 between two others, and a size that nobody reported has no answer.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jobs.catalog.knob import knobs
+from jobs.catalog.tables import file_table
 
 EVIDENCE: Mapping[str, str] = {
     "run": "somebody ran it and reported it",
@@ -69,7 +68,7 @@ def device_table() -> Mapping[str, DeviceRow]:
 
     Raises: ValueError, naming the row, for a key, knob or grade of evidence that is not known.
     """
-    tables = tomllib.loads((files("jobs.catalog") / "device_table.toml").read_text(encoding="utf-8"))
+    tables = file_table("device_table")
     return {name: _row(name, table) for name, table in tables.items()}
 
 

@@ -6,16 +6,16 @@ input is greyed with the reason, and it is not written into a command.
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
 from jobs.catalog.flag import Flag, flags_of
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.storable import is_storable
+from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Scalar, Value
 
@@ -111,20 +111,23 @@ class Knob:
                 return None
         return self.default
 
-    def allowed(self) -> str:
+    def allowed(self) -> Sentence:
         """Say in words what the knob takes."""
-        return f"{self._allowed()}, or nothing" if self.is_optional else self._allowed()
+        return Sentence("{what}, or nothing", what=self._allowed()) if self.is_optional else self._allowed()
 
-    def _allowed(self) -> str:
+    def _allowed(self) -> Sentence:
         if self.type == "choice":
-            return f"one of {', '.join(self.choices)}"
+            return Sentence("one of {choices}", choices=", ".join(self.choices))
         if self.type == "bool":
-            return "true or false"
+            return Sentence("true or false")
         if self.type == "text":
-            return "text"
-        what = "a whole number" if self.type == "int" else "a number"
-        low, high = _spell(self.low), _spell(self.high)
-        return f"{what} of at least {low}" if math.isinf(self.high) else f"{what} from {low} to {high}"
+            return Sentence("text")
+        bounds = {"low": _spell(self.low), "high": _spell(self.high)}
+        if math.isinf(self.high):
+            if self.type == "int":
+                return Sentence("a whole number of at least {low}", low=bounds["low"])
+            return Sentence("a number of at least {low}", low=bounds["low"])
+        return number_from(bounds["low"], bounds["high"], is_int=self.type == "int")
 
     def check(self, value: object) -> Value:
         """Return `value` as the knob's type; text is read as people type it ("3e-4", "on"), "" and None as not set.
@@ -137,7 +140,8 @@ class Knob:
 
     def check_set(self, value: object) -> Scalar:
         """Return `value` as the knob's type, as `check` does, but refuse "not set" too. Raises: KnobValueInvalid."""
-        refusal = KnobValueInvalid(f"{value!r} is not allowed for {self.label}. Use {self.allowed()}.")
+        words = {"value": repr(value), "label": Sentence(self.label), "allowed": self.allowed()}
+        refusal = KnobValueInvalid(Sentence("{value} is not allowed for {label}. Use {allowed}.", **words))
         if self.type == "bool":
             return _read_bool(value, refusal)
         if self.type == "text":
@@ -166,6 +170,13 @@ class Knob:
         return number
 
 
+def number_from(low: str, high: str, *, is_int: bool) -> Sentence:
+    """Say in words between which bounds a number lies."""
+    if is_int:
+        return Sentence("a whole number from {low} to {high}", low=low, high=high)
+    return Sentence("a number from {low} to {high}", low=low, high=high)
+
+
 def _unset(value: Value) -> Value:
     """Return None for the "" by which a table of defaults, which has no null, says "not set"."""
     return None if value == "" else value
@@ -189,14 +200,7 @@ def _read_bool(value: object, refusal: KnobValueInvalid) -> bool:
 @cache
 def knobs() -> Mapping[str, Knob]:
     """Return every knob of the catalogue by id, in the order of files and tables."""
-    found: dict[str, Knob] = {}
-    folder = files("jobs.catalog") / "knobs"
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            group = file.name.removesuffix(".toml")
-            for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-                found[f"{group}.{name}"] = _knob(f"{group}.{name}", table)
-    return found
+    return {knob_id: _knob(knob_id, table) for knob_id, table in folder_entries("knobs")}
 
 
 @cache

@@ -3,13 +3,12 @@
 Also what other trainers call it, and the range in which it usually is.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
+from jobs.catalog.tables import file_table
 from profiling.phases import BY_KEY
 
 PEAKS = {
@@ -52,7 +51,7 @@ def metrics() -> Mapping[str, MetricInfo]:
     """Return the known metrics by canonical name; each phase's seconds and peaks of memory are made from the
     vocabulary of phases.
     """
-    tables = tomllib.loads((files("jobs.catalog") / "metrics.toml").read_text(encoding="utf-8"))
+    tables = file_table("metrics")
     for phase in BY_KEY.values():
         words = {"label": phase.label, "unit": "s", "better": "lower"}
         words["definition"] = f"Wall time of the phase {phase.label} in the step, on the driver."

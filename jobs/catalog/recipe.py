@@ -19,14 +19,13 @@
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.tables import folder_tables
 
 _REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")
 _KEYS = {*_REQUIRED, "based_on", "without", "spec"}
@@ -69,10 +68,8 @@ def recipes() -> Mapping[str, Recipe]:
 
     Raises: ValueError, naming the recipe, for a key that is unknown or missing, or a base that is not there.
     """
-    folder = files("jobs.catalog") / "recipes"
-    names = sorted((f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")), key=_in_order)
-    tables = {name: tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")) for name in names}
-    return {name: _recipe(name, tables) for name in names}
+    tables = folder_tables("recipes")
+    return {name: _recipe(name, tables) for name in sorted(tables, key=_in_order)}
 
 
 def recipe(recipe_id: str) -> Recipe:

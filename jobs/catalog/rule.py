@@ -21,11 +21,9 @@ applies; each dict of `fix` is one change on offer, and is offered only where it
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
@@ -35,6 +33,7 @@ from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.runspec import Problem, RunSpec
 from jobs.catalog.sections import RANGES, KnobValue
 from jobs.catalog.spelling import spell
+from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
 
@@ -131,14 +130,7 @@ def rules() -> Mapping[str, Rule]:
 
     Raises: ValueError, naming the rule, for a key, knob, level or expression that is not known.
     """
-    found: dict[str, Rule] = {}
-    folder = files("jobs.catalog") / "rules"
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            group = file.name.removesuffix(".toml")
-            for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-                found[f"{group}.{name}"] = _rule(f"{group}.{name}", table)
-    return found
+    return {rule_id: _rule(rule_id, table) for rule_id, table in folder_entries("rules")}
 
 
 def findings(spec: RunSpec, *, say: Say = str) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.contradictions import contradictions
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
 from jobs.catalog.placement import pools_of, workers_of
 from jobs.catalog.sections import (
     RANGES,
@@ -29,6 +29,7 @@ from jobs.catalog.sections import (
     RunPolicy,
     Trainer,
 )
+from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -163,12 +164,19 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     """
     problems: list[Problem] = []
     if not isinstance(raw, Mapping):
-        raise SpecInvalid([Problem(field="spec", message=f"A run spec is a JSON object, not {type(raw).__name__}.")])
+        raise SpecInvalid(
+            [
+                Problem(
+                    field="spec", message=Sentence("A run spec is a JSON object, not {kind}.", kind=type(raw).__name__)
+                )
+            ]
+        )
     _refuse_unknown(raw, RunSpec, "", problems)
     values: dict[str, Any] = {}
     version = raw.get("version", SPEC_VERSION)
     if version != SPEC_VERSION or isinstance(version, bool):
-        problems.append(Problem(field="version", message=f"Version {version!r} is not known. Use {SPEC_VERSION}."))
+        text = Sentence("Version {version} is not known. Use {known}.", version=repr(version), known=SPEC_VERSION)
+        problems.append(Problem(field="version", message=text))
     values["name"] = _parse_name(raw.get("name", ""), problems)
     values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
     for section, cls in SECTIONS.items():
@@ -189,14 +197,23 @@ def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> T
     info = trainers()[given.name]
     version = given.version or info.versions[0]
     if version not in info.versions:
-        known = ", ".join(info.versions) if any(info.versions) else "nothing"
-        text = f"Version {given.version!r} of {info.label} is not known. Use {known}."
+        words = {"version": repr(given.version), "trainer": Sentence(info.label)}
+        if any(info.versions):
+            known = ", ".join(info.versions)
+            text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=known)
+        else:
+            text = Sentence("{trainer} has no version {version}. Leave it out.", **words)
         problems.append(Problem(field="trainer.version", message=text))
         version = info.versions[0]
     elif not info.offers(algorithm, version):
-        others = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
-        text = f"{algorithms()[algorithm].label} is not trained by {info.called(version)}."
-        problems.append(Problem(field="algorithm", message=f"{text} Use {' or '.join(others)} for it."))
+        *first, last = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
+        text = Sentence(
+            "{algorithm} is not trained by {trainer}. Use {others} for it.",
+            algorithm=Sentence(algorithms()[algorithm].label),
+            trainer=info.called(version),
+            others=Sentence("{some} or {last}", some=", ".join(first), last=last) if first else last,
+        )
+        problems.append(Problem(field="algorithm", message=text))
     return Trainer(name=given.name, version=version)
 
 
@@ -206,14 +223,17 @@ def _parse_overridden(raw: object, problems: list[Problem]) -> tuple[str, ...]:
         isinstance(rule, str) and is_storable(rule) and len(rule) <= 100 for rule in cast(list[Any], raw)
     ):
         return tuple(dict.fromkeys(cast(list[str], raw)))
-    problems.append(Problem(field="overridden", message=f"{raw!r} is not a list of rules' ids."))
+    problems.append(
+        Problem(field="overridden", message=Sentence("{value} is not a list of rules' ids.", value=repr(raw)))
+    )
     return ()
 
 
 def _parse_name(raw: object, problems: list[Problem]) -> str:
     name = raw.strip() if isinstance(raw, str) else raw
     if not isinstance(name, str) or len(name) > 120 or any(ord(c) < 32 for c in name) or not is_storable(name):
-        problems.append(Problem(field="name", message=f"{raw!r} is not a name. Use up to 120 characters on one line."))
+        text = Sentence("{value} is not a name. Use up to 120 characters on one line.", value=repr(raw))
+        problems.append(Problem(field="name", message=text))
         return ""
     return name
 
@@ -221,7 +241,7 @@ def _parse_name(raw: object, problems: list[Problem]) -> str:
 def _refuse_unknown(raw: Mapping[Any, Any], cls: type[Any], prefix: str, problems: list[Problem]) -> None:
     known = [f.name for f in dataclasses.fields(cls)]
     for key in strangers(raw, known):
-        problems.append(Problem(field=f"{prefix}{key}", message=_unknown("field", str(key), known)))
+        problems.append(Problem(field=f"{prefix}{key}", message=_unknown(Sentence("field"), str(key), known)))
 
 
 def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
@@ -229,11 +249,14 @@ def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
     return list(islice((key for key in raw if key not in known), MAX_STRANGERS))
 
 
-def _unknown(what: str, given: str, known: list[str]) -> str:
+def _unknown(what: Sentence, given: str, known: list[str]) -> Sentence:
     near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
     near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}."
-    return f"There is no {what} {given!r}. {hint}"
+    words = {"what": what, "given": repr(given)}
+    if near:
+        return Sentence("There is no {what} {given}. Did you mean {near}?", **words, near=near[0])
+    some = f"{', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}"
+    return Sentence("There is no {what} {given}. Known: {known}.", **words, known=some)
 
 
 def _initials(name: str) -> str:
@@ -242,7 +265,8 @@ def _initials(name: str) -> str:
 
 def _parse_section(section: str, cls: type[Any], raw: object, problems: list[Problem]) -> Any:
     if not isinstance(raw, Mapping):
-        problems.append(Problem(field=section, message=f"{section} is an object of fields, not {raw!r}."))
+        text = Sentence("{name} is an object of fields, not {value}.", name=section, value=repr(raw))
+        problems.append(Problem(field=section, message=text))
         return cls()
     _refuse_unknown(raw, cls, f"{section}.", problems)
     default = cls()
@@ -258,42 +282,58 @@ def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: lis
     if choices:
         if raw in choices and isinstance(raw, str):
             return raw
-        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use one of {', '.join(choices)}."))
+        problems.append(
+            Problem(field=name, message=_not_allowed(raw, Sentence("one of {choices}", choices=", ".join(choices))))
+        )
     elif kind is str:
         if isinstance(raw, str) and is_storable(raw):
             return raw
-        what = "holds a character that cannot be stored. Type it again" if isinstance(raw, str) else "is not text"
-        problems.append(Problem(field=name, message=f"{raw!r} {what}."))
+        text = (
+            Sentence("{value} holds a character that cannot be stored. Type it again.", value=repr(raw))
+            if isinstance(raw, str)
+            else Sentence("{value} is not text.", value=repr(raw))
+        )
+        problems.append(Problem(field=name, message=text))
     elif kind in (int, float):
         low, high = RANGES[name]
         is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
         # The range first: it is finite, and an integer of a thousand digits fits no float.
         if is_number and low <= cast(float, raw) <= high and (kind is float or float(cast(float, raw)).is_integer()):
             return kind(raw)
-        what = "a whole number" if kind is int else "a number"
-        allowed = f"{what} from {low:,.15g} to {high:,.15g}"
-        problems.append(Problem(field=name, message=f"{raw!r} is not allowed. Use {allowed}."))
+        allowed = number_from(f"{low:,.15g}", f"{high:,.15g}", is_int=kind is int)
+        problems.append(Problem(field=name, message=_not_allowed(raw, allowed)))
     else:
         raise AssertionError(f"{name} has a type the validator does not know: {kind}")
     return default
+
+
+def _not_allowed(raw: object, allowed: Sentence) -> Sentence:
+    return Sentence("{value} is not allowed. Use {allowed}.", value=repr(raw), allowed=allowed)
 
 
 def _parse_knobs(
     raw: object, algorithm: str, trainer: Trainer, origin: Origin, problems: list[Problem]
 ) -> dict[str, KnobValue]:
     if not isinstance(raw, Mapping):
-        problems.append(Problem(field="knobs", message=f"knobs is an object of knob ids and values, not {raw!r}."))
+        text = Sentence("knobs is an object of knob ids and values, not {value}.", value=repr(raw))
+        problems.append(Problem(field="knobs", message=text))
         raw = {}
     catalogue = knobs()
     here = applicable(algorithm, trainer.name, trainer.version)
     for knob_id in strangers(raw, catalogue):
-        problems.append(Problem(field=f"knobs.{knob_id}", message=_unknown("knob", str(knob_id), list(catalogue))))
+        problems.append(
+            Problem(field=f"knobs.{knob_id}", message=_unknown(Sentence("knob"), str(knob_id), list(catalogue)))
+        )
     for knob_id in raw:
         if knob_id in catalogue and knob_id not in here:
             given = _bare(raw[knob_id], origin)[0]
             if given != catalogue[knob_id].default_for(algorithm):
-                where = f"{algorithms()[algorithm].label} with {trainers()[trainer.name].called(trainer.version)}"
-                message = f"{catalogue[knob_id].label} does not apply to {where}. Leave it out."
+                message = Sentence(
+                    "{label} does not apply to {algorithm} with {trainer}. Leave it out.",
+                    label=Sentence(catalogue[knob_id].label),
+                    algorithm=Sentence(algorithms()[algorithm].label),
+                    trainer=trainers()[trainer.name].called(trainer.version),
+                )
                 problems.append(Problem(field=f"knobs.{knob_id}", message=message))
     parsed = {}
     for knob_id, knob in here.items():
@@ -316,11 +356,12 @@ def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]
         _refuse_unknown(raw, KnobValue, f"{name}.", problems)
     value, given_origin = _bare(raw, origin)
     if given_origin not in get_args(Origin):
-        allowed = ", ".join(get_args(Origin))
-        problems.append(Problem(field=name, message=f"Origin {given_origin!r} is not allowed. Use one of {allowed}."))
+        words = {"value": repr(given_origin), "allowed": ", ".join(get_args(Origin))}
+        text = Sentence("Origin {value} is not allowed. Use one of {allowed}.", **words)
+        problems.append(Problem(field=name, message=text))
         given_origin = origin
     try:
         return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
     except KnobValueInvalid as error:
-        problems.append(Problem(field=name, message=str(error)))
+        problems.append(Problem(field=name, message=told(error)))
         return KnobValue(value=knob.default)

@@ -32,11 +32,9 @@ line says without its prefixes, colors and times (`jobs.catalog.log_line`); cond
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
@@ -47,6 +45,7 @@ from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 
@@ -139,14 +138,7 @@ def symptoms() -> Mapping[str, Symptom]:
 
     Raises: ValueError, naming the symptom, for a key, pattern, metric or expression that is not known.
     """
-    found: dict[str, Symptom] = {}
-    folder = files("jobs.catalog") / "symptoms"
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            group = file.name.removesuffix(".toml")
-            for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-                found[f"{group}.{name}"] = _symptom(f"{group}.{name}", table)
-    return found
+    return {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
 
 
 def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: Say = str) -> list[Match]:

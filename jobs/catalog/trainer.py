@@ -1,10 +1,11 @@
 """The trainers a run can be launched with, their versions, and which algorithms each offers. Newest version first."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from jobs.catalog.sentence import Sentence
+from jobs.catalog.tables import folder_tables
 
 Version = tuple[int, ...]
 
@@ -28,9 +29,9 @@ class TrainerInfo:
     help: str
     source: str
 
-    def called(self, version: str) -> str:
+    def called(self, version: str) -> Sentence:
         """Return what a sentence calls it: "the built-in trainer", "OpenRLHF 0.11.2"."""
-        return f"{self.label} {version}".strip() if self.package else "the built-in trainer"
+        return Sentence(f"{self.label} {version}".strip()) if self.package else Sentence("the built-in trainer")
 
     def offers(self, algorithm: str, version: str) -> bool:
         """Return True if this version of the trainer has the algorithm."""
@@ -42,10 +43,8 @@ class TrainerInfo:
 @cache
 def trainers() -> Mapping[str, TrainerInfo]:
     """Return every trainer by id; the built-in one is first."""
-    folder = files("jobs.catalog") / "trainers"
-    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    names.sort(key=lambda name: name != "native")
-    return {name: _trainer(name, tomllib.loads((folder / f"{name}.toml").read_text("utf-8"))) for name in names}
+    tables = folder_tables("trainers")
+    return {name: _trainer(name, tables[name]) for name in sorted(tables, key=lambda name: name != "native")}
 
 
 def as_version(text: str) -> Version:

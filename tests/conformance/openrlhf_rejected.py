@@ -21,33 +21,18 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from jobs.catalog.algorithm import expand, is_in
 from jobs.catalog.rule import findings
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.sections import KnobValue, RewardSource
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
 from tests.conformance.openrlhf_specs import VERSIONS, algorithms_at, drawn
+from tests.conformance.rejected import Rejected
 
 Change = Callable[[RunSpec], Mapping[str, Value]]
 MODEL = RewardSource(kind="model", location="OpenRLHF/Llama-3-8b-rm-700k")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A spec that OpenRLHF refuses. `says` is a part of what it says, `fields` what a refusal of ours has to name."""
-
-    rule: str
-    spec: RunSpec
-    says: str
-    fields: tuple[str, ...]
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The spec as it comes from outside, for `parse_spec` and the rules."""
-        return to_json(self.spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

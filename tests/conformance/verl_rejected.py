@@ -18,11 +18,11 @@ and a knob that means nothing beside the others is not written (W27: Prometheus 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from jobs.catalog.knob import applicable
-from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.value import Value
+from tests.conformance.rejected import Rejected
 from tests.conformance.verl_specs import sections
 
 Values = Mapping[str, Value]
@@ -57,21 +57,6 @@ DISTILL: Values = {
     "placement.teacher_gpus_per_node": 8,
     "placement.teacher_tensor_parallel": 2,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A spec that verl refuses. `says` is a part of what it says, `fields` what a refusal of ours has to name."""
-
-    rule: str
-    spec: RunSpec
-    says: str
-    fields: tuple[str, ...]
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The spec as it comes from outside, for `parse_spec` and the rules."""
-        return to_json(self.spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from jobs.adapters.verl_keys import keys_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from tests.conformance.rejected import Rejected
 from tests.conformance.report import Part, table
 from tests.conformance.specs import coverage
 from tests.conformance.verl_checks import (
@@ -20,7 +21,7 @@ from tests.conformance.verl_checks import (
     specs_of,
     verdicts,
 )
-from tests.conformance.verl_rejected import Rejected, rejected, starts
+from tests.conformance.verl_rejected import rejected, starts
 
 INTRODUCTION = """\
 The commands are composed by Hydra itself from verl's own config folder, out of the wheels that

@@ -186,8 +186,8 @@ def test_looking_at_another_kind_of_source_keeps_both_texts() -> None:
         ("knobs.train.nmu_steps", "3", "Did you mean train.num_steps?"),
         ("algorithm", "ppo", "PPO is not trained by the built-in trainer. Use OpenRLHF or verl for it."),
         ("algorithm", "pppo", "'pppo' is not allowed. Use one of grpo, sft"),
-        ("trainer.version", "seven", "Version 'seven' of Built-in trainer is not known."),
-        ("trainer.version", "7", "Version '7' of Built-in trainer is not known."),
+        ("trainer.version", "seven", "Built-in trainer has no version 'seven'. Leave it out."),
+        ("trainer.version", "7", "Built-in trainer has no version '7'. Leave it out."),
         ("model.kind", "ftp", "'ftp' is not allowed. Use one of bundled, path, hub"),
     ],
 )

@@ -58,6 +58,17 @@ def test_checkpoints_are_listed_with_what_the_run_would_train_with(api: Client, 
     assert (answer["hardware"]["policy_ranks"], answer["num_steps"]) == (2, 60)
 
 
+def test_a_run_of_another_trainer_begins_at_the_start_again(api: Client, project: Project) -> None:
+    run = make_run(project, state="running", spec={"trainer": {"name": "openrlhf"}, "algorithm": "sft"})
+    end(run)
+
+    assert api.get(f"/api/runs/{run.pk}/checkpoints").json()["checkpoints"] == []
+    answer = post(api, run, {"step": None})
+
+    assert (answer.status_code, answer.json()["attempt"]) == (201, 2)
+    assert Attempt.objects.get(run=run, number=2).resume_attempt is None
+
+
 def test_a_lost_checkpoint_is_told_and_may_be_tried_again(api: Client, project: Project) -> None:
     run = failed_run(project)
     post(api, run, {"step": 40})

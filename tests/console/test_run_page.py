@@ -330,3 +330,41 @@ async def make_run_async(project: Project) -> Run:
 )
 def test_a_log_line_that_only_repeats_the_cause_is_left_out(line: str, shown: str) -> None:
     assert unsaid_line({"text": "Policy rank 1 died: it was killed", "log_line": line}) == shown
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_native", "names_knob"),
+    [
+        ({}, True, False),
+        ({"trainer": {"name": "verl"}}, False, True),
+        ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, False, False),
+    ],
+)
+def test_a_run_says_whether_it_goes_on_from_checkpoints(
+    member: Client, project: Project, spec: dict[str, Any], is_native: bool, names_knob: bool
+) -> None:
+    html = page(member, make_run(project, state="failed", spec=spec))
+
+    assert ("Pitwall does not go on from the checkpoints of" in html) == (not is_native)
+    assert ("name its folder under “Checkpoint to go on from”" in html) == names_knob
+    assert ("Start again</button>" in html) == (not is_native)
+    assert ("Resume</button>" in html) == is_native
+
+
+def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(
+    member: Client, project: Project, client: Client
+) -> None:
+    spec = {"trainer": {"name": "verl"}, "knobs": {"models.trust_remote_code": True}}
+    admin = make_user(project=project, role="admin")
+    run = make_run(project, state="failed", spec=spec, user=admin)
+
+    html = page(member, run)
+    assert 'data-field="resume-refusal"' in html
+    assert "so only an admin of the project may start a run with it." in html
+    assert 'data-action="resume"' not in html
+    assert 'data-form="resume"' not in html
+
+    client.force_login(admin)
+    html = page(client, run)
+    assert 'data-action="resume"' in html
+    assert 'data-field="resume-refusal"' not in html

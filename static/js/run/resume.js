@@ -24,6 +24,7 @@ export class Resume {
   /** Offer it once the run has ended, as the thing to do where it failed and does not start again by itself. */
   show(header) {
     this.header = header;
+    for (const name of ["resume-note", "resume-refusal"]) field(name)?.toggleAttribute("hidden", !ENDED.includes(header.state));
     if (!this.form) return;
     this.button.hidden = !ENDED.includes(header.state);
     this.button.classList.toggle("btn-primary", header.state === "failed" && !header.retry?.at);
@@ -48,7 +49,8 @@ export class Resume {
 
   #fill({ checkpoints, hardware, num_steps: numSteps }) {
     const { elements } = this.form;
-    write(field("resume-title"), fill(gettext("Resume %(name)s"), { name: this.header.name }));
+    const title = this.page.isNative ? gettext("Resume %(name)s") : gettext("Start %(name)s again");
+    write(field("resume-title"), fill(title, { name: this.header.name }));
     write(field("resume-problem"), "");
     const name = checkpoints.find((one) => one.score_name)?.score_name;
     this.score = this.page.metrics[name] ?? { label: name ?? gettext("Score"), unit: numbers.unitOf(name ?? "") };

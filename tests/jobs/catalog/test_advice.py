@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import advice as module
 from jobs.catalog.advice import EVIDENCE, QUESTIONS, Advice, advice, by_question
 from jobs.catalog.knob import knobs
 
@@ -46,12 +45,11 @@ def test_the_knobs_of_advice_are_there_for_those_whom_it_is_given(one: Advice) -
         (SAID.replace("[]", '[{ knob = "x.y", to = "1" }]'), "too_slow.a: there is no knob 'x.y'"),
     ],
 )
-def test_a_bad_piece_is_named(text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "advice"
+def test_a_bad_piece_is_named(text: str, says: str, other_catalogue: Path) -> None:
+    folder = other_catalogue / "advice"
     folder.mkdir()
     for question in QUESTIONS:
         (folder / f"{question}.toml").write_text(text if question == "too_slow" else "")
-    monkeypatch.setattr(module, "files", lambda _: tmp_path)
 
     with pytest.raises(ValueError, match=re.escape(says)):
         advice.__wrapped__()

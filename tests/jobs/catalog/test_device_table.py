@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import device_table as module
 from jobs.catalog.device_table import EVIDENCE, device_table, rows
 from jobs.catalog.knob import knobs
 
@@ -63,9 +62,8 @@ def test_a_place_without_an_entry_is_no_answer() -> None:
         ('[a]\nsize = 1\nevidence = "run"\nsource = "s"\nsettings = { x = 1 }', "a: there is no knob 'x'"),
     ],
 )
-def test_a_bad_row_is_named(text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "device_table.toml").write_text(text)
-    monkeypatch.setattr(module, "files", lambda _: tmp_path)
+def test_a_bad_row_is_named(text: str, says: str, other_catalogue: Path) -> None:
+    (other_catalogue / "device_table.toml").write_text(text)
 
     with pytest.raises(ValueError, match=re.escape(says)):
         device_table.__wrapped__()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import recipe as module
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import is_live
 from jobs.catalog.recipe import Recipe, UnknownRecipe, recipe, recipes
@@ -107,12 +106,11 @@ def test_an_unknown_recipe_is_a_sentence() -> None:
         ("b", SAID + 'based_on = "a"\nwithout = ["train.seed"]', "b: a sets no knob 'train.seed'"),
     ],
 )
-def test_a_bad_file_is_named(name: str, text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "recipes"
+def test_a_bad_file_is_named(name: str, text: str, says: str, other_catalogue: Path) -> None:
+    folder = other_catalogue / "recipes"
     folder.mkdir()
     (folder / "a.toml").write_text(SAID)
     (folder / f"{name}.toml").write_text(text)
-    monkeypatch.setattr(module, "files", lambda _: tmp_path)
 
     with pytest.raises(ValueError, match=re.escape(says)):
         recipes.__wrapped__()

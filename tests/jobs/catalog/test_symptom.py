@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import symptom as module
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import changed, findings
 from jobs.catalog.runspec import RunSpec, parse_spec, to_json
@@ -294,11 +293,10 @@ SAID = '[a]\ntitle = "A"\nsignal = "S."\ncauses = ["C."]\nsource = "D"\nremedies
         (SAID.replace("[]", '[{ title = "t", source = "s", whenever = "1" }]'), "f.a: a remedy has no key 'whenever'"),
     ],
 )
-def test_a_bad_table_is_named(text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "symptoms"
+def test_a_bad_table_is_named(text: str, says: str, other_catalogue: Path) -> None:
+    folder = other_catalogue / "symptoms"
     folder.mkdir()
     (folder / "f.toml").write_text(text)
-    monkeypatch.setattr(module, "files", lambda _: tmp_path)
 
     with pytest.raises(ValueError, match=re.escape(says)):
         symptoms.__wrapped__()
