@@ -26,12 +26,12 @@ apart, in bytes, and may be more than the label's 10^9 bytes.
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
+
+from jobs.catalog.tables import folder_tables
 
 Evidence = Literal[
     "log", "table", "framework", "vendor"
@@ -92,13 +92,7 @@ _KEYS = {
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
     """Return every accelerator by id. Raises: ValueError, naming the file, for one badly written."""
-    folder = files("jobs.catalog") / "accelerators"
-    found = {}
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".toml"):
-            accelerator_id = file.name.removesuffix(".toml")
-            found[accelerator_id] = _accelerator(accelerator_id, tomllib.loads(file.read_text(encoding="utf-8")))
-    return found
+    return {name: _accelerator(name, table) for name, table in folder_tables("accelerators").items()}
 
 
 def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:

@@ -15,12 +15,13 @@ or, of a model that comes with this project, `bundled = "its folder"` in place o
 
 import difflib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from jobs.catalog.tables import folder_tables
 
 _REQUIRED = {"label", "hub", "source"}
 _KEYS = {*_REQUIRED, "nulls", "config", "max_positions", "bundled"}
@@ -44,13 +45,7 @@ class KnownModel:
 @cache
 def models() -> Mapping[str, KnownModel]:
     """Return every known model by id. Raises: ValueError, naming the file, for one badly written."""
-    folder = files("jobs.catalog") / "models"
-    found = {}
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".toml"):
-            model_id = file.name.removesuffix(".toml")
-            found[model_id] = _model(model_id, tomllib.loads(file.read_text(encoding="utf-8")))
-    return found
+    return {name: _model(name, table) for name, table in folder_tables("models").items()}
 
 
 def find_model(name: str) -> KnownModel:
