@@ -14,6 +14,7 @@ from typing import Literal
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Method, Objective, Offload, Rollouts, Training
 from jobs.planner.layout_space import last_stage, powers, stage_counts
 from jobs.planner.shapes import ModelShape
+from jobs.planner.validity import least_bytes
 
 OnHost = Literal["nothing", "between_phases", "always"]
 ON_HOST: Mapping[OnHost, str] = {
@@ -25,6 +26,7 @@ ON_HOST: Mapping[OnHost, str] = {
 _NODE_SIZES = (1, 2, 4, 8)
 _CLUSTER_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # nodes
 _CHUNK = 1024
+_MOST_LAYOUTS = 16
 _RANK = 32
 _NF4_BYTES = 4.127 / 8
 _UTILIZATIONS = (0.3, 0.45, 0.6, 0.75, 0.9)
@@ -101,35 +103,49 @@ def world_sizes(devices_per_node: int) -> tuple[int, ...]:
     return (*within, devices_per_node, *(nodes * devices_per_node for nodes in _CLUSTER_SIZES))
 
 
-def jobs_of(
-    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batches: tuple[int, ...]
-) -> Iterator[Job]:
-    """Yield the jobs that train the model on all devices of the fleet, the simplest layout first."""
-    for micro in micro_batches:
-        for policy in _policies(shape, recipe, fleet, demand, on_host, micro):
-            if not recipe.has_rollouts:
-                frozen = _frozen(shape, recipe, policy, demand, on_host)
-                yield Job(algorithm=recipe.algorithm, fleet=fleet, policy=policy, frozen=frozen)
-                continue
-            for engine in _engines(shape, fleet, policy, demand):
-                yield Job(
-                    algorithm=recipe.algorithm,
-                    fleet=fleet,
-                    policy=policy,
-                    critic=_critic(policy) if recipe.has_critic else None,
-                    frozen=_frozen(shape, recipe, policy, demand, on_host),
-                    engine=engine,
-                    rollouts=Rollouts(
-                        prompts=demand.prompts,
-                        samples_per_prompt=demand.samples_per_prompt,
-                        lengths=Lengths(
-                            max_prompt=demand.max_prompt,
-                            max_response=demand.max_response,
-                            mean_prompt=demand.mean_prompt,
-                            mean_response=demand.mean_response,
-                        ),
-                    ),
-                )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way to train, and the ways to generate beside it, the least hungry first (none without rollouts).
+
+    `jobs` share their parts, so that an Estimator reckons each part once.
+    """
+
+    policy: Training
+    jobs: tuple[Job, ...]
+
+
+def plans_of(
+    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
+) -> Iterator[Plan]:
+    """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
+    Megatron layouts that hold least, the least divided of them first."""
+    limit = fleet.accelerator.usable_bytes
+    policies = [p for p in _policies(shape, recipe, fleet, demand, on_host, micro_batch) if least_bytes(p) <= limit]
+    megatron = sorted((p for p in policies if p.family == "megatron"), key=least_bytes)[:_MOST_LAYOUTS]
+    megatron.sort(key=lambda p: (p.layout.tensor * p.layout.pipeline, p.layout.expert))
+    level = 1 if recipe.method != "full" else 2
+    engines = tuple(_engines(shape, fleet, demand, level)) if recipe.has_rollouts else ()
+    rollouts = Rollouts(
+        prompts=demand.prompts,
+        samples_per_prompt=demand.samples_per_prompt,
+        lengths=Lengths(
+            max_prompt=demand.max_prompt,
+            max_response=demand.max_response,
+            mean_prompt=demand.mean_prompt,
+            mean_response=demand.mean_response,
+        ),
+    )
+    for policy in (*(p for p in policies if p.family != "megatron"), *megatron):
+        job = Job(
+            algorithm=recipe.algorithm,
+            fleet=fleet,
+            policy=policy,
+            critic=replace(policy, objective="scalar") if recipe.has_critic else None,
+            frozen=_frozen(shape, recipe, policy, demand, on_host),
+            rollouts=rollouts if recipe.has_rollouts else None,
+        )
+        jobs = tuple(replace(job, engine=engine) for engine in engines) if recipe.has_rollouts else (job,)
+        yield Plan(policy=policy, jobs=jobs)
 
 
 def _policies(
@@ -183,8 +199,8 @@ def _policies(
         )
 
 
-def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> Iterator[Layout]:
-    """Yield the layouts that divide layers within a node and stages among nodes, the least divided first."""
+def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
+    """Return the layouts that divide layers within a node and stages among nodes."""
     devices, per_node = fleet.num_devices, min(fleet.devices_per_node, fleet.num_devices)
     stages = stage_counts(shape, devices)
     experts = [n for n in powers(64) if shape.experts and shape.experts % n == 0] or [1]
@@ -208,11 +224,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> Iterator[Layout]:
                 last_stage_layers=last,
             )
         )
-    yield from sorted(found, key=lambda layout: (layout.tensor * layout.pipeline, layout.expert))
-
-
-def _critic(policy: Training) -> Training:
-    return replace(policy, objective="scalar", has_entropy=False)
+    return found
 
 
 def _frozen(shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand, on_host: OnHost) -> tuple[Frozen, ...]:
@@ -230,8 +242,8 @@ def _frozen(shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand,
     )
 
 
-def _engines(shape: ModelShape, fleet: Fleet, policy: Training, demand: Demand) -> Iterator[Engine]:
-    """Yield engines for the shared devices, the smallest first; several times the weights' share of each device."""
+def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
+    """Yield engines for the shared devices: the smallest first, each with more and more of the memory."""
     weights = 2.0 * shape.parameters
     total = fleet.accelerator.usable_bytes
     for tensor in powers(min(fleet.num_devices, 32)):
@@ -249,5 +261,5 @@ def _engines(shape: ModelShape, fleet: Fleet, policy: Training, demand: Demand) 
                 max_num_seqs=256,
                 max_batched_tokens=8192,
                 max_model_len=demand.longest,
-                sleep_level=1 if policy.method != "full" else 2,
+                sleep_level=sleep_level,
             )

@@ -2,10 +2,11 @@
 
 Sources: verl workers/engine (FSDP keeps weights in `model_dtype`, float32 unless told otherwise, and computes in
 bfloat16; Adam's states have the weights' type; a frozen reference is always in host memory between its layers; with
-LoRA it is the policy without its adapters), workers/engine/megatron (bfloat16 weights, float32 gradients and masters,
-distributed optimizer), workers/rollout (sleep level 2; 1 where an adapter is laid over resident weights), and
-perf/perf_tuning. Offload of weights and optimizer happens between phases: the step itself runs on the device, except
-with FSDP2's own policy and Megatron's CPU optimizer. Token budgets count per device.
+LoRA it is the policy without its adapters), utils/torch_functional (cross entropy of flash attention),
+workers/engine/megatron (bfloat16 weights, float32 gradients and masters, distributed optimizer), workers/rollout (sleep
+level 2; 1 where an adapter is laid over resident weights), and perf/perf_tuning. Offload of weights and optimizer
+happens between phases: the step itself runs on the device, except with FSDP2's own policy and Megatron's CPU optimizer.
+Token budgets count per device.
 """
 
 from typing import Literal
@@ -224,7 +225,9 @@ def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = 
     if is_fused:
         knobs.get("kernels.fused_head_backend")
     kernels: Kernels = "fused" if knobs.flag("kernels.liger") else "eager"
-    head: Head = "chunked" if is_fused else "unfused"
+    attention = _ATTENTION[knobs.text("kernels.attention", "flash_attention_2")]
+    # The package of flash attention brings a cross entropy that works in place, and verl takes it where it is there.
+    head: Head = "chunked" if is_fused else "parallel" if attention.startswith("flash") else "unfused"
     return Training(
         model=shape,
         layout=layout,
@@ -239,7 +242,7 @@ def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = 
         has_master=False,  # the weights are the master
         compute=_COMPUTE[knobs.text("memory.precision", "bfloat16")],
         kernels=kernels,
-        attention=_ATTENTION[knobs.text("kernels.attention", "flash_attention_2")],
+        attention=attention,
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
         head=head,
         head_chunk=_FUSED_CHUNK if is_fused else 0,

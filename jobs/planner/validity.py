@@ -1,32 +1,48 @@
-"""Whether a layout can be at all: the arithmetic that trainers and engines ask of sizes, before any memory is reckoned.
+"""Whether a layout can be at all: what `validate` refuses, and what trainers and engines ask beside it.
 
-Sources: Megatron-LM's arguments, vLLM's checks of a model's parallel configuration, verl's validate_config, OpenRLHF's
-train_ppo_ray, and planner reference section 11.
+The former is arithmetic that no trainer gets around (jobs.planner.validation); the latter are even stages, ranks that
+divide the batch, layers that stay within a node, and engines that fill their devices. Sources: Megatron-LM's arguments,
+verl's validate_config, OpenRLHF's train_ppo_ray, and planner reference section 11.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
 from jobs.planner.job import Engine, Job, Layout, Training
+from jobs.planner.result import JobInvalid
+from jobs.planner.serving import validate_engine
 from jobs.planner.shapes import ModelShape
+from jobs.planner.validation import validate
 
 REASONS: Mapping[str, str] = {
     "devices": "The parallel sizes do not divide the devices.",
-    "heads": "The attention heads do not divide among the devices.",
+    "tensor": "The heads or the widths of the model do not divide among the devices.",
     "layers": "The layers do not divide into stages.",
     "experts": "The experts do not divide among the devices.",
-    "width": "The width of a layer does not divide among the devices.",
     "node": "Every layer would cross the network between nodes.",
     "batch": "The samples of an update do not divide among the ranks.",
     "context": "The engine takes no sequence as long as prompt and answer.",
-    "offers": "The trainer does not offer it.",
+    "invalid": "The planner cannot reckon it.",
     "memory": "It does not fit into the memory of a device.",
-    "host": "It does not fit into the memory of a node.",
-    "rule": "A rule of the guide refuses it.",
     "engine_memory": "The engine has no room for one whole sequence.",
+    "host": "It does not fit into the memory of a node.",
+    "rule": "A rule of the guide or the validator refuses it.",
 }
 """Why a layout was rejected, by key, as people read it."""
+
+_BY_FIELD = {
+    "tensor": "tensor",
+    "ulysses": "tensor",
+    "pipeline": "layers",
+    "virtual": "layers",
+    "first_stage_layers": "layers",
+    "expert": "experts",
+    "expert_tensor": "experts",
+    "context": "devices",
+    "num_devices": "devices",
+    "num_engines": "devices",
+    "engine_devices": "devices",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +59,43 @@ def misfit_of(job: Job) -> Misfit | None:
 
 
 def training_misfit(job: Job) -> Misfit | None:
-    """Return what makes the layout of the models that are trained impossible."""
+    """Return what makes the layout of the models that are trained impossible, whatever the engines are."""
+    try:
+        validate(replace(job, engine=None, engine_devices=0))
+    except JobInvalid as invalid:
+        return _from(invalid)
     for trained in (job.policy, job.critic):
         if trained is not None:
-            found = _layout_misfits(trained.model, trained.layout, job.fleet.devices_per_node)
-            if misfit := next(chain(found, _batch_misfits(job, trained)), None):
+            misfit = next(_training_misfits(job, trained), None)
+            if misfit is not None:
                 return misfit
     return None
 
 
 def engine_misfit(job: Job) -> Misfit | None:
-    """Return what makes the layout of the engines impossible."""
-    return None if job.engine is None else next(_engine_misfits(job, job.engine), None)
+    """Return what makes the layout of the engines impossible, whatever is trained."""
+    if job.engine is None:
+        return None
+    try:
+        validate_engine(job.engine)
+    except JobInvalid as invalid:
+        return _from(invalid)
+    return next(_engine_misfits(job, job.engine), None)
 
 
-def _layout_misfits(model: ModelShape, layout: Layout, per_node: int) -> Iterator[Misfit]:
-    degree = layout.tensor * layout.pipeline * layout.context * layout.ulysses
-    if layout.num_devices % degree:
-        yield Misfit(reason="devices", says=f"{layout.num_devices} devices do not divide by {degree}.")
-    for size in (layout.tensor, layout.ulysses):
-        yield from _head_misfits(model, size)
-    if model.mlp_width % layout.tensor or model.hidden % layout.tensor:
-        yield Misfit(reason="width", says=f"A width of {model.mlp_width} does not divide by {layout.tensor}.")
+def _from(invalid: JobInvalid) -> Misfit:
+    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=str(invalid))
+
+
+def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
+    layout, per_node = trained.layout, job.fleet.devices_per_node
     if layout.tensor > per_node:
         yield Misfit(reason="node", says=f"{layout.tensor} devices share a layer; a node has {per_node}.")
-    yield from _stage_misfits(model, layout)
-    yield from _expert_misfits(model, layout)
+    yield from _stage_misfits(trained.model, layout)
+    if job.rollouts is not None:
+        samples = job.rollouts.prompts * job.rollouts.samples_per_prompt // job.rollouts.updates
+        if samples % max(layout.data, 1):
+            yield Misfit(reason="batch", says=f"{samples:,} samples of an update do not divide by {layout.data} ranks.")
 
 
 def _stage_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
@@ -79,48 +106,11 @@ def _stage_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
         yield Misfit(reason="layers", says=f"{layers} layers do not divide by {chunks}.")
 
 
-def _head_misfits(model: ModelShape, size: int) -> Iterator[Misfit]:
-    if model.heads % size:
-        yield Misfit(reason="heads", says=f"{model.heads} attention heads do not divide by {size}.")
-    elif model.attention_kind == "gqa" and model.kv_heads % size and size % model.kv_heads:
-        yield Misfit(reason="heads", says=f"{model.kv_heads} key and value heads do not divide by {size}.")
-
-
-def _expert_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
-    if layout.expert == 1 and layout.expert_tensor <= layout.tensor:
-        return
-    if model.experts == 0 and layout.expert > 1:
-        yield Misfit(reason="experts", says="The model has no experts to spread.")
-    elif layout.expert > 1 and model.experts % layout.expert:
-        yield Misfit(reason="experts", says=f"{model.experts} experts do not divide by {layout.expert}.")
-    group = layout.num_devices // max(layout.pipeline, 1)
-    if group % (layout.expert * layout.expert_tensor):
-        size = layout.expert * layout.expert_tensor
-        yield Misfit(reason="experts", says=f"{group} devices of a stage do not divide by {size} for experts.")
-    if layout.expert_tensor > 1 and model.expert_width % layout.expert_tensor:
-        yield Misfit(
-            reason="experts",
-            says=f"An expert's width of {model.expert_width} does not divide by {layout.expert_tensor}.",
-        )
-
-
-def _batch_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
-    if job.rollouts is None:
-        return
-    samples = job.rollouts.prompts * job.rollouts.samples_per_prompt // job.rollouts.updates
-    ranks = trained.layout.data
-    if ranks and samples % ranks:
-        yield Misfit(reason="batch", says=f"{samples:,} samples of an update do not divide by {ranks} ranks.")
-
-
 def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
     pool = job.engine_devices or job.policy.layout.num_devices
     if engine.num_engines * engine.tensor * engine.pipeline != pool:
         size = engine.tensor * engine.pipeline
         yield Misfit(reason="devices", says=f"{pool} devices are not {engine.num_engines} engines of {size}.")
-    yield from _head_misfits(engine.model, engine.tensor)
-    if engine.expert > 1 and engine.model.experts % engine.expert:
-        yield Misfit(reason="experts", says=f"{engine.model.experts} experts do not divide by {engine.expert}.")
     if job.rollouts is not None and engine.max_model_len:
         lengths = job.rollouts.lengths
         longest = lengths.max_prompt + lengths.max_response
@@ -134,7 +124,7 @@ def least_bytes(trained: Training) -> float:
     layout, model = trained.layout, trained.model
     if trained.offload.params or trained.optimizer_in_backward:
         return 0.0
-    experts = sum(layer.experts for layer in model.layers)
+    experts = model.expert_parameters
     spread = layout.pipeline * layout.expert * layout.expert_tensor
     held = (model.parameters - experts) / (layout.tensor * layout.pipeline) + experts / max(spread, 1)
     if trained.method != "full":

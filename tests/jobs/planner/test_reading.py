@@ -184,3 +184,11 @@ def test_end_stages_of_a_pipeline() -> None:
 
     assert (by_hand.first_stage_layers, by_hand.last_stage_layers) == (0, 6)  # 61 = 11 x 5 + 6
     assert (counted.first_stage_layers, counted.last_stage_layers) == (11, 11)  # 94 and two counted make 8 x 12
+
+
+def test_verl_takes_the_cross_entropy_of_flash_attention_unless_the_head_is_fused() -> None:
+    spec = recipes()["verl-grpo-qwen3-8b"].spec
+
+    assert _read(spec).policy.head == "parallel"
+    assert _read(changed(spec, {"kernels.attention": "sdpa"})).policy.head == "unfused"
+    assert _read(changed(spec, {"kernels.fused_head": True})).policy.head == "chunked"

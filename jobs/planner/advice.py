@@ -1,0 +1,220 @@
+"""What would make a run fit, and what would make it faster: changes of knobs, each reckoned anew, the best first.
+
+Only performance knobs change (jobs.planner.performance): never the learning rate, KL, lengths or the batch of a step.
+What does not do what it promises is not listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.catalog.rule import changed, refused
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.value import Value
+from jobs.planner.constant import Constants, constants
+from jobs.planner.estimate import estimate
+from jobs.planner.job import Fleet, Job
+from jobs.planner.moves import Situation, moves
+from jobs.planner.reading import read_models
+from jobs.planner.result import Estimate, JobInvalid, PoolEstimate, Verdict
+from jobs.planner.search import breach, differences
+from jobs.planner.shapes import ModelShape
+from jobs.planner.sources import Models, Workload, samples_per_update
+from jobs.planner.validity import misfit_of
+
+_WORTH_SECONDS = 0.005  # of a step: below, a change is not worth a line
+_MOST_STEPS = 6
+_TOGETHER = "All of these together"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How a run does: the verdict; bytes and limit of the pool that binds, or bound before; its phase; a step."""
+
+    verdict: Verdict
+    pool: str
+    phase: str
+    needed: int
+    limit: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """A change on offer. `changes`: values by knob id or field of hardware; `parts`: the titles of the moves in it.
+
+    `saved_bytes` and `saved_seconds` are before less after, of the pool that binds and of a step.
+    """
+
+    id: str
+    title: str
+    changes: Mapping[str, Value]
+    parts: tuple[str, ...]
+    before: Figures
+    after: Figures
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that the peak of the pool goes down by."""
+        return self.before.needed - self.after.needed
+
+    @property
+    def saved_seconds(self) -> float:
+        """Seconds that a step takes less."""
+        return self.before.seconds - self.after.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What would make a run fit, and what would make it faster. `together`: several moves, where none alone does it;
+    None where one does, where the run fits as it is, or where no moves do."""
+
+    fit: tuple[Advised, ...]
+    faster: tuple[Advised, ...]
+    together: Advised | None
+
+
+def advise(
+    spec: RunSpec,
+    shape: ModelShape,
+    fleet: Fleet,
+    *,
+    critic: ModelShape | None = None,
+    reference: ModelShape | None = None,
+    reward: ModelShape | None = None,
+    teacher: ModelShape | None = None,
+    workload: Workload | None = None,
+    k: Constants | None = None,
+) -> Advice:
+    """Return what would help a run on a fleet.
+
+    Raises: JobInvalid if the run as it is cannot be reckoned.
+    """
+    models = Models(policy=shape, critic=critic, reference=reference, reward=reward, teacher=teacher)
+    adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
+    fit = adviser.fit()
+    needs_more = adviser.before.verdict == "no" and not any(each.after.verdict != "no" for each in fit)
+    return Advice(fit=fit, faster=adviser.faster(), together=adviser.together() if needs_more else None)
+
+
+class _Adviser:
+    """One run whose moves are reckoned once."""
+
+    def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, k: Constants) -> None:
+        self._spec, self._models, self._fleet, self._workload, self._k = spec, models, fleet, workload, k
+        self._samples = samples_per_update(spec)
+        self._known = {problem.message for problem in refused(spec)}
+        self._job = self._read(spec)
+        self._before = estimate(self._job, k)
+        self.before = _figures(self._before, self._before.pool)
+        self._single = self._tried(spec, self._job, {}, ())
+
+    def _read(self, spec: RunSpec) -> Job:
+        return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
+
+    def _tried(self, spec: RunSpec, job: Job, sofar: Mapping[str, Value], parts: tuple[str, ...]) -> list[Advised]:
+        """Return every move from a run, on top of what was changed so far, that the run takes and that is reckoned."""
+        here = Situation(spec=spec, job=job, fleet=self._fleet)
+        found: dict[tuple[tuple[str, Value], ...], Advised] = {}
+        for move in moves():
+            made = move.make(here)
+            if not made or not _is_taken(spec, made):
+                continue
+            changes = differences(self._spec, {**sofar, **made})
+            key = tuple(sorted(changes.items(), key=lambda item: item[0]))
+            if changes and key not in found and (after := self._reckoned(changes)) is not None:
+                found[key] = Advised(
+                    id=move.id,
+                    title=move.title,
+                    changes=changes,
+                    parts=(*parts, move.title),
+                    before=self.before,
+                    after=_figures(after, self.before.pool),
+                )
+        return list(found.values())
+
+    def _reckoned(self, changes: Mapping[str, Value]) -> Estimate | None:
+        """Return the estimate of the run with these changes; None if its layout cannot be."""
+        job = self._read(changed(self._spec, changes))
+        if job.fleet.num_devices > self._fleet.num_devices or misfit_of(job) is not None:
+            return None
+        try:
+            return estimate(job, self._k)
+        except JobInvalid:
+            return None
+
+    def _is_allowed(self, advised: Advised) -> bool:
+        return breach(self._spec, advised.changes, known=self._known) is None
+
+    def fit(self) -> tuple[Advised, ...]:
+        """Return the moves that lower the peak: first those with which the run fits, the fastest of them first."""
+        helpful = [each for each in self._single if each.saved_bytes > 0 and self._is_allowed(each)]
+        return tuple(sorted(helpful, key=_by_relief))
+
+    def faster(self) -> tuple[Advised, ...]:
+        """Return the moves that shorten a step of a run that then fits, those that save most first."""
+        worth = _WORTH_SECONDS * self.before.seconds
+        helpful = [
+            each
+            for each in self._single
+            if each.saved_seconds > worth and each.after.verdict != "no" and self._is_allowed(each)
+        ]
+        return tuple(sorted(helpful, key=lambda each: -each.saved_seconds))
+
+    def together(self) -> Advised | None:
+        """Return moves that make the run fit together, each the one that helps most after those before it."""
+        found = self._single
+        for _ in range(_MOST_STEPS):
+            peak = found[0].before.needed if not found else None
+            best = next((each for each in sorted(found, key=_by_relief) if self._is_allowed(each)), None)
+            if best is None or best.saved_bytes <= 0 or peak == best.after.needed:
+                return None
+            if best.after.verdict != "no":
+                return _named(best, _TOGETHER)
+            spec = changed(self._spec, best.changes)
+            found = [
+                each
+                for each in self._tried(spec, self._read(spec), best.changes, best.parts)
+                if each.after.needed < best.after.needed
+            ]
+            if not found:
+                return None
+        return None
+
+
+def _is_taken(spec: RunSpec, changes: Mapping[str, Value]) -> bool:
+    return all(name in spec.knobs or name.startswith("hardware.") for name in changes)
+
+
+def _named(advised: Advised, title: str) -> Advised:
+    return Advised(
+        id="together",
+        title=title,
+        changes=advised.changes,
+        parts=advised.parts,
+        before=advised.before,
+        after=advised.after,
+    )
+
+
+def _by_relief(advised: Advised) -> tuple[int, float]:
+    order: dict[Literal["fits", "tight", "no"], int] = {"fits": 0, "tight": 1, "no": 2}
+    rank = order[advised.after.verdict]
+    return (rank, advised.after.seconds) if rank < 2 else (rank, -float(advised.saved_bytes))
+
+
+def _figures(found: Estimate, pool_name: str) -> Figures:
+    """Return an estimate's figures, of the pool that bound before if it is still there."""
+    pool = _pool(found, pool_name)
+    return Figures(
+        verdict=found.verdict,
+        pool=pool.name,
+        phase=pool.binding.phase,
+        needed=pool.binding.memory.total,
+        limit=pool.limit,
+        seconds=found.time.step.middle,
+    )
+
+
+def _pool(found: Estimate, name: str) -> PoolEstimate:
+    return next((p for p in found.pools if p.name == name), next(p for p in found.pools if p.name == found.pool))

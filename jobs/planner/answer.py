@@ -1,0 +1,373 @@
+"""Can it run? A model, an accelerator and a method in; yes, no or unknown out, with the fewest devices, and with what
+was published for or against it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.device_table import DeviceRow, rows
+from jobs.planner.constant import Constants, constants
+from jobs.planner.estimate import Estimator
+from jobs.planner.job import Fleet, Job
+from jobs.planner.plans import METHODS, ON_HOST, Demand, OnHost, Recipe, plans_of, world_sizes
+from jobs.planner.result import Estimate, Interval, JobInvalid
+from jobs.planner.shapes import ModelShape
+
+Answer = Literal["yes", "no", "unknown"]
+Bearing = Literal["supports", "contradicts", "says nothing"]
+_RECOMMENDED_MICRO = 2
+ASSUMED_HOST_BYTES = 250 * 10**9
+"""Host memory per device where nobody said how much a node has: 2 TB for eight, as in the largest published nodes."""
+_SAME_MEMORY = 0.1  # devices whose labels differ by less are taken as equal in memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """The fewest devices with which it fits, with this much on the host; None: with none of those that were tried.
+
+    `job` and `estimate` are those of that layout; without one, of the nearest miss. `phase`, `pool`: what binds there.
+    """
+
+    on_host: OnHost
+    label: str
+    num_devices: int | None
+    job: Job | None
+    estimate: Estimate | None
+
+    @property
+    def phase(self) -> str:
+        """The phase that needs most, "" if nothing was reckoned."""
+        return "" if self.estimate is None else self.estimate.phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A published configuration, what it says to this answer, and why."""
+
+    row: DeviceRow
+    bearing: Bearing
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer for `num_devices` (None: for any number), why, the needs by what sits on the host, the number that is
+    recommended, and the published rows. `needs` are in the order of ON_HOST: less on the host first."""
+
+    answer: Answer
+    says: str
+    method: Recipe
+    accelerator: Accelerator
+    num_devices: int | None
+    needs: tuple[Need, ...]
+    recommended: Need | None
+    published: tuple[Published, ...]
+
+    def need(self, on_host: OnHost) -> Need:
+        """Return one of the needs."""
+        return next(need for need in self.needs if need.on_host == on_host)
+
+    @property
+    def minimum(self) -> Need:
+        """The fewest devices whose optimizer does its step on the device; published configurations mean that."""
+        found = [need for need in self.needs if need.on_host != "always" and need.num_devices is not None]
+        return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-2])
+
+    @property
+    def minimum_with_offload(self) -> Need:
+        """The fewest devices at all."""
+        found = [need for need in self.needs if need.num_devices is not None]
+        return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One hardware of a comparison: the verdict, and for the number of devices it is asked for (or recommended) the
+    seconds of a step and what it costs; None where it does not run or no price is known."""
+
+    accelerator: Accelerator
+    verdict: Verdict
+    num_devices: int | None
+    step: Interval | None
+    cost_per_step: Interval | None
+    currency: str
+
+
+def can_it_run(
+    shape: ModelShape | None,
+    accelerator: Accelerator,
+    method: str,
+    devices: int | None = None,
+    *,
+    devices_per_node: int = 8,
+    demand: Demand | None = None,
+    host_bytes: int = 0,
+    price: float | None = None,
+    k: Constants | None = None,
+) -> Verdict:
+    """Return whether a model can be trained by a method (a key of METHODS) on so many devices, or on any number.
+
+    No: nothing that was tried fits, not even with the optimizer on the host. Unknown: the shape is not known, or the
+    best layout is so near the limit that only a trial tells. Where `host_bytes` of a node is not known (0), as much is
+    assumed as ASSUMED_HOST_BYTES says. `shape` None stands for a model whose config cannot be
+    read. Raises: LookupError for a method that is not known, ValueError for a number of devices that is none.
+    """
+    if method not in METHODS:
+        raise LookupError(f"There is no method {method!r}. Use one of {', '.join(METHODS)}.")
+    if devices is not None and (isinstance(devices, bool) or not 1 <= devices <= 65536):
+        raise ValueError(f"{devices!r} is not a number of devices. Use 1 to 65,536.")
+    recipe = METHODS[method]
+    fleet = Fleet(
+        accelerator=accelerator,
+        num_devices=devices or 1,
+        devices_per_node=devices_per_node,
+        host_bytes=host_bytes or ASSUMED_HOST_BYTES * devices_per_node,
+        price=price,
+    )
+    if shape is None:
+        return Verdict(
+            answer="unknown",
+            says="The shape of the model is not known.",
+            method=recipe,
+            accelerator=accelerator,
+            num_devices=devices,
+            needs=tuple(
+                Need(on_host=o, label=label, num_devices=None, job=None, estimate=None) for o, label in ON_HOST.items()
+            ),
+            recommended=None,
+            published=(),
+        )
+    asked = _Question(shape, recipe, fleet, demand or Demand(), k or constants())
+    needs = asked.needs()
+    recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
+    answer, says = asked.answer(devices, needs)
+    return Verdict(
+        answer=answer,
+        says=says,
+        method=recipe,
+        accelerator=accelerator,
+        num_devices=devices,
+        needs=needs,
+        recommended=recommended,
+        published=_published(shape, recipe, accelerator, needs),
+    )
+
+
+def compare_hardware(
+    shape: ModelShape,
+    accelerators: Sequence[Accelerator],
+    method: str,
+    devices: int | None = None,
+    *,
+    prices: Mapping[str, float] | None = None,
+    **more: Any,
+) -> tuple[Option, ...]:
+    """Return the answer for each accelerator, those on which it runs first, the cheapest (then fastest) step first.
+
+    `prices`: money per device hour by accelerator id; `more` as in `can_it_run`.
+    """
+    known = prices or {}
+    found = [
+        _option(can_it_run(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
+    ]
+
+    def order(option: Option) -> tuple[bool, float, float]:
+        cost = option.cost_per_step.middle if option.cost_per_step else float("inf")
+        return option.step is None, cost, option.step.middle if option.step else 0.0
+
+    return tuple(sorted(found, key=order))
+
+
+def _option(verdict: Verdict) -> Option:
+    if verdict.num_devices is not None:
+        at = next((n for n in verdict.needs if n.num_devices == verdict.num_devices), None)
+    else:
+        at = verdict.recommended or verdict.minimum_with_offload
+    if at is None or at.num_devices is None or at.estimate is None or at.job is None:
+        return Option(
+            accelerator=verdict.accelerator,
+            verdict=verdict,
+            num_devices=None,
+            step=None,
+            cost_per_step=None,
+            currency="USD",
+        )
+    step, fleet = at.estimate.time.step, at.job.fleet
+    cost = None if fleet.price is None else step.scaled(at.num_devices / 3600 * fleet.price)
+    return Option(
+        accelerator=verdict.accelerator,
+        verdict=verdict,
+        num_devices=at.num_devices,
+        step=step,
+        cost_per_step=cost,
+        currency=fleet.currency,
+    )
+
+
+class _Question:
+    """One model and method on one kind of device."""
+
+    def __init__(self, shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, k: Constants) -> None:
+        self._shape, self._recipe, self._fleet, self._demand = shape, recipe, fleet, demand
+        self._estimator = Estimator(k)
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the fewest devices by what sits on the host."""
+        found: list[Need] = []
+        for on_host, label in ON_HOST.items():
+            is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
+            if on_host != "nothing" and is_same:  # one phase alone, or an optimizer of adapters alone
+                found.append(replace(found[-1], on_host=on_host, label=label))
+                continue
+            found.append(self._fewest(on_host, label))
+        return tuple(found)
+
+    def _fewest(self, on_host: OnHost, label: str) -> Need:
+        miss: tuple[Job, Estimate] | None = None
+        for size in world_sizes(self._fleet.devices_per_node):
+            if self._cannot_hold(size, on_host):
+                continue
+            best = self._best(size, on_host)
+            if best is None:
+                continue
+            miss = best
+            if _is_enough(*best):
+                return Need(on_host=on_host, label=label, num_devices=size, job=best[0], estimate=best[1])
+        job, found = miss if miss is not None else (None, None)
+        return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+
+    def _cannot_hold(self, size: int, on_host: OnHost) -> bool:
+        """Return True if not even the weights fit: a bound that no layout of so many devices gets below."""
+        full = 4.0 if on_host == "always" else 6.0
+        element = {"qlora": 0.5, "lora": 2.0, "full": full}[self._recipe.method]
+        return element * self._shape.parameters > size * self._fleet.accelerator.usable_bytes
+
+    def _best(
+        self, size: int, on_host: OnHost, *, micro_batch: int = 1, wants_wave: bool = False
+    ) -> tuple[Job, Estimate] | None:
+        """Return the first layout that is enough, else the one that comes nearest; None if none can be reckoned."""
+        fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
+        best: tuple[float, Job, Estimate] | None = None
+        for plan in plans_of(self._shape, self._recipe, fleet, self._demand, on_host, micro_batch=micro_batch):
+            for job in plan.jobs:
+                try:
+                    found = self._estimator.estimate(job)
+                except JobInvalid:
+                    continue
+                if _is_enough(job, found) and (not wants_wave or self._holds_a_wave(job, found)):
+                    return job, found
+                lack = _lack(job, found)
+                if best is None or lack < best[0]:
+                    best = (lack, job, found)
+                if found.verdict == "no" and found.phase != "rollout":
+                    break  # it is the trainer that does not fit, whatever the engine takes
+        return None if best is None else best[1:]
+
+    def _holds_a_wave(self, job: Job, found: Estimate) -> bool:
+        """Return True if it fits with room to spare and all answers of a step are generated at once."""
+        if found.verdict != "fits":
+            return False
+        if job.engine is None or found.rollout is None or job.rollouts is None:
+            return True
+        wave = job.rollouts.prompts * job.rollouts.samples_per_prompt / job.engine.num_engines
+        return found.rollout.mean_sequences >= min(wave, job.engine.max_num_seqs or wave)
+
+    def recommended(self, least: int | None) -> Need | None:
+        """Return the fewest devices on which it fits with room: nothing that is in use on the host, larger
+        micro-batches, and all answers of a step at once."""
+        if least is None:
+            return None
+        on_host: OnHost = "between_phases" if self._recipe.has_rollouts else "nothing"
+        for size in world_sizes(self._fleet.devices_per_node):
+            if size < least or self._cannot_hold(size, on_host):
+                continue
+            best = self._best(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True)
+            if best is not None and self._holds_a_wave(*best) and _is_enough(*best):
+                return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=size, job=best[0], estimate=best[1])
+        return None
+
+    def answer(self, devices: int | None, needs: Sequence[Need]) -> tuple[Answer, str]:
+        """Return the answer and why, for a number of devices or for any."""
+        if devices is None:
+            fewest = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
+            if fewest is None:
+                most = world_sizes(self._fleet.devices_per_node)[-1]
+                return "no", f"It fits on none of up to {most:,} devices."
+            return "yes", f"It fits from {fewest.num_devices:,} devices on. {fewest.label}."
+        nearest: tuple[Job, Estimate] | None = None
+        for on_host, label in ON_HOST.items():
+            best = self._best(devices, on_host)
+            if best is None:
+                continue
+            if _is_enough(*best) and best[1].verdict == "fits":
+                return "yes", f"It fits on {devices:,}. {label}."
+            if nearest is None or _lack(*best) < _lack(*nearest):
+                nearest = best
+        if nearest is None:
+            return "no", f"No layout divides the model among {devices:,} devices."
+        if _is_enough(*nearest):
+            return "unknown", f"On {devices:,} it comes within the uncertainty of the limit: a probe run tells."
+        pool = next(p for p in nearest[1].pools if p.name == nearest[1].pool)
+        needed, limit = pool.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
+        return (
+            "no",
+            f"On {devices:,} the best layout needs {needed:.1f} of {limit:.1f} GiB during {pool.binding.phase}.",
+        )
+
+
+def _is_enough(job: Job, found: Estimate) -> bool:
+    """Return True if weights, optimizer and one full-length sequence fit, on devices and host."""
+    if found.verdict == "no" or (job.fleet.host_bytes and found.host_bytes > job.fleet.host_bytes):
+        return False
+    return found.rollout is None or found.rollout.full_sequences >= 1
+
+
+def _lack(job: Job, found: Estimate) -> float:
+    """Return how far from enough it is: above 1, more is needed than there is."""
+    share = max(pool.share for pool in found.pools)
+    if found.rollout is not None and found.rollout.full_sequences < 1:
+        share = max(share, 1.0 + (1.0 - found.rollout.full_sequences))
+    if job.fleet.host_bytes:
+        share = max(share, found.host_bytes / job.fleet.host_bytes)
+    return share
+
+
+def _published(
+    shape: ModelShape, recipe: Recipe, accelerator: Accelerator, needs: Sequence[Need]
+) -> tuple[Published, ...]:
+    """Return the published rows of this size and method, and what each says to the answer."""
+    if not recipe.table:
+        return ()
+    found = rows(model_billion=shape.parameters / 1e9, method=recipe.table)
+    return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in found)
+
+
+def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[Need]) -> Published:
+    ours = accelerator.memory_bytes / 1e9
+    if row.is_mixture != is_mixture:
+        return Published(row=row, bearing="says nothing", says="One is a mixture of experts, the other is not.")
+    if row.memory_gb > ours * (1 + _SAME_MEMORY):
+        return Published(row=row, bearing="says nothing", says=f"It ran on devices of {row.memory_gb} GB.")
+    need = _comparable(row, needs)
+    where = f"{row.num_devices} x {row.device}"
+    if need.num_devices is None:
+        return Published(
+            row=row, bearing="contradicts", says=f"It was run on {where}; by this reckoning it fits on none."
+        )
+    if need.num_devices > row.num_devices:
+        says = f"It was run on {where}; by this reckoning it takes {need.num_devices}."
+        return Published(row=row, bearing="contradicts", says=says)
+    return Published(row=row, bearing="supports", says=f"It was run on {where}; reckoned are {need.num_devices}.")
+
+
+def _comparable(row: DeviceRow, needs: Sequence[Need]) -> Need:
+    """Return the need that has on the host what the row has there."""
+    does_host_step = any(
+        row.settings.get(knob_id)
+        for knob_id in ("memory.megatron_cpu_optimizer", "memory.cpu_offload_policy", "memory.adam_offload")
+    )
+    if does_host_step:
+        return needs[-1]
+    found = [need for need in needs if need.on_host != "always" and need.num_devices is not None]
+    return min(found, key=lambda need: need.num_devices or 0, default=needs[-2])

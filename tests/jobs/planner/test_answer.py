@@ -1,0 +1,150 @@
+"""Can it run? The answer, the fewest devices, and what was published for or against it."""
+
+import pytest
+
+from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.device_table import device_table
+from jobs.planner.answer import Verdict, can_it_run, compare_hardware
+from jobs.planner.fleet import FleetInvalid, fleet_of
+from jobs.planner.known import shape_of
+from jobs.planner.plans import METHODS, world_sizes
+
+H100 = find_accelerator("h100-sxm")
+
+
+def _ask(model: str, method: str, devices: int | None = None, accelerator: str = "h100-sxm") -> Verdict:
+    return can_it_run(shape_of(model), find_accelerator(accelerator), method, devices)
+
+
+def test_a_small_model_runs_on_one_device() -> None:
+    found = _ask("qwen2.5-0.5b", "grpo-lora", 1)
+
+    assert (found.answer, found.minimum.num_devices) == ("yes", 1)
+    assert found.recommended is not None
+
+
+def test_a_large_model_does_not_run_on_one_device_and_the_phase_that_binds_is_named() -> None:
+    found = _ask("qwen2.5-72b", "grpo", 1)
+
+    assert found.answer == "no"
+    assert "GiB" in found.says or "divides" in found.says
+    need = found.need("nothing")
+    assert need.num_devices is not None
+    assert need.num_devices > 8
+    assert need.phase in ("rollout", "old_logprobs", "reference", "update", "weight_sync", "load", "checkpoint")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_leaves_the_device_never_asks_for_more_devices(method: str) -> None:
+    found = _ask("qwen2.5-7b", method)
+    sizes = [need.num_devices for need in found.needs]
+
+    assert all(size is not None for size in sizes)
+    assert sizes == sorted(sizes, key=lambda size: -(size or 0))
+    if found.recommended is not None:
+        assert (found.recommended.num_devices or 0) >= (found.minimum_with_offload.num_devices or 0)
+
+
+def test_lora_needs_no_more_than_all_weights() -> None:
+    for model in ("qwen2.5-7b", "qwen2.5-32b"):
+        lora, full = _ask(model, "grpo-lora").minimum, _ask(model, "grpo").minimum
+        assert (lora.num_devices or 0) <= (full.num_devices or 0)
+
+
+def test_an_unknown_shape_is_no_answer() -> None:
+    found = can_it_run(None, H100, "grpo", 8)
+
+    assert (found.answer, found.published, found.recommended) == ("unknown", (), None)
+    assert found.minimum.num_devices is None
+
+
+def test_bad_questions_are_refused_with_a_sentence() -> None:
+    shape = shape_of("qwen2.5-7b")
+    with pytest.raises(LookupError, match=r"no method 'grop'\. Use one of"):
+        can_it_run(shape, H100, "grop")
+    with pytest.raises(ValueError, match="0 is not a number of devices"):
+        can_it_run(shape, H100, "grpo", 0)
+    with pytest.raises(FleetInvalid, match="Use a whole number from 1 to 4,096"):
+        fleet_of(H100, nodes=0)
+    with pytest.raises(FleetInvalid, match="price"):
+        fleet_of(H100, price=float("nan"))
+    with pytest.raises(LookupError):
+        fleet_of("h1000")
+
+
+def test_published_rows_say_what_they_say() -> None:
+    found = _ask("qwen2.5-7b", "grpo", accelerator="h800-sxm")
+    by_id = {each.row.id: each for each in found.published}
+
+    assert by_id  # the table has 7B rows
+    for each in by_id.values():
+        assert each.row.method == "GRPO"
+        reckoned = found.minimum.num_devices or 1 << 30
+        if each.bearing == "supports":
+            assert reckoned <= each.row.num_devices
+        if each.bearing == "contradicts":
+            assert reckoned > each.row.num_devices or found.minimum.num_devices is None
+        assert each.says.endswith(".")
+
+
+def test_a_row_of_larger_devices_says_nothing() -> None:
+    found = _ask("qwen2.5-32b", "grpo", accelerator="h100-sxm")
+
+    larger = [each for each in found.published if each.row.memory_gb > 88]
+    assert larger
+    assert all(each.bearing == "says nothing" for each in larger)
+
+
+def test_sft_has_no_published_row() -> None:
+    assert _ask("qwen2.5-7b", "sft").published == ()
+
+
+def test_sizes_are_whole_nodes_above_one() -> None:
+    assert world_sizes(8)[:6] == (1, 2, 4, 8, 16, 24)
+    assert world_sizes(4)[:5] == (1, 2, 4, 8, 12)
+    assert world_sizes(1)[0] == 1
+
+
+def test_hardware_side_by_side() -> None:
+    kinds = [find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "l4")]
+
+    found = compare_hardware(shape_of("qwen2.5-7b"), kinds, "grpo", prices={"h100-sxm": 3.0, "a100-80-sxm": 1.5})
+
+    assert {option.accelerator.id for option in found} == {"h100-sxm", "a100-80-sxm", "l4"}
+    priced = [option.cost_per_step.middle for option in found if option.cost_per_step is not None]
+    assert priced == sorted(priced)
+    assert len(priced) == 2
+    for option in found:
+        assert (option.step is None) == (option.num_devices is None)
+
+
+_STEPS = {1: (1, 2), 2: (1, 2, 4), 4: (2, 4, 8), 8: (4, 8, 16), 32: (16, 24, 32, 48, 64), 96: (48, 64, 96, 128)}
+_MODELS = {
+    "H01": "qwen2.5-0.5b",
+    "H02": "qwen2.5-1.5b",
+    "H03": "qwen2.5-3b",
+    "H04": "qwen2-7b",
+    "H05": "qwen2.5-7b",
+    "H06": "qwen2.5-14b",
+    "H07": "qwen2.5-14b",
+    "H08": "qwen2.5-32b",
+    "H09": "qwen2.5-32b",
+    "H10": "qwen2-72b",
+    "H11": "qwen2-72b",
+    "H12": "qwen2.5-72b",
+    "H15": "deepseek-v3",
+    "H16": "qwen3-235b-a22b",
+}
+
+
+def test_minimum_is_within_one_step_of_the_published_table() -> None:
+    right = []
+    for row_id, model in _MODELS.items():
+        row = device_table()[row_id]
+        found = can_it_run(shape_of(model), find_accelerator(row.device), row.method.lower())
+        on_host = bool(row.settings.get("memory.megatron_cpu_optimizer"))
+        need = found.minimum_with_offload if on_host else found.minimum
+        right.append((need.num_devices in _STEPS[row.num_devices], row_id, row.num_devices, need.num_devices))
+
+    missed = [entry for entry in right if not entry[0]]
+    assert len(missed) <= 0.1 * len(right), missed
