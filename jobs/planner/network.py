@@ -183,26 +183,25 @@ def weight_sync_seconds(
 ) -> float:
     """Return seconds in which an engine gets the weights that were trained.
 
-    Colocated: each layer is gathered in its group and copied on the device; split: one rank sends all weights to the
-    engines, in buckets, or tensor by tensor. Bytes go at a rate that was measured far below what links carry, and each
-    tensor costs a call.
+    Colocated: each tensor is gathered in its group and copied on the device. Split: one rank sends all weights to the
+    engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate measured far below what links
+    carry, and each tensor costs a call.
     """
-    size, start = _HALF * t.model.parameters, k["network.sync_seconds"]
-    tensors = matrices(t.model)
-    local_rate = min(fleet.accelerator.link_bandwidth * k["network.link_share"], k["network.sync_local_rate"])
-    local = tensors * k["network.sync_local_tensor_seconds"]
-    calls = tensors * k["network.sync_tensor_seconds"] / (2 if bucket_bytes else 1)
+    size, tensors, layout = _HALF * t.model.parameters, matrices(t.model), t.layout
+    start, packed = k["network.sync_seconds"], k["network.sync_packed_share"] if bucket_bytes else 1.0
+    link = fleet.accelerator.link_bandwidth * k["network.link_share"]
+    local = tensors * k["network.sync_local_tensor_seconds"] * packed
     joined = max(fleet.devices_per_node, fleet.accelerator.domain)
     if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
-        layout = t.layout
         spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
-        link = link_of(fleet, min(spread, layout.num_devices), 1, k)
-        is_local = spread <= joined
-        return start + (local if is_local else calls) + size / layout.pipeline / min(link.bandwidth, local_rate)
-    if t.layout.num_devices + engine_devices <= joined:
-        return start + local + size / local_rate
+        group = link_of(fleet, min(spread, layout.num_devices), 1, k)
+        calls = local if spread <= joined else tensors * k["network.sync_export_tensor_seconds"] * packed
+        return start + calls + size / layout.pipeline / min(group.bandwidth, k["network.sync_local_rate"])
+    if layout.num_devices + engine_devices <= joined:
+        senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
+        return start + local + size / senders / min(link, k["network.sync_local_rate"])
     rate = min(k["network.sync_bucket_rate" if bucket_bytes else "network.sync_rate"], _node_rate(fleet, k))
-    return start + calls + size / rate
+    return start + tensors * k["network.sync_tensor_seconds"] * packed + size / rate
 
 
 def _node_rate(fleet: Fleet, k: Constants) -> float:

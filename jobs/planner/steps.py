@@ -25,7 +25,6 @@ from jobs.planner.throughput import (
 )
 
 NOTHING = Interval(low=0.0, middle=0.0, high=0.0)
-_SYNC_BAND = 2.0**0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,8 @@ def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -
         return _supervised(job, k, memo)
     batch = batch_of(job.rollouts, k)
     phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, k, memo)
+    if not job.rollouts.lengths.mean_response:  # all phases grow with it
+        phases = {key: _widest(seconds) for key, seconds in phases.items()}
     step = _overlapped(job, phases, k)
     notes = [_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
@@ -129,7 +130,7 @@ def _rl_phases(
     sync = memo.of(
         "sync", t, lambda: _sync_seconds(job, k), job.placement, job.engine_devices, job.sync_bucket_bytes, _key(job)
     )
-    phases["weight_sync"] = _band(sync + _moving_seconds(job, k), _SYNC_BAND)
+    phases["weight_sync"] = _band(sync + _moving_seconds(job, k), WIDEST)
     return phases
 
 
@@ -282,6 +283,11 @@ def _mfu_note(job: Job) -> str:
         f"MFU is FLOPs of the model / (seconds of the update * {job.policy.layout.num_devices} devices * "
         f"{peak:,.0f} TFLOP/s); recomputation is not counted."
     )
+
+
+def _widest(seconds: Interval) -> Interval:
+    low, middle, high = seconds.low, seconds.middle, seconds.high
+    return Interval(low=min(low, middle / WIDEST), middle=middle, high=max(high, middle * WIDEST))
 
 
 def _band(middle: float, factor: float) -> Interval:

@@ -1,0 +1,192 @@
+"""The planner's answer: does a job fit, how long is a step, what does the run cost. Pure arithmetic, milliseconds.
+
+    estimate(job) -> Estimate
+
+Verdict: what is reckoned fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
+An engine sizes its cache by what it was given, to the byte: its own bytes count as they are, the others' with that
+margin. A family that was never measured widens the margin by its band.
+"""
+
+from dataclasses import replace
+
+from jobs.planner.constant import Constant, Constants, constants
+from jobs.planner.cost import cost_of
+from jobs.planner.job import Engine, Job
+from jobs.planner.memo import Memo, Watched
+from jobs.planner.memory import checkpoint_bytes, export_bytes, host_bytes
+from jobs.planner.pools import pools_of
+from jobs.planner.result import (
+    TIGHT_FROM,
+    TIGHT_TO,
+    Estimate,
+    PhaseMemory,
+    PoolEstimate,
+    Rollout,
+    Term,
+    Used,
+    Verdict,
+)
+from jobs.planner.serving import EngineMemory, engine_memory, starts_beside
+from jobs.planner.steps import batch_of, step_time
+from jobs.planner.validation import validate
+
+__all__ = ["Estimator", "estimate", "validate"]
+
+_NUM_USED = 6
+_ORDINARY_BAND = 0.08  # what the margin between fitting and not covers by itself
+_GIB = 1 << 30
+
+
+def estimate(job: Job, k: Constants | None = None) -> Estimate:
+    """Return the whole answer for a job. Raises: JobInvalid for one that cannot be (see validate)."""
+    return Estimator(k).estimate(job)
+
+
+class Estimator:
+    """Answers for many jobs that share parts, as a search has them: what the same object makes is reckoned once."""
+
+    def __init__(self, k: Constants | None = None) -> None:
+        self._k = Watched(k or constants())
+        self._memo = Memo(self._k)
+
+    def estimate(self, job: Job) -> Estimate:
+        """Return the whole answer. Raises: JobInvalid."""
+        validate(job)
+        k, memo = self._k, self._memo
+        k.names = set()
+        memo.keep(job.fleet.accelerator)
+        memo.keep(job.policy)
+        engine = None
+        if job.engine is not None:
+            serving, a = _served(job, job.engine, memo), job.fleet.accelerator
+            job = replace(job, engine=serving)
+            engine = memo.of("engine", serving, lambda: engine_memory(serving, a, k), id(a))
+        pools = pools_of(job, engine, k, memo)
+        band = _band(job, k)
+        verdict, pool, phase = _verdict(pools, band)
+        notes = list(job.notes)
+        if engine is not None and (problem := _start_problem(job, engine, pools)):
+            verdict, notes = "no", [*notes, problem]
+            pool = next(each for each in pools if "vllm" in each.binding.by_role)
+            phase = next(each for each in pool.phases if each.phase == "rollout")
+        of_memory, k.names = k.names, set()
+        time = step_time(job, engine, k, memo)
+        term: Term = max(phase.memory.terms, key=lambda each: phase.memory.terms[each])
+        trained = (job.policy,) if job.critic is None else (job.policy, job.critic)
+        return Estimate(
+            verdict=verdict,
+            pools=pools,
+            pool=pool.name,
+            phase=phase.phase,
+            term=term,
+            band=band,
+            rollout=None if engine is None else _rollout(job, engine, k),
+            time=time,
+            cost=cost_of(time.step, job.fleet, job.num_steps, k),
+            host_bytes=host_bytes(job, k),
+            shm_bytes=_shm_bytes(job, k),
+            checkpoint_bytes=sum(checkpoint_bytes(t) for t in trained),
+            export_bytes=export_bytes(job.policy),
+            used=(*_used(of_memory, k), *_used(_of_time(k.names, time.bottleneck), k)),
+            notes=(*notes, *time.notes),
+        )
+
+
+def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
+    """Return the engine as trainers start it: unless it is set, it takes as much as prompt and response need."""
+    if engine.max_model_len or job.rollouts is None:
+        return engine
+    lengths = job.rollouts.lengths
+    longest = lengths.max_prompt + lengths.max_response
+    return memo.of("served", engine, lambda: replace(engine, max_model_len=longest), longest)
+
+
+def _band(job: Job, k: Constants) -> float:
+    """Return the memory's uncertainty as a share of it: more where nothing like the job was measured."""
+    t = job.policy
+    is_known = t.model.is_exact and t.attention != "eager" and job.fleet.accelerator.vendor == "nvidia"
+    is_known = is_known and all(layer.has_cache for layer in t.model.layers)
+    band = k["estimate.band_experts" if t.model.experts else "estimate.band_dense"]
+    return band if is_known else max(band, k["estimate.band_unmeasured"])
+
+
+def _verdict(pools: tuple[PoolEstimate, ...], band: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
+    """Return the verdict, and the pool and phase that decide it: those with least to spare."""
+    worst = max(((_needed(pool, phase), pool, phase) for pool in pools for phase in pool.phases), key=lambda e: e[0])
+    needed, pool, phase = worst
+    risk = max(band - _ORDINARY_BAND, 0.0)
+    if needed * (1 + risk) <= 1:
+        return "fits", pool, phase
+    own, others = _shares(pool, phase)
+    return ("tight" if own + others / (TIGHT_TO * (1 + risk)) <= 1 else "no"), pool, phase
+
+
+def _needed(pool: PoolEstimate, phase: PhaseMemory) -> float:
+    """Return the share of the limit that a phase needs with its margin: above 1 it does not surely fit."""
+    own, others = _shares(pool, phase)
+    return own + others / TIGHT_FROM
+
+
+def _shares(pool: PoolEstimate, phase: PhaseMemory) -> tuple[float, float]:
+    """Return the shares of the limit that an engine takes, which is known to the byte, and all others."""
+    engine = phase.by_role.get("vllm")
+    own = engine.total if engine is not None and engine.terms.get("kv_cache") else 0
+    return own / pool.limit, (phase.memory.total - own) / pool.limit
+
+
+def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ...]) -> str | None:
+    """Return why the engine does not start, None if it does."""
+    if engine.shortage is not None:
+        return engine.shortage.text
+    pool = next(each for each in pools if "vllm" in each.binding.by_role)
+    rollout = next(each for each in pool.phases if each.phase == "rollout")
+    others = sum(held.total for role, held in rollout.by_role.items() if role != "vllm")
+    if job.engine is None or job.engine.name != "vllm" or starts_beside(engine, job.fleet.accelerator, others):
+        return None
+    free = pool.limit - others
+    return (
+        f"The engine wants {engine.budget / _GIB:.1f} GiB of a device; the other roles leave {free / _GIB:.1f} GiB. "
+        f"Use at most {max(free, 0) / pool.limit:.2f} for engine.utilization, or move them away between phases."
+    )
+
+
+def _rollout(job: Job, engine: EngineMemory, k: Constants) -> Rollout:
+    """Return what the cache holds: of sequences as long as they are in the mean, and as they may be at most."""
+    longest, mean = engine.max_model_len, float(engine.max_model_len)
+    if job.rollouts is not None:
+        lengths = job.rollouts.lengths
+        longest, mean = lengths.max_prompt + lengths.max_response, batch_of(job.rollouts, k).length
+    blocks = max(engine.cache.num_blocks, 0)
+    return Rollout(
+        kv_bytes=engine.rollout_kv_bytes,
+        kv_tokens=engine.kv_tokens,
+        mean_sequences=blocks / engine.cache.sequence_blocks(mean),
+        full_sequences=blocks / engine.cache.sequence_blocks(longest),
+    )
+
+
+def _shm_bytes(job: Job, k: Constants) -> int:
+    """Return shared memory per node: buffers of communication, and the batch on its way between roles."""
+    size: float = k["estimate.shm_device_bytes"] * min(job.fleet.devices_per_node, job.fleet.num_devices)
+    if job.rollouts is not None:
+        size += 2 * k["estimate.batch_token_bytes"] * batch_of(job.rollouts, k).tokens / job.fleet.num_nodes
+    return round(size)
+
+
+def _of_time(names: set[str], bottleneck: str) -> set[str]:
+    """Return the constants that the seconds of a phase rest on."""
+    groups = {"rollout": ("decode",), "weight_sync": ("network",)}.get(bottleneck, ("speed", "network"))
+    return {name for name in names if name.split(".")[0] in groups}
+
+
+def _used(names: set[str], k: Constants) -> tuple[Used, ...]:
+    """Return the constants of an answer, those first that were set by hand, then those that may vary most."""
+    found = sorted((k.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
+    return tuple(
+        Used(name=each.name, value=each.value, is_measured=each.evidence == "measured", source=each.source)
+        for each in found[:_NUM_USED]
+    )
+
+
+def _spread(constant: Constant) -> float:
+    return constant.high / max(constant.low, constant.high / 1e3)

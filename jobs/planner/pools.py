@@ -1,0 +1,175 @@
+"""Bytes per device, pool by pool and phase by phase: who works, and what the others leave there meanwhile.
+
+A pool is devices that hold the same roles. Colocated, engine and trainer are in one, and take turns; split, the engine
+has its own. In each phase one role works and all others of the pool hold what stays of them (planner reference, 2.10).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from jobs.planner.constant import Constants
+from jobs.planner.job import Frozen, Job, Training
+from jobs.planner.memo import Memo
+from jobs.planner.memory import (
+    checkpoint_memory,
+    frozen_memory,
+    load_memory,
+    resident_memory,
+    scoring_memory,
+    sync_memory,
+    update_memory,
+)
+from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.serving import EngineMemory
+from jobs.planner.throughput import work_of
+
+_TERMS: tuple[Term, ...] = get_args(Term)
+EMPTY = Memory(terms={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A role on a pool's devices: what it leaves there while others work, and what it takes in each phase in which it
+    works itself."""
+
+    role: str
+    idle: Memory
+    busy: Mapping[str, Memory]
+
+
+def pools_of(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
+    """Return every pool with its phases; `engine` is what the job's engine holds, None without one."""
+    limit = job.fleet.accelerator.usable_bytes
+    members: dict[str, list[Member]] = {"policy": [_trainer("policy", job, job.policy, k, memo)]}
+    sizes = {"policy": job.policy.layout.num_devices}
+    if job.critic is not None:
+        members.setdefault(job.critic_pool, []).append(_trainer("critic", job, job.critic, k, memo))
+        sizes.setdefault(job.critic_pool, job.critic.layout.num_devices)
+    for frozen in job.frozen:
+        members.setdefault(frozen.pool, []).append(_frozen(job, frozen, k, memo))
+        sizes.setdefault(frozen.pool, frozen.layout.num_devices)
+    if engine is not None and job.engine is not None:
+        is_split = job.placement == "split"
+        name = "vllm" if is_split else "policy"
+        bucket = 0 if not is_split else _bucket(job)
+        members.setdefault(name, []).append(_engine(engine, sleeps=bool(job.engine.sleep_level), bucket=bucket))
+        sizes.setdefault(name, job.engine_devices or job.engine.num_engines * job.engine.tensor * job.engine.pipeline)
+    return tuple(
+        PoolEstimate(name=name, num_devices=sizes[name], limit=limit, phases=tuple(_phases(held)))
+        for name, held in members.items()
+    )
+
+
+def _phases(members: list[Member]) -> Iterator[PhaseMemory]:
+    """Yield every phase in which a role of the pool works; where several do, one after the other, the fullest."""
+    for phase in _ORDER:
+        workers = [member for member in members if phase in member.busy]
+        found = [_phase(phase, worker, members) for worker in workers]
+        if found:
+            yield max(found, key=lambda each: each.memory.total)
+
+
+_ORDER = ("load", "rollout", "reward", "old_logprobs", "reference", "update", "weight_sync", "checkpoint")
+
+
+def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
+    by_role: dict[str, Memory] = {}
+    for member in members:
+        is_busy = member is worker or (phase == "weight_sync" and phase in member.busy)
+        held = member.busy[phase] if is_busy else member.idle
+        by_role[member.role] = held if member.role not in by_role else added(by_role[member.role], held)
+    total = EMPTY
+    for held in by_role.values():
+        total = added(total, held)
+    return PhaseMemory(phase=phase, role=worker.role, memory=total, by_role=by_role)
+
+
+def added(one: Memory, other: Memory) -> Memory:
+    """Return the sum, term by term."""
+    both = {term: one.terms.get(term, 0) + other.terms.get(term, 0) for term in _TERMS}
+    return Memory(terms={term: size for term, size in both.items() if size})
+
+
+def greatest(one: Memory, other: Memory) -> Memory:
+    """Return what two states of one role take together: each term once, as large as the larger."""
+    both = {term: max(one.terms.get(term, 0), other.terms.get(term, 0)) for term in _TERMS}
+    return Memory(terms={term: size for term, size in both.items() if size})
+
+
+def _trainer(role: str, job: Job, t: Training, k: Constants, memo: Memo) -> Member:
+    def make() -> Member:
+        a = job.fleet.accelerator
+        resident = resident_memory(t, a, k)
+        busy = {
+            "load": load_memory(t, a, k),
+            "update": update_memory(t, a, k),
+            "checkpoint": checkpoint_memory(t, a, k),
+        }
+        if job.rollouts is not None:
+            scores = role == "critic" or job.rollouts.has_old_logprobs
+            if scores:
+                busy["old_logprobs"] = greatest(resident, _scoring(t, job, k))
+            if role == "policy":
+                busy["weight_sync"] = sync_memory(t, a, k, bucket_bytes=job.sync_bucket_bytes)
+        return Member(role=role, idle=resident, busy=busy)
+
+    return memo.of("trainer", t, make, role, id(job.fleet.accelerator), job.rollouts, job.sync_bucket_bytes)
+
+
+def _scoring(t: Training, job: Job, k: Constants) -> Memory:
+    rollouts = job.rollouts
+    tokens = work_of(t).tokens
+    if rollouts is not None and rollouts.score_micro_batch:
+        row = rollouts.score_sequence or t.sequence
+        tokens = rollouts.score_micro_batch * row / (t.layout.context * t.layout.ulysses)
+    return scoring_memory(
+        t.model,
+        t.layout,
+        weight_bytes=t.base_bytes if t.method != "full" else t.weight_bytes,
+        tokens=round(tokens),
+        has_head=t.objective != "scalar",
+        kernels=t.kernels,
+        a=job.fleet.accelerator,
+        k=k,
+    )
+
+
+def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
+    def make() -> Member:
+        a = job.fleet.accelerator
+        idle = frozen_memory(frozen, a, k)
+        working = scoring_memory(
+            frozen.model,
+            frozen.layout,
+            weight_bytes=frozen.weight_bytes,
+            tokens=frozen.micro_batch * frozen.sequence // (frozen.layout.context * frozen.layout.ulysses),
+            has_head=frozen.has_head,
+            kernels=job.policy.kernels,
+            a=a,
+            k=k,
+        )
+        phase = "reward" if frozen.role == "reward" else "reference"
+        role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
+        return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
+
+    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.kernels)
+
+
+def _engine(engine: EngineMemory, *, sleeps: bool, bucket: int) -> Member:
+    """Return the engine: awake while it generates; during the sync its weights, not yet its cache, where it sleeps."""
+    awake = engine.memory
+    syncing = awake
+    if sleeps:
+        terms: dict[Term, int] = dict(engine.sleeping.terms)
+        terms["weights"] = awake.terms.get("weights", 0)
+        syncing = Memory(terms=terms)
+    elif bucket:
+        syncing = added(awake, Memory(terms={"overhead": bucket}))
+    busy = {"rollout": awake, "weight_sync": syncing}
+    return Member(role="vllm", idle=engine.sleeping if sleeps else awake, busy=busy)
+
+
+def _bucket(job: Job) -> int:
+    """Return bytes of one buffer of the weight sync: as set, or one largest matrix."""
+    return job.sync_bucket_bytes or 2 * max(layer.largest_matrix for layer in job.policy.model.layers)

@@ -1,0 +1,256 @@
+"""The whole answer: what adds up, what must hold for any job, and how fast it is there."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.catalog.accelerator import find_accelerator
+from jobs.planner.constant import constants
+from jobs.planner.estimate import Estimator, estimate
+from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.known import shape_of
+from jobs.planner.result import TERMS, Estimate, JobInvalid
+from profiling.phases import BY_KEY, ROLES
+from tests.jobs.planner.hardware import fleet
+
+DENSE, MIXED = "qwen2.5-7b", "qwen3-30b-a3b"
+BETWEEN = Offload(params_between_phases=True, optimizer_between_phases=True)
+
+
+def supervised(model: str = DENSE, devices: int = 8, **changes: Any) -> Job:
+    where = changes.pop("fleet", None) or fleet(devices)
+    layout = Layout(**{"num_devices": devices, "shards": 3, **changes.pop("layout", {})})
+    policy = Training(
+        model=shape_of(model), layout=layout, family="fsdp", **{"sequence": 4096, **changes.pop("policy", {})}
+    )
+    return Job(**{"algorithm": "sft", "fleet": where, "policy": policy, **changes})
+
+
+def colocated(model: str = DENSE, devices: int = 8, **changes: Any) -> Job:
+    engine = {"num_engines": devices, "utilization": 0.5, "sleep_level": 1, **changes.pop("engine", {})}
+    policy = {"offload": BETWEEN, **changes.pop("policy", {})}
+    reference = Frozen(
+        role="reference", model=shape_of(model), layout=Layout(num_devices=devices, shards=3), is_offloaded=True
+    )
+    lengths = Lengths(max_prompt=512, max_response=2048, mean_prompt=200, mean_response=800, spread=0.7)
+    return supervised(
+        model,
+        devices,
+        **{
+            "algorithm": "grpo",
+            "engine": Engine(model=shape_of(model), **engine),
+            "rollouts": Rollouts(prompts=128, samples_per_prompt=8, lengths=lengths, updates=4),
+            "frozen": (reference,),
+            "policy": policy,
+            **changes,
+        },
+    )
+
+
+def split(model: str = DENSE, **changes: Any) -> Job:
+    return colocated(
+        model,
+        8,
+        **{
+            "fleet": fleet(16),
+            "placement": "split",
+            "engine_devices": 8,
+            "engine": {"sleep_level": 0, "utilization": 0.9},
+            **changes,
+        },
+    )
+
+
+JOBS = {
+    "supervised": supervised(),
+    "lora": supervised(policy={"method": "lora", "lora_rank": 16}),
+    "mixture": supervised(MIXED, 16),
+    "colocated": colocated(),
+    "split": split(),
+    "async": split(schedule="async", staleness=0.5),
+    "critic": colocated(critic=replace(supervised().policy, objective="scalar")),
+}
+
+
+@pytest.fixture(params=JOBS, scope="module")
+def answer(request: pytest.FixtureRequest) -> tuple[Job, Estimate]:
+    found = JOBS[request.param]
+    return found, estimate(found)
+
+
+def test_terms_and_roles_add_up(answer: tuple[Job, Estimate]) -> None:
+    for pool in answer[1].pools:
+        for phase in pool.phases:
+            assert set(phase.memory.terms) <= set(TERMS)
+            assert all(size >= 0 for size in phase.memory.terms.values())
+            assert phase.memory.total == sum(phase.memory.terms.values())
+            assert phase.memory.total == sum(held.total for held in phase.by_role.values())
+            assert phase.phase in BY_KEY
+            assert phase.role in ROLES
+            assert set(phase.by_role) <= set(ROLES)
+
+
+def test_phases_come_in_the_order_of_a_step(answer: tuple[Job, Estimate]) -> None:
+    order = list(BY_KEY)
+    for pool in answer[1].pools:
+        places = [order.index(phase.phase) for phase in pool.phases]
+        assert places == sorted(set(places))
+    assert set(answer[1].time.phases) <= set(BY_KEY)
+
+
+def test_what_binds_is_there(answer: tuple[Job, Estimate]) -> None:
+    found = answer[1]
+    pool = next(each for each in found.pools if each.name == found.pool)
+    phase = next(each for each in pool.phases if each.phase == found.phase)
+    assert phase.memory.terms[found.term] == max(phase.memory.terms.values())
+    assert found.verdict in ("fits", "tight", "no")
+
+
+def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
+    job, found = answer
+    step, parts = found.time.step, found.time.phases
+    assert step.low <= step.middle <= step.high <= 2.6 * step.low
+    assert found.time.bottleneck == max(parts, key=lambda key: parts[key].middle)
+    assert max(seconds.middle for seconds in parts.values()) <= step.middle * 1.0001
+    total = sum(seconds.middle for seconds in parts.values())
+    if job.rollouts is None:
+        assert total == pytest.approx(step.middle)
+    elif job.schedule == "sync":
+        assert total == pytest.approx(step.middle * (1 - constants()["speed.other_share"]))
+    else:
+        assert step.middle < total
+    assert 0 < found.time.mfu < 1
+
+
+def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:
+    found = answer[1]
+    names = {constant.name for constant in constants().all()}
+    assert found.used
+    assert {each.name for each in found.used} <= names
+    assert all(each.value == constants()[each.name] for each in found.used)
+
+
+def test_a_changed_constant_is_named_first() -> None:
+    k = constants().with_values({"speed.ridge": 300.0})
+    assert "speed.ridge" in [each.name for each in estimate(supervised(), k).used]
+    assert estimate(supervised(), k).time.step.middle != estimate(supervised()).time.step.middle
+
+
+def test_split_pools_hold_their_roles() -> None:
+    found = estimate(JOBS["split"])
+    pools = {pool.name: pool for pool in found.pools}
+    assert set(pools) == {"policy", "vllm"}
+    assert (pools["policy"].num_devices, pools["vllm"].num_devices) == (8, 8)
+    assert all(set(phase.by_role) == {"vllm"} for phase in pools["vllm"].phases)
+    assert all("vllm" not in phase.by_role for phase in pools["policy"].phases)
+
+
+def test_colocated_roles_leave_something_behind() -> None:
+    found = estimate(JOBS["colocated"])
+    (pool,) = found.pools
+    phases = {phase.phase: phase for phase in pool.phases}
+    assert set(phases) == {"load", "rollout", "old_logprobs", "reference", "update", "weight_sync", "checkpoint"}
+    awake, asleep = phases["rollout"].by_role["vllm"], phases["update"].by_role["vllm"]
+    assert awake.total > asleep.total > 0
+    assert asleep.terms.get("kv_cache", 0) == 0
+    assert phases["rollout"].by_role["policy"].total < phases["update"].by_role["policy"].total
+
+
+def test_an_engine_that_does_not_sleep_stays() -> None:
+    job = JOBS["colocated"]
+    assert job.engine is not None
+    awake = estimate(replace(job, engine=replace(job.engine, sleep_level=0)))
+    assert awake.pools[0].binding.memory.total > estimate(job).pools[0].binding.memory.total
+
+
+def test_trainer_states_that_stay_keep_an_engine_from_waking() -> None:
+    found = estimate(colocated(devices=4, policy={"offload": Offload()}, engine={"utilization": 0.85}))
+    assert found.verdict == "no"
+    assert found.phase == "rollout"
+    assert any("utilization" in note for note in found.notes)
+
+
+def test_an_engine_without_room_does_not_fit() -> None:
+    found = estimate(colocated("qwen2.5-32b", engine={"utilization": 0.3}))
+    assert found.verdict == "no"
+    assert found.time.step.middle > 0
+
+
+def test_what_is_far_too_large_never_fits() -> None:
+    assert estimate(supervised("llama-3.1-70b")).verdict == "no"
+    assert estimate(supervised("deepseek-v3", 64)).verdict == "no"
+
+
+def test_what_is_small_fits() -> None:
+    assert estimate(supervised("qwen2.5-0.5b")).verdict == "fits"
+
+
+def test_less_memory_never_makes_a_verdict_better() -> None:
+    order = ("fits", "tight", "no")
+    base = fleet(8).accelerator
+    found = []
+    for share in (1.0, 0.8, 0.6, 0.4, 0.2):
+        card = replace(base, usable_bytes=round(base.usable_bytes * share))
+        found.append(order.index(estimate(supervised(fleet=Fleet(accelerator=card, num_devices=8))).verdict))
+    assert found == sorted(found)
+
+
+def test_an_untried_family_needs_more_room() -> None:
+    known, eager = estimate(supervised()), estimate(supervised(policy={"attention": "eager"}))
+    assert eager.band > known.band
+    other = estimate(supervised(fleet=Fleet(accelerator=find_accelerator("mi300x"), num_devices=8)))
+    assert other.band > known.band
+
+
+def test_overlap_is_never_slower() -> None:
+    synchronous = estimate(JOBS["split"]).time.step.middle
+    one_off = estimate(replace(JOBS["split"], schedule="one_step_off")).time.step.middle
+    free = estimate(JOBS["async"]).time.step.middle
+    assert free <= one_off <= synchronous
+
+
+def test_the_cost_of_a_run() -> None:
+    job = replace(supervised(fleet=fleet(8, price=2.0)), num_steps=500)
+    found = estimate(job)
+    assert found.cost.money is not None
+    assert found.cost.device_hours is not None
+    assert found.cost.money.middle == pytest.approx(2 * found.cost.device_hours.middle)
+    assert found.cost.currency == "USD"
+
+
+def test_bytes_on_disk_and_in_hosts_are_there(answer: tuple[Job, Estimate]) -> None:
+    job, found = answer
+    assert found.export_bytes >= (2 * job.policy.model.parameters if job.policy.method == "full" else 1)
+    assert found.checkpoint_bytes > 0
+    assert found.host_bytes > 0
+    assert found.shm_bytes > 0
+    if job.engine is not None:
+        assert found.rollout is not None
+        assert found.rollout.mean_sequences >= found.rollout.full_sequences
+
+
+def test_bad_jobs_are_refused_before_anything_is_reckoned() -> None:
+    job = supervised()
+    for bad in (replace(job.policy, sequence=0), replace(job.policy, micro_batch=-1)):
+        with pytest.raises(JobInvalid):
+            estimate(replace(job, policy=bad))
+
+
+def test_shared_parts_give_the_same_answer() -> None:
+    shared = Estimator()
+    for job in JOBS.values():
+        assert shared.estimate(job) == estimate(job)
+        assert shared.estimate(job) == estimate(job)
+
+
+def test_an_estimate_takes_milliseconds() -> None:
+    estimate(JOBS["colocated"])
+    for job in JOBS.values():
+        spent = []
+        for _ in range(5):
+            before = time.perf_counter()
+            estimate(job)
+            spent.append(time.perf_counter() - before)
+        assert min(spent) < 0.005
