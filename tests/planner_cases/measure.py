@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.planner.memory import overhead_bytes
-
 from jobs.planner.answer import can_it_run
 from jobs.planner.constant import Constants, constants
 from jobs.planner.decoding import decode_step_seconds
 from jobs.planner.estimate import Estimator
 from jobs.planner.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from jobs.planner.job import Job
+from jobs.planner.memory import counted
 from jobs.planner.plans import Demand
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
 from jobs.planner.serving import engine_memory
@@ -145,9 +144,7 @@ def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
         return max(phase.memory.total for pool in found.pools for phase in pool.phases)
     updates = (phase.memory for pool in found.pools for phase in pool.phases if phase.phase == "update")
     memory = max(updates, key=lambda each: each.total)
-    if case.counts == "allocated":
-        return memory.total - memory.terms.get("overhead", 0)
-    return memory.total - overhead_bytes(job.policy.layout, job.fleet.accelerator, k)
+    return counted(memory, job.policy.layout, case.counts, job.fleet.accelerator, k)
 
 
 def _verdict(case: Case, found: Estimate) -> Reading:

@@ -51,12 +51,12 @@ def accelerate_bytes(case: Case) -> float | None:
 @cache
 def _size(config: str) -> int:
     """Return the bytes of a model in fp32, as accelerate counts them on the meta device."""
-    from accelerate import init_empty_weights
+    import torch
     from accelerate.utils import calculate_maximum_sizes
     from transformers import AutoModelForCausalLM
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    with init_empty_weights():
+    with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(_config(json.loads(config)), dtype="float32")
     total, _ = calculate_maximum_sizes(model)
     return int(total)
@@ -72,4 +72,5 @@ def _config(values: Mapping[str, Any]) -> Any:
 def _is_plain(policy: Training) -> bool:
     layout = policy.layout
     divided = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
-    return policy.method == "full" and all(size == 1 for size in divided) and policy.family != "megatron"
+    is_full = policy.method == "full" and policy.family != "megatron"
+    return is_full and layout.shards > 0 and all(size == 1 for size in divided)

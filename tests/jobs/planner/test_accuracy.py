@@ -1,4 +1,4 @@
-"""The planner's accuracy on the measured cases, gated: what `make bench-planner` prints, without the others' estimators."""
+"""The planner's accuracy on the measured cases, gated as in `make bench-planner`."""
 
 import time
 from functools import cache
