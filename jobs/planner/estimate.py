@@ -104,8 +104,9 @@ def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
 def _band(job: Job, k: Constants) -> float:
     """Return the memory's uncertainty as a share of it: more where nothing like the job was measured."""
     t = job.policy
-    is_known = t.model.is_exact and t.attention != "eager" and job.fleet.accelerator.vendor == "nvidia"
-    is_known = is_known and all(layer.has_cache for layer in t.model.layers)
+    a = job.fleet.accelerator
+    is_known = t.model.is_exact and t.attention != "eager" and a.vendor == "nvidia" and a.has_bf16
+    is_known = is_known and t.model.cache_layers == t.model.num_layers
     band = k["estimate.band_experts" if t.model.experts else "estimate.band_dense"]
     return band if is_known else max(band, k["estimate.band_unmeasured"])
 
