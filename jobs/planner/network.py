@@ -184,8 +184,8 @@ def weight_sync_seconds(
     """Return seconds in which an engine gets the weights that were trained.
 
     Colocated: each tensor is gathered in its group and copied on the device. Split: one rank sends all weights to the
-    engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate measured far below what links
-    carry, and each tensor costs a call.
+    engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate per pair of nodes measured far
+    below what links carry, and each tensor costs a call.
     """
     size, tensors, layout = _HALF * t.model.parameters, matrices(t.model), t.layout
     start, packed = k["network.sync_seconds"], k["network.sync_packed_share"] if bucket_bytes else 1.0
@@ -195,12 +195,14 @@ def weight_sync_seconds(
     if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
         spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
         group = link_of(fleet, min(spread, layout.num_devices), 1, k)
-        calls = local if spread <= joined else tensors * k["network.sync_export_tensor_seconds"] * packed
+        calls = local if spread <= joined else tensors * k["network.sync_tensor_seconds"] * packed
         return start + calls + size / layout.pipeline / min(group.bandwidth, k["network.sync_local_rate"])
     if layout.num_devices + engine_devices <= joined:
         senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
         return start + local + size / senders / min(link, k["network.sync_local_rate"])
-    rate = min(k["network.sync_bucket_rate" if bucket_bytes else "network.sync_rate"], _node_rate(fleet, k))
+    per_node = fleet.devices_per_node
+    pairs = max(min(-(-layout.num_devices // per_node), -(-engine_devices // per_node)), 1)
+    rate = pairs * min(k["network.sync_rate"], _node_rate(fleet, k))
     return start + tensors * k["network.sync_tensor_seconds"] * packed + size / rate
 
 
