@@ -141,26 +141,48 @@ class Activations:
 def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> Activations:
     """Return the activations of a stage; `width` is bytes of an element.
 
-    While a layer is differentiated its own are there (computed again under checkpointing) and gradients of the same
-    tensors with them: `memory.backward_dense` times what it saves, `memory.backward_routed` times of the part of the
-    routed experts, whose tokens are copied into the experts' order and back.
+    While a layer is differentiated its own activations are there (computed again under checkpointing), with gradients
+    of the widest tensors (see _gradients). A stage that offloads keeps the inputs of a few layers only, those that are
+    on their way.
     """
     kept = working = 0.0
+    scores = _score_bytes(t)
     for layer, count in stage.layers:
-        whole, of_layer = saved_elements(layer, t), kept_elements(layer, t)
-        scores = _score_bytes(t)
-        each = _divided(of_layer, t, k) * width + (scores if t.checkpointing == "none" else 0.0)
-        again = Saved(
-            hidden=whole.hidden * k["memory.backward_dense"],
-            inner=whole.inner * k["memory.backward_dense"],
-            routed=whole.routed * k["memory.backward_routed"],
-        )
-        working = max(working, _divided(again, t, k) * width + scores * k["memory.backward_dense"] - each)
-        if t.offload.activations:
-            count = min(count, k["memory.offloaded_layers"])  # type: ignore[assignment]
-        kept += count * each
+        whole = saved_elements(layer, t)
+        each = _divided(kept_elements(layer, t), t, k) * width + (scores if t.checkpointing == "none" else 0.0)
+        again = _divided(whole, t, k) + _divided(_gradients(layer, t, k), t, k) + _gathered(layer, t)
+        working = max(working, again * width + 2 * scores - each)
+        held = min(float(count), k["memory.offloaded_layers"]) if t.offload.activations else float(count)
+        kept += held * each
     ends = _ends(t, stage) * width
     return Activations(kept=t.tokens * (kept * stage.in_flight + ends), working=t.tokens * working)
+
+
+def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
+    """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
+    product, of both of its factors and of the hidden state. Of routed experts also `memory.routed_copies` of the tokens
+    on their way into the experts' order and back, which kernels make in fp32 and padded."""
+    model = t.model
+    matrices = 3.0 if model.is_gated else 2.0
+    routed = 0.0
+    if layer.is_moe:
+        each = matrices * model.expert_width + (2.0 + k["memory.routed_copies"]) * model.hidden
+        routed = model.experts_per_token * each
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    return Saved(hidden=float(model.hidden), inner=matrices * width, routed=routed)
+
+
+def _gathered(layer: LayerShape, t: Training) -> float:
+    """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
+    before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
+    which passes blocks on, keys and values of the whole row and their gradients."""
+    layout, model = t.layout, t.model
+    total = 0.0
+    if layout.tensor > 1 and layout.has_sequence_parallel:
+        total += 3.0 * model.hidden
+    if layout.context > 1 and t.family != "megatron" and layer.has_cache:
+        total += 4.0 * model.query / layout.tensor * layout.context
+    return total
 
 
 def _score_bytes(t: Training) -> float:
@@ -175,8 +197,9 @@ def _ends(t: Training, stage: Stage) -> float:
     if not stage.has_head:
         return 0.0
     each = 4.0 if t.kernels == "eager" else 2.0
-    divided = t.layout.tensor if t.layout.has_sequence_parallel else 1
-    return each * t.model.hidden / divided
+    if t.layout.tensor > 1 and t.layout.has_sequence_parallel:
+        return (each / t.layout.tensor + 3.0) * t.model.hidden  # as it is gathered before a matrix
+    return each * t.model.hidden
 
 
 def forward_elements(model: ModelShape, *, tensor: int) -> float:

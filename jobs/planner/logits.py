@@ -14,7 +14,6 @@ _BYTES: dict[Head, str] = {
     "parallel": "memory.logits_parallel",
     "chunked": "memory.logits_chunked",
 }
-_KEPT_BYTES = 4.0  # logits, and their gradients or log-softmax, of the type that is computed with
 
 
 def training_logits(t: Training, k: Constants) -> float:
@@ -33,7 +32,7 @@ def training_logits(t: Training, k: Constants) -> float:
     if t.head_axis == "vocabulary":
         return tokens * min(float(t.head_chunk or t.model.vocab), entries) * k["memory.logits_streamed"]
     chunk = min(float(t.head_chunk or tokens), tokens)
-    kept = tokens * entries * _KEPT_BYTES if t.keeps_logits else 0.0
+    kept = tokens * entries * k["memory.logits_kept"] if t.keeps_logits else 0.0
     return kept + chunk * entries * k["memory.logits_chunked"]
 
 

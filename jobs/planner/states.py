@@ -136,14 +136,15 @@ def transients_of(t: Training, stage: Stage, held: States, k: Constants) -> Tran
     unit = max((layer_share(layer, t.layout).total for layer, _ in stage.layers), default=0.0)
     embedding, head = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
     is_full = t.method == "full"
-    head_gradient = (head or (embedding if stage.has_head else 0.0)) * width if is_full else 0.0
+    head_matrix = max(head, embedding) if stage.has_head and t.model.is_tied and t.objective != "scalar" else head
+    head_gradient = head_matrix * width if is_full else 0.0
     gathered = _gathered(t, stage, unit, embedding + head, k)
     in_backward = at_loss = buffers = 0.0
     if t.layout.shards == 3 and is_full and not t.keeps_gradients:
         # A unit's whole gradients, and the same again in what they are summed in, until they are scattered.
         in_backward = unit * (width + t.gradient_bytes)
         if t.family == "fsdp":
-            in_backward += head_gradient  # the root's are scattered last
+            in_backward += head_gradient * (1 + t.gradient_bytes / width)  # its scatter is still under way
     elif is_full and t.optimizer_in_backward:
         in_backward = max(unit, head, embedding) * max(width, t.gradient_bytes)
     if t.head == "chunked" and t.objective != "scalar" and stage.has_head:
