@@ -42,10 +42,9 @@ class ModelShape:
     not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
     MLP has three matrices, else two. `element_bytes` of what is not quantized; `quantizes`: all matrices of the layers,
     or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
-    `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, embeddings
-    included, routers in full; `expert_parameters` those of all routed experts.
-    `rotary` are elements of the tables of positions that an engine keeps, `tower` of the part that sees images: neither
-    is in `parameters`.
+    `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, with
+    embeddings and routers in full; `expert_parameters` those of all routed experts. `rotary` are elements of the tables
+    of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`.
     """
 
     name: str
