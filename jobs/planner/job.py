@@ -110,7 +110,7 @@ class Training:
     `head`: how logits and loss are computed, `head_chunk` tokens or entries of the vocabulary (`head_axis`) at once
     where chunked, while all logits stay if it `keeps_logits`; `has_entropy`: the whole
     distribution's entropy is taken too, not chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides
-    the count that rank and targets give. `keeps_gradients`: unsharded gradients stay between micro-batches.
+    the count that rank and targets give; `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
     """
 
     model: ModelShape
@@ -120,6 +120,7 @@ class Training:
     lora_rank: int = 0
     lora_targets: tuple[str, ...] = ("all-linear",)
     adapter_parameters: int = 0
+    num_adapters: int = 1
     weight_bytes: float = 2.0
     base_bytes: float = 2.0
     gradient_bytes: float = 2.0

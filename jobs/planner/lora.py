@@ -20,7 +20,7 @@ _NAMES = {
 
 
 def adapter_parameters(t: Training) -> int:
-    """Return the parameters of a LoRA's matrices over the whole model; 0 for full training."""
+    """Return the parameters of one LoRA's matrices over the whole model; 0 for full training."""
     if t.method == "full":
         return 0
     return t.adapter_parameters or adapter_elements(t.model, t.lora_rank, t.lora_targets)
@@ -35,10 +35,10 @@ def adapter_elements(model: ModelShape, rank: int, targets: Iterable[str]) -> in
 
 
 def scale_of_adapters(t: Training) -> float:
-    """Return the factor that brings the reckoned elements to those that a training names, 1 where it names none."""
+    """Return the factor from what rank and targets give of one adapter to what a training holds of all of them."""
     if not t.adapter_parameters:
-        return 1.0
-    return t.adapter_parameters / max(adapter_elements(t.model, t.lora_rank or 1, t.lora_targets), 1)
+        return float(t.num_adapters)
+    return t.num_adapters * t.adapter_parameters / max(adapter_elements(t.model, t.lora_rank or 1, t.lora_targets), 1)
 
 
 def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Iterable[str]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ _EXPORT_BYTES = 2.0  # weights leave a trainer in bf16
 def trained_parameters(t: Training) -> int:
     """Return the parameters that are trained, of the whole model, each counted once."""
     if t.method != "full":
-        return adapter_parameters(t)
+        return t.num_adapters * adapter_parameters(t)
     return t.model.parameters - (t.model.head - t.model.hidden if t.objective == "scalar" and t.model.head else 0)
 
 
