@@ -26,6 +26,9 @@ HERE = Path(__file__).parent
 Built = TypeVar("Built")
 Counts = Literal["allocated", "reserved", "device"]
 
+_NF4_BYTES = 4.127 / 8  # with double quantization, bytes per element
+_WIDEST_QUANTIZED = 1.25  # 8 bits and their scales
+
 _CASE = {"types", "quality", "source", "text", "framework", "counts", "model", "unsupported", "truth"}
 _FLEET = {
     "accelerator",
@@ -230,6 +233,8 @@ def _training(table: Mapping[str, Any], model: ModelShape, where: str, devices: 
     layout = _build(Layout, {"num_devices": devices, **_table(table, "layout", where)}, f"{where}.layout")
     offload = _build(Offload, _table(table, "offload", where), f"{where}.offload")
     rest = {key: value for key, value in table.items() if key not in ("model", "layout", "offload")}
+    if rest.get("method") == "qlora" and rest.get("base_bytes", 2) > _WIDEST_QUANTIZED:
+        rest["base_bytes"] = _NF4_BYTES  # a framework's default is that of a base that is not quantized
     return _build(Training, rest, where, {"model": model, "layout": layout, "offload": offload})
 
 
