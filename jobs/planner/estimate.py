@@ -33,7 +33,6 @@ from jobs.planner.validation import validate
 __all__ = ["Estimator", "estimate", "validate"]
 
 _NUM_USED = 6
-_ORDINARY_BAND = 0.08  # what the margin between fitting and not covers by itself
 _GIB = 1 << 30
 
 
@@ -62,8 +61,8 @@ class Estimator:
             job = replace(job, engine=serving)
             engine = memo.of("engine", serving, lambda: engine_memory(serving, a, k), id(a))
         pools = pools_of(job, engine, k, memo)
-        band = _band(job, k)
-        verdict, pool, phase = _verdict(pools, band)
+        usual, band = _bands(job, k)
+        verdict, pool, phase = _verdict(pools, band - usual)
         notes = list(job.notes)
         if engine is not None and (problem := _start_problem(job, engine, pools)):
             verdict, notes = "no", [*notes, problem]
@@ -101,21 +100,22 @@ def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
     return memo.of("served", engine, lambda: replace(engine, max_model_len=longest), longest)
 
 
-def _band(job: Job, k: Constants) -> float:
-    """Return the memory's uncertainty as a share of it: more where nothing like the job was measured."""
+def _bands(job: Job, k: Constants) -> tuple[float, float]:
+    """Return the memory's uncertainty as a share of it: that of models which were measured, which the margin between
+    fitting and not covers, and the job's own, which is more where nothing like it was measured."""
     t = job.policy
     a = job.fleet.accelerator
     is_known = t.model.is_exact and t.attention != "eager" and a.vendor == "nvidia" and a.has_bf16
     is_known = is_known and t.model.cache_layers == t.model.num_layers
     band = k["estimate.band_experts" if t.model.experts else "estimate.band_dense"]
-    return band if is_known else max(band, k["estimate.band_unmeasured"])
+    return band, band if is_known else max(band, k["estimate.band_unmeasured"])
 
 
-def _verdict(pools: tuple[PoolEstimate, ...], band: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
-    """Return the verdict, and the pool and phase that decide it: those with least to spare."""
+def _verdict(pools: tuple[PoolEstimate, ...], risk: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
+    """Return the verdict, and the pool and phase that decide it: those with least to spare. `risk` widens the margin
+    to both sides, as a share of what is needed."""
     worst = max(((_needed(pool, phase), pool, phase) for pool in pools for phase in pool.phases), key=lambda e: e[0])
     needed, pool, phase = worst
-    risk = max(band - _ORDINARY_BAND, 0.0)
     if needed * (1 + risk) <= 1:
         return "fits", pool, phase
     own, others = _shares(pool, phase)
