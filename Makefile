@@ -63,7 +63,8 @@ bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
 
 bench-planner: install-dev ## the planner against measured cases, with gates (CASES=a file or folder of others, docs/planner-cases.md)
-	@exec $(BIN)/python -m tests.bench.planner $(CASES)
+	@$(BIN)/python -m tests.bench.planner $(CASES); code=$$?; \
+		if [ -z "$(CASES)" ]; then $(BIN)/python -m tests.bench.planner_peaks || code=1; fi; exit $$code
 
 proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults

@@ -52,7 +52,7 @@ class Accelerator:
 
     id: str
     label: str
-    vendor: Literal["nvidia", "amd", "huawei", "intel"]
+    vendor: Literal["nvidia", "amd", "huawei", "intel", "host"]
     names: tuple[str, ...]
     memory_bytes: int
     usable_bytes: int
@@ -69,6 +69,11 @@ class Accelerator:
     evidence: tuple[Evidence, ...]
     source: str
     is_usable_logged: bool = True
+
+    @property
+    def is_host(self) -> bool:
+        """True if it is a machine's own processor and its memory the machine's (jobs.planner.host)."""
+        return self.vendor == "host"
 
     @property
     def has_bf16(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.activations import activations_of, forward_elements
 from jobs.planner.constant import Constants
+from jobs.planner.host import host_overhead, host_peaks, scored_logits
 from jobs.planner.job import Frozen, Kernels, Layout, Training
 from jobs.planner.logits import scoring_logits, training_logits
 from jobs.planner.result import Memory, Term
@@ -48,7 +49,8 @@ __all__ = [
 def update_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     """Return the peak of forward, backward and optimizer step, on the fullest stage of the pipeline."""
     stages = stages_of(t.model, t.layout, t.num_micro_batches)
-    peaks = (peak for stage in stages for peak in _peaks(t, stage, k))
+    moments = host_peaks if a.is_host else _peaks
+    peaks = (peak for stage in stages for peak in moments(t, stage, k))
     return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), t.layout, a, k)
 
 
@@ -88,6 +90,8 @@ def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
     """Return bytes that a process takes of a device outside of torch's allocator: context and libraries, and from two
     devices on communicators: the first, and one for each further way in which the model is divided, and for the network
     beyond the devices that a link joins (S-ST, S-LD)."""
+    if a.is_host:
+        return host_overhead(layout, k)
     if layout.num_devices == 1:
         return round(k["memory.context_bytes"])
     ways = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
@@ -109,10 +113,10 @@ def counted(memory: Memory, layout: Layout, counts: Counts, a: Accelerator, k: C
 
 def _with_overhead(terms: dict[Term, float], layout: Layout | None, a: Accelerator, k: Constants) -> Memory:
     """Return terms with what the allocator adds; with a layout also what its process takes outside of it."""
-    beyond = sum(terms.values()) * (k["memory.allocator"] - 1)
+    beyond = 0.0 if a.is_host else sum(terms.values()) * (k["memory.allocator"] - 1)
     if layout is not None:
         beyond += overhead_bytes(layout, a, k)
-    return _memory({**terms, "overhead": beyond})
+    return _memory({**terms, "overhead": terms.get("overhead", 0.0) + beyond})
 
 
 def _memory(terms: dict[Term, float]) -> Memory:
@@ -167,20 +171,23 @@ def scoring_memory(
     What the process takes outside of the allocator is in resident_memory and frozen_memory, once per process.
     """
     peaks: list[dict[Term, float]] = []
+    width = weight_bytes if a.is_host else 2.0
     for stage, held in zip(stages_of(model, layout), frozen_bytes(model, layout, weight_bytes), strict=True):
         gathered = 0.0
         if layout.shards == 3:
             units = [layer_share(layer, layout).total for layer, _ in stage.layers]
             ends = (stage.has_embedding + (stage.has_head and not model.is_tied)) * model.embedding / layout.tensor
-            gathered = 2.0 * (2 * max(units, default=0.0) + ends)
+            gathered = width * (2 * max(units, default=0.0) + ends)
         logits = 0.0
         if stage.has_head and has_head:
             parallel = kernels == "megatron"
             logits = scoring_logits(model, tokens, tensor=layout.tensor, is_parallel=parallel, k=k)
+            if a.is_host:
+                logits = scored_logits(model.vocab, tokens, width)
         peaks.append(
             {
                 "weights": held + gathered,
-                "activations": 2.0 * tokens * forward_elements(model, tensor=layout.tensor),
+                "activations": width * tokens * forward_elements(model, tensor=layout.tensor),
                 "logits": logits,
             }
         )

@@ -1,7 +1,7 @@
 """The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
 
 What it does is read in jobs/engine/policy.py and language_model.py: the model is loaded in float32, DeepSpeed makes
-bfloat16 of it if asked and keeps float32 masters in every ZeRO stage above 0; torch's own AdamW, not fused; attention
+bfloat16 of it if asked, and keeps float32 masters then and in every ZeRO stage above 0; torch's own AdamW, not fused; attention
 by sdpa; logits as the model gives them, then in float32 for the log-probabilities, and once more for the entropy.
 """
 
@@ -21,8 +21,7 @@ def read_native(source: Source) -> Job:
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
         weight_bytes=element,
-        # Without ZeRO DeepSpeed sums bfloat16 gradients in float32.
-        gradient_bytes=2.0 if is_half and stage > 0 else 4.0,
+        gradient_bytes=element,
         has_master=is_half or stage > 0,
         has_fused_optimizer=False,
         compute="bf16" if is_half else "fp32",

@@ -65,12 +65,12 @@ def test_native_grpo_by_hand() -> None:
     assert job.fleet.num_devices == 4 + 2 + 1
 
 
-def test_native_without_zero_sums_half_precision_gradients_in_float32() -> None:
+def test_native_keeps_masters_and_sums_gradients_in_half_precision_without_zero_too() -> None:
     knobs = {"memory.precision": "bfloat16", "memory.zero_stage": "0"}
 
     policy = _read(parse_spec({"knobs": knobs})).policy
 
-    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
+    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 2.0, True)
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:

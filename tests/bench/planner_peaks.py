@@ -1,0 +1,50 @@
+"""The engine's peak memory on this machine's processor against the plan: `python -m tests.bench.planner_peaks`.
+
+Two ranks train the bundled model and two that are made on the spot; a line per role and phase of each case. The exit
+code is 1 if one is further from the plan than 15 %. About five minutes on two quiet cores.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.stage import ROOT
+from tests.jobs.engine.peak_cases import GOAL, LONG, Found, compare, write_cases
+from tests.ray_head import running_head
+
+_MIB = 1 << 20
+
+
+def main() -> None:
+    """Measure all cases and print them."""
+    with tempfile.TemporaryDirectory(prefix="pw-peaks-") as name:
+        folder = Path(name)
+        write_cases(LONG, folder)
+        with running_head() as head:
+            env = os.environ | head.environment | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+            command = [sys.executable, "-m", "tests.jobs.engine.peaks", str(folder)]
+            subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True)
+        found = compare(folder)
+    print_found(found)
+    if missed := [each.case for each in found if abs(each.error) > GOAL]:
+        sys.exit(f"Missed: {', '.join(missed)}")
+
+
+def print_found(found: Sequence[Found]) -> None:
+    """Print a line a phase, then the figures."""
+    print(f"{'case':<52} {'role':<10} {'phase':<13} {'planned':>9} {'measured':>9} {'error':>7}")
+    for each in found:
+        sizes = f"{each.planned / _MIB:>5.0f} MiB {each.measured / _MIB:>5.0f} MiB"
+        print(f"{each.case:<52} {each.role:<10} {each.phase:<13} {sizes} {each.error:>+7.1%}")
+    errors = [abs(each.error) for each in found]
+    inside = sum(error <= GOAL for error in errors)
+    print(f"\npeak memory on the processor: {inside} of {len(found)} within {GOAL:.0%}; ", end="")
+    print(f"median {statistics.median(errors):.1%}, most {max(errors):.1%}")
+
+
+if __name__ == "__main__":
+    main()

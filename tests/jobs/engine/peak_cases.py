@@ -1,0 +1,173 @@
+"""Cases in which the engine's own peak memory is held against the plan: a spec each, and what was found.
+
+`tiny` is the bundled model, on which the constants of a process on a processor were measured (jobs.planner.host);
+`small` and `wide` are made on the spot, with random weights.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.engine.sources import model_folder
+from jobs.planner.estimate import estimate
+from jobs.planner.host import host_processor
+from jobs.planner.job import Fleet
+from jobs.planner.reading import read_job
+from jobs.planner.result import Estimate
+from jobs.planner.shapes import read_shape
+
+GOAL = 0.15
+PHASES = {"policy": ("old_logprobs", "update"), "reference": ("reference",)}
+_MEMORY = 16 << 30
+_MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "small": (
+        "Llama",
+        {
+            "hidden_size": 512,
+            "num_hidden_layers": 8,
+            "intermediate_size": 1408,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "vocab_size": 8192,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "wide": (
+        "Qwen2",
+        {
+            "hidden_size": 384,
+            "num_hidden_layers": 10,
+            "intermediate_size": 1536,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "vocab_size": 40_000,
+            "tie_word_embeddings": True,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One run: which model, algorithm, ZeRO stage, precision, recomputation, rows and tokens of a micro-batch."""
+
+    model: str
+    algorithm: str = "sft"
+    stage: int = 2
+    precision: str = "float32"
+    recomputes: bool = False
+    rows: int = 2
+    micros: int = 2
+    tokens: int = 256
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ends = "-recompute" * self.recomputes
+        shape = f"{self.micros}x{self.rows}x{self.tokens}"
+        return f"{self.model}-{self.algorithm}-zero{self.stage}-{self.precision}-{shape}{ends}"
+
+    def spec(self, folder: Path) -> dict[str, Any]:
+        """Return the spec, its model in a folder below `folder` if it is not the bundled one."""
+        count = 2 * self.rows * self.micros
+        knobs: dict[str, Any] = {
+            "memory.zero_stage": str(self.stage),
+            "memory.precision": self.precision,
+            "memory.gradient_checkpointing": self.recomputes,
+            "train.micro_batch_size": self.rows,
+        }
+        if self.algorithm == "sft":
+            knobs |= {"train.batch_size": count, "train.max_sequence_tokens": self.tokens}
+        else:
+            knobs |= {"rollout.prompts_per_step": count // 2, "rollout.samples_per_prompt": 2}
+            knobs |= {"rollout.max_prompt_tokens": self.tokens // 2, "rollout.max_new_tokens": self.tokens // 2}
+            knobs |= {"train.updates_per_rollout": 1}
+        spec = {"algorithm": self.algorithm, "hardware": {"policy_ranks": 2}, "knobs": knobs}
+        spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
+        if self.model in _MODELS:
+            spec["model"] = {"kind": "path", "id": str(folder / self.model)}
+        return spec
+
+
+SHORT = (Case(model="tiny"), Case(model="small"), Case(model="small", stage=3, precision="bfloat16"))
+LONG = (
+    *(Case(model="tiny", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
+    *(Case(model="small", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
+    Case(model="small", recomputes=True),
+    Case(model="small", algorithm="grpo"),
+    Case(model="wide", stage=1),
+    Case(model="wide", stage=2, micros=1, tokens=384),
+    Case(model="wide", stage=3, recomputes=True, tokens=384),
+    Case(model="wide", stage=0, precision="bfloat16", rows=1, micros=4, tokens=384),
+    Case(model="wide", algorithm="grpo", stage=2, precision="bfloat16", rows=4, tokens=192),
+    Case(model="wide", algorithm="grpo", stage=0, recomputes=True, micros=1, rows=3),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Bytes of a role in a phase above what it held before its model: planned, and measured."""
+
+    case: str
+    role: str
+    phase: str
+    planned: int
+    measured: int
+
+    @property
+    def error(self) -> float:
+        """Planned against measured."""
+        return self.planned / self.measured - 1
+
+
+def write_cases(cases: Iterable[Case], folder: Path) -> None:
+    """Make the models that the cases need, and `cases.json` for tests.jobs.engine.peaks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cases = tuple(cases)
+    for model in {case.model for case in cases} & _MODELS.keys():
+        _make_model(model, folder / model)
+    (folder / "cases.json").write_text(json.dumps({case.name: case.spec(folder) for case in cases}))
+
+
+def _make_model(name: str, folder: Path) -> None:
+    import torch
+    import transformers
+
+    kind, values = _MODELS[name]
+    config = getattr(transformers, f"{kind}Config")(**values, max_position_embeddings=2048)
+    torch.manual_seed(0)
+    getattr(transformers, f"{kind}ForCausalLM")(config).to(torch.bfloat16).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(model_folder(parse_spec({}).model) / file, folder / file)
+
+
+def planned(spec: RunSpec) -> Estimate:
+    """Return the estimate of a spec on this kind of machine's processor."""
+    config = json.loads((model_folder(spec.model) / "config.json").read_text(encoding="utf-8"))
+    fleet = Fleet(accelerator=host_processor(_MEMORY), num_devices=spec.num_workers, devices_per_node=spec.num_workers)
+    return estimate(read_job(spec, read_shape(config, name=spec.model.id), fleet))
+
+
+def compare(folder: Path) -> list[Found]:
+    """Return every role's phases of every case in `found.json`."""
+    cases = json.loads((folder / "cases.json").read_text())
+    found = []
+    for name, roles in json.loads((folder / "found.json").read_text()).items():
+        answer = planned(parse_spec(cases[name]))
+        for role, phases in PHASES.items():
+            for phase in phases:
+                if role in roles and phase in roles[role]["peaks"]:
+                    measured = roles[role]["peaks"][phase] - roles[role]["baseline"]
+                    found.append(
+                        Found(case=name, role=role, phase=phase, planned=_of(answer, role, phase), measured=measured)
+                    )
+    return found
+
+
+def _of(answer: Estimate, role: str, phase: str) -> int:
+    held = [each for pool in answer.pools for each in pool.phases if each.phase == phase and each.role == role]
+    return max(each.by_role[role].total for each in held)

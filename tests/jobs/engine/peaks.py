@@ -1,0 +1,114 @@
+"""The program of test_peaks: RUN_DIR holds `cases.json`; each case's ranks score and learn full-length batches, and
+`found.json` gets what every role held before its model and at most in each phase.
+
+The batches are as large as the plan assumes: every sequence as long as the longest.
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.engine.actor import Answer
+from jobs.engine.algorithm import Counts
+from jobs.engine.batch import Batch, make_batch
+from jobs.engine.crew import Worker
+from jobs.engine.session import ROLE_CLASSES
+from tests.jobs.engine.ranks import make_crew, start_policies
+
+NUM_STEPS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What rank 0 of a role held: bytes before its model was loaded, most bytes by phase, and its last readings."""
+
+    baseline: int
+    peaks: dict[str, int]
+    readings: dict[str, float]
+
+
+def measure(spec: RunSpec, run_dir: Path) -> dict[str, Measured]:
+    """Return what each role that learns or scores held, by role."""
+    answers: dict[str, list[Answer]] = {}
+
+    def keep(worker: Worker, answer: Answer) -> None:
+        if worker.rank == 0:
+            answers.setdefault(worker.role, []).append(answer)
+
+    crew = make_crew(spec, run_dir, keep)
+    batches, whole = batches_of(spec)
+    counts = [Counts(num_tokens=whole.num_trained_tokens, num_sequences=whole.num_sequences)]
+    starts = start_policies(crew, spec)
+    if crew.reference is not None:
+        starts.append(crew.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
+    crew.gather(starts)
+    for step in range(1, NUM_STEPS + 1):
+        if spec.algorithm != "sft":
+            pairs = list(zip(crew.policies, batches, strict=True))
+            crew.gather([p.call("logprobs", b, step=step, phase="old_logprobs") for p, b in pairs])
+        if crew.reference is not None:
+            crew.gather([crew.reference.call("logprobs", whole, step=step, phase="reference")])
+        calls = [
+            p.call("update", [b], counts, 1e-4, step=step, phase="update")
+            for p, b in zip(crew.policies, batches, strict=True)
+        ]
+        crew.gather(calls)
+    crew.close()
+    return {role: _measured(told) for role, told in answers.items()}
+
+
+def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
+    """Return each rank's batch of one optimizer step, all sequences as long as the longest, and all of them."""
+    ranks = spec.hardware.policy_ranks
+    if spec.algorithm == "sft":
+        count, length = spec.int_knob("train.batch_size"), spec.int_knob("train.max_sequence_tokens")
+    else:
+        count = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
+        length = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 500, (count, length), generator=generator).tolist()
+    whole = make_batch([(row, [True] * length) for row in rows], pad_id=0)
+    if spec.algorithm != "sft":
+        zeros_BL = torch.full((count, length), -6.0)
+        whole = replace(
+            whole,
+            advantages_B=torch.randn(count, generator=generator),
+            old_logprobs_BL=zeros_BL,
+            reference_logprobs_BL=zeros_BL.clone() if spec.needs_reference else None,
+        )
+    return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
+
+
+def _measured(answers: list[Answer]) -> Measured:
+    peaks: dict[str, int] = {}
+    for answer in answers:
+        for span in answer.spans:
+            if span.memory is not None:
+                key = f"{span.phase}/{span.name}" if span.name else span.phase
+                peaks[key] = max(peaks.get(key, 0), span.memory.resident_peak)
+    readings = dict(answers[-1].readings)
+    return Measured(baseline=int(readings["memory_baseline_bytes"]), peaks=peaks, readings=readings)
+
+
+def main() -> None:
+    """Measure every case."""
+    run_dir = Path(sys.argv[1])
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+    cases: dict[str, Any] = json.loads((run_dir / "cases.json").read_text())
+    found = {}
+    for name, spec in cases.items():
+        measured = measure(parse_spec(spec), run_dir / name)
+        found[name] = {role: asdict(value) for role, value in measured.items()}
+        (run_dir / "found.json").write_text(json.dumps(found))
+        print(name, json.dumps(found[name]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
