@@ -53,7 +53,8 @@ class Published:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The answer for `num_devices` (None: for any number), why, the needs by what sits on the host, the number that is
-    recommended, and the published rows. `needs` are in the order of ON_HOST: less on the host first."""
+    recommended, and the published rows. `needs` are in the order of ON_HOST: less on the host first. `at`: the layout
+    on `num_devices`, or the one that comes nearest; without a number, the recommended one, else that of the fewest."""
 
     answer: Answer
     says: str
@@ -62,6 +63,7 @@ class Verdict:
     num_devices: int | None
     needs: tuple[Need, ...]
     recommended: Need | None
+    at: Need | None
     published: tuple[Published, ...]
 
     def need(self, on_host: OnHost) -> Need:
@@ -136,12 +138,13 @@ def can_it_run(
                 Need(on_host=o, label=label, num_devices=None, job=None, estimate=None) for o, label in ON_HOST.items()
             ),
             recommended=None,
+            at=None,
             published=(),
         )
     asked = _Question(shape, recipe, fleet, demand or Demand(), k or constants())
     needs = asked.needs()
     recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
-    answer, says = asked.answer(devices, needs)
+    answer, says, at = asked.answer(devices, needs)
     return Verdict(
         answer=answer,
         says=says,
@@ -150,6 +153,7 @@ def can_it_run(
         num_devices=devices,
         needs=needs,
         recommended=recommended,
+        at=at if devices is not None else recommended or at,
         published=_published(shape, recipe, accelerator, needs),
     )
 
@@ -180,10 +184,7 @@ def compare_hardware(
 
 
 def _option(verdict: Verdict) -> Option:
-    if verdict.num_devices is not None:
-        at = next((n for n in verdict.needs if n.num_devices == verdict.num_devices), None)
-    else:
-        at = verdict.recommended or verdict.minimum_with_offload
+    at = verdict.at if verdict.answer != "no" else None
     if at is None or at.num_devices is None or at.estimate is None or at.job is None:
         return Option(
             accelerator=verdict.accelerator,
@@ -287,32 +288,40 @@ class _Question:
                 return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=size, job=best[0], estimate=best[1])
         return None
 
-    def answer(self, devices: int | None, needs: Sequence[Need]) -> tuple[Answer, str]:
-        """Return the answer and why, for a number of devices or for any."""
+    def answer(self, devices: int | None, needs: Sequence[Need]) -> tuple[Answer, str, Need | None]:
+        """Return the answer for a number of devices or for any, why, and the layout that it goes by."""
         if devices is None:
             fewest = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
             if fewest is None:
                 most = world_sizes(self._fleet.devices_per_node)[-1]
-                return "no", f"It fits on none of up to {most:,} devices."
-            return "yes", f"It fits from {fewest.num_devices:,} devices on. {fewest.label}."
-        nearest: tuple[Job, Estimate] | None = None
+                return "no", f"It fits on none of up to {most:,} devices.", needs[-1]
+            return "yes", f"It fits from {fewest.num_devices:,} devices on. {fewest.label}.", fewest
+        nearest: Need | None = None
+        lack = 0.0
         for on_host, label in ON_HOST.items():
-            best = self._best(devices, on_host)
+            best = self._best(devices, on_host, micro_batch=1)
             if best is None:
                 continue
+            here = Need(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
             if _is_enough(*best) and best[1].verdict == "fits":
-                return "yes", f"It fits on {devices:,}. {label}."
-            if nearest is None or _lack(*best) < _lack(*nearest):
-                nearest = best
-        if nearest is None:
-            return "no", f"No layout divides the model among {devices:,} devices."
-        if _is_enough(*nearest):
-            return "unknown", f"On {devices:,} it comes within the uncertainty of the limit: a probe run tells."
-        pool = next(p for p in nearest[1].pools if p.name == nearest[1].pool)
+                return "yes", f"It fits on {devices:,}. {label}.", here
+            if nearest is None or _lack(*best) < lack:
+                nearest, lack = here, _lack(*best)
+        if nearest is None or nearest.job is None or nearest.estimate is None:
+            return "no", f"No layout divides the model among {devices:,} devices.", None
+        found = nearest.estimate
+        if _is_enough(nearest.job, found):
+            return (
+                "unknown",
+                f"On {devices:,} it comes within the uncertainty of the limit: a probe run tells.",
+                nearest,
+            )
+        pool = next(p for p in found.pools if p.name == found.pool)
         needed, limit = pool.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
         return (
             "no",
             f"On {devices:,} the best layout needs {needed:.1f} of {limit:.1f} GiB during {pool.binding.phase}.",
+            nearest,
         )
 
 

@@ -148,3 +148,25 @@ def test_minimum_is_within_one_step_of_the_published_table() -> None:
 
     missed = [entry for entry in right if not entry[0]]
     assert len(missed) <= 0.1 * len(right), missed
+
+
+def test_an_asked_number_of_devices_has_its_own_layout_time_and_cost() -> None:
+    shape = shape_of("qwen2.5-7b")
+    sized = {
+        devices: compare_hardware(shape, [H100], "sft", devices, prices={"h100-sxm": 2.0})[0] for devices in (4, 8)
+    }
+
+    for devices, option in sized.items():
+        assert option.verdict.at is not None
+        assert option.verdict.at.job is not None
+        assert option.verdict.at.job.policy.layout.num_devices == devices == option.num_devices
+        assert option.step is not None
+        assert option.cost_per_step is not None
+        assert option.cost_per_step.middle == pytest.approx(option.step.middle * devices / 3600 * 2.0)
+    few = _ask("qwen2.5-72b", "sft", 1)
+    assert few.answer == "no"
+    assert few.at is not None
+    assert few.at.estimate is not None
+    assert few.at.job is not None
+    too_little = few.at.estimate.host_bytes > few.at.job.fleet.host_bytes
+    assert few.at.estimate.verdict == "no" or too_little
