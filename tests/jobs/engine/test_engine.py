@@ -12,6 +12,7 @@ import pytest
 from jobs.catalog.metric import PEAKS, metrics, peak_name
 from jobs.engine.checkpoint import read_state
 from profiling.phases import BY_KEY, STEP_PHASES
+from profiling.process_memory import ProcessFiles
 
 from .conftest import GRPO, Ended
 
@@ -47,6 +48,21 @@ def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo
     assert ("reference", 0, "reference") in lanes
     assert {e["phase"] for e in grpo.of("span")} <= set(BY_KEY)
     assert {e["name"] for e in grpo.of("span") if e["depth"] == 1} >= {"forward", "backward", "optimizer"}
+
+
+@pytest.mark.skipif(ProcessFiles().peak_bytes() < 0, reason="this kernel sets no high-water mark back")
+def test_every_role_tells_the_peak_of_its_phases_and_what_it_held_before_its_model(grpo: Ended) -> None:
+    told: dict[tuple[str, str], list[float]] = {}
+    for event in grpo.of("system"):
+        for name, value in event["values"].items():
+            told.setdefault((event["role"], name), []).append(value)
+
+    works = {"policy": ("load", "old_logprobs", "update"), "reference": ("reference",), "vllm": ("rollout",)}
+    for role, phases in works.items():
+        for phase in phases:
+            peaks = told[role, peak_name("resident_peak", phase)]
+            assert min(peaks) > min(told[role, "memory_baseline_bytes"]), (role, phase)
+    assert not any(name.startswith("device_") for _role, name in told)  # not measured is not told
 
 
 def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
