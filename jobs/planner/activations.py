@@ -72,7 +72,7 @@ def _heads(layer: LayerShape, t: Training) -> float:
     seen = query if t.attention in ("sdpa", "eager") and t.kernels != "compiled" else kv
     total = 2.0 * query + 2.0 * seen
     if model.has_qk_norm:
-        total += {"eager": 3, "fused": 1, "compiled": 0, "megatron": 1}[t.kernels] * (query + kv)
+        total += {"eager": 3, "compiled": 0}.get(t.kernels, 1) * (query + kv)
     if t.kernels == "megatron":
         total += query + kv  # before the rotation
     return total
@@ -160,10 +160,12 @@ def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> 
 
 def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
     """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
-    product, of both of its factors and of the hidden state. Of routed experts also `memory.routed_copies` of the tokens
+    product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also `memory.routed_copies` of the tokens
     on their way into the experts' order and back, which kernels make in fp32 and padded."""
     model = t.model
     matrices = 3.0 if model.is_gated else 2.0
+    if t.kernels == "liger" and model.is_gated:
+        matrices = 1.0
     routed = 0.0
     if layer.is_moe:
         each = matrices * model.expert_width + (2.0 + k["memory.routed_copies"]) * model.hidden

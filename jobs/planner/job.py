@@ -13,7 +13,7 @@ from jobs.planner.shapes import ModelShape
 Family = Literal["plain", "deepspeed", "fsdp", "megatron"]
 Method = Literal["full", "lora", "qlora"]
 Checkpointing = Literal["none", "selective", "full"]
-Kernels = Literal["eager", "fused", "compiled", "megatron"]
+Kernels = Literal["eager", "fused", "liger", "compiled", "megatron"]
 Head = Literal["unfused", "compiled", "chunked", "parallel"]
 Objective = Literal["lm", "pairs", "scalar"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]

@@ -180,7 +180,7 @@ def _trained(source: Source, role: str, shape: ModelShape, rows: Rows, *, is_sca
     is_pairs = spec.algorithm in ("dpo", "rm")
     kernels: Kernels = "eager"
     if knobs.flag("kernels.liger"):
-        kernels = "fused"
+        kernels = "liger"
     if knobs.flag("kernels.deepcompile"):
         kernels = "compiled"
     checkpointing: Checkpointing = "full" if knobs.flag("memory.gradient_checkpointing") else "none"

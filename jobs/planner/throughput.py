@@ -271,7 +271,8 @@ def _moved_elements(layer: LayerShape, model: ModelShape, t: Training, k: Consta
     width = model.shared_width if layer.is_moe else model.mlp_width
     beside = 0.0 if t.method == "full" else k["speed.moved_adapter"]
     saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
-    dense = saved * (k[f"speed.moved_{t.kernels}"] + beside)
+    kernels = "fused" if t.kernels == "liger" else t.kernels
+    dense = saved * (k[f"speed.moved_{kernels}"] + beside)
     if not layer.is_moe:
         return dense
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
