@@ -308,7 +308,7 @@ class _Question:
             if nearest is None or _lack(*best) < lack:
                 nearest, lack = here, _lack(*best)
         if nearest is None or nearest.job is None or nearest.estimate is None:
-            return "no", f"No layout divides the model among {devices:,} devices.", None
+            return "no", f"No layout that divides the model among {devices:,} devices fits.", None
         found = nearest.estimate
         if _is_enough(nearest.job, found):
             return (
