@@ -22,7 +22,8 @@ from jobs.planner.activations import activations_of
 from jobs.planner.constant import Constants
 from jobs.planner.job import Layout, Training
 from jobs.planner.result import Term
-from jobs.planner.stages import Stage, vocabulary_share
+from jobs.planner.shapes import ModelShape
+from jobs.planner.stages import Stage, stage_share, vocabulary_share
 from jobs.planner.states import States, compute_bytes, states_of
 
 _FP32 = 4.0
@@ -55,7 +56,7 @@ def host_processor(memory_bytes: int) -> Accelerator:
 
 def host_overhead(layout: Layout, k: Constants) -> int:
     """Return what a process grows by beside the model: libraries that are loaded when they are first needed, more of
-    them with ZeRO; stacks of threads, buffers of gloo."""
+    them with ZeRO; stacks of threads."""
     return round(k["memory.host_growth_bytes"] + (k["memory.host_zero_bytes"] if layout.shards else 0.0))
 
 
@@ -68,9 +69,11 @@ def host_peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, f
     gathered = 0.0
     if t.layout.shards == 3:
         gathered = min(k["memory.deepspeed_live_elements"] * width, whole)
-    bucket = min(t.bucket_bytes or k["memory.deepspeed_bucket_elements"] * width, whole)
-    kept = _kept_gradients(t, held, bucket)
-    libraries = k["memory.host_half_bytes"] if width < _FP32 else 0.0
+    bucket = _bucket(t, held, k)
+    kept = between_steps(t, held, k)
+    if t.layout.shards < 3 and t.num_micro_batches > 1:
+        kept = held.gradients  # sums of earlier micro-batches
+    libraries = k["memory.host_training_bytes"] + (k["memory.host_half_bytes"] if width < _FP32 else 0.0)
     states: dict[Term, float] = {
         "weights": held.weights + gathered,
         "optimizer": held.optimizer,
@@ -90,12 +93,15 @@ def host_peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, f
     }
 
 
-def _kept_gradients(t: Training, held: States, bucket: float) -> float:
-    """Return gradients that are there while a forward pass runs: sums of earlier micro-batches, and what ZeRO-3 made
-    once."""
-    if t.layout.shards == 3:
-        return held.gradients + bucket
-    return held.gradients if t.num_micro_batches > 1 else 0.0
+def _bucket(t: Training, held: States, k: Constants) -> float:
+    """Return what is touched of the bucket in which gradients are reduced."""
+    width = compute_bytes(t)
+    return min(t.bucket_bytes or k["memory.deepspeed_bucket_elements"] * width, held.trained.total * width)
+
+
+def between_steps(t: Training, held: States, k: Constants) -> float:
+    """Return bytes of gradients that stay from one step to the next: what ZeRO-3 made once; the others drop them."""
+    return held.gradients + _bucket(t, held, k) if t.layout.shards == 3 else 0.0
 
 
 def _step(t: Training, stage: Stage, held: States, width: float) -> tuple[float, float]:
@@ -120,6 +126,12 @@ def _logits_bytes(t: Training, width: float) -> float:
     return t.tokens * t.model.vocab * (width + 4 * _FP32)
 
 
+def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float, k: Constants) -> float:
+    """Return bytes of weights that ZeRO-3 lets live whole in a pass without gradients, beside the shards."""
+    return min(k["memory.deepspeed_live_elements"], stage_share(stage, model, layout).total) * width
+
+
 def scored_logits(vocab: int, tokens: int, width: float) -> float:
-    """Return bytes of log-probabilities without gradients: logits, their fp32 quotient, and its exponentials."""
-    return tokens * vocab * (width + 2 * _FP32)
+    """Return bytes of log-probabilities without gradients: logits, their fp32 copy if they are not, and its quotient;
+    after it the logits go, and the quotient's exponentials come."""
+    return tokens * vocab * (width + _FP32 + (_FP32 if width < _FP32 else 0.0))

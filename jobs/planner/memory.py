@@ -14,7 +14,7 @@ from typing import Literal
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.activations import activations_of, forward_elements
 from jobs.planner.constant import Constants
-from jobs.planner.host import host_overhead, host_peaks, scored_logits
+from jobs.planner.host import between_steps, host_overhead, host_peaks, scored_logits, scored_weights
 from jobs.planner.job import Frozen, Kernels, Layout, Training
 from jobs.planner.logits import scoring_logits, training_logits
 from jobs.planner.result import Memory, Term
@@ -136,10 +136,11 @@ def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     """
     _, held = _fullest(t)
     keeps = t.family in ("deepspeed", "megatron") and not t.offload.params_between_phases
+    gradients = between_steps(t, held, k) if a.is_host else held.gradients
     leaves = t.offload.optimizer_between_phases
     terms: dict[Term, float] = {
         "weights": 0.0 if t.offload.params_between_phases else held.weights,
-        "gradients": held.gradients if keeps else 0.0,
+        "gradients": gradients if keeps else 0.0,
         "optimizer": 0.0 if leaves else held.optimizer,
     }
     return _with_overhead(terms, t.layout, a, k)
@@ -178,6 +179,8 @@ def scoring_memory(
             units = [layer_share(layer, layout).total for layer, _ in stage.layers]
             ends = (stage.has_embedding + (stage.has_head and not model.is_tied)) * model.embedding / layout.tensor
             gathered = width * (2 * max(units, default=0.0) + ends)
+            if a.is_host:
+                gathered = scored_weights(stage, model, layout, width, k)
         logits = 0.0
         if stage.has_head and has_head:
             parallel = kernels == "megatron"

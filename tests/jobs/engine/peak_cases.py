@@ -97,6 +97,7 @@ SHORT = (Case(model="tiny"), Case(model="small"), Case(model="small", stage=3, p
 LONG = (
     *(Case(model="tiny", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
     *(Case(model="small", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
+    Case(model="tiny", algorithm="grpo"),
     Case(model="small", recomputes=True),
     Case(model="small", algorithm="grpo"),
     Case(model="wide", stage=1),
@@ -105,6 +106,7 @@ LONG = (
     Case(model="wide", stage=0, precision="bfloat16", rows=1, micros=4, tokens=384),
     Case(model="wide", algorithm="grpo", stage=2, precision="bfloat16", rows=4, tokens=192),
     Case(model="wide", algorithm="grpo", stage=0, recomputes=True, micros=1, rows=3),
+    Case(model="wide", algorithm="grpo", stage=3, tokens=128),
 )
 
 

@@ -26,7 +26,8 @@ SHAPE = read_shape(CONFIG, name="small")
 PARAMETERS = 31_990_272
 CPU = host_processor(16 << 30)
 K = constants()
-GROWTH, ZERO = K["memory.host_growth_bytes"], K["memory.host_zero_bytes"]
+GROWTH = K["memory.host_growth_bytes"] + K["memory.host_training_bytes"]
+ZERO = K["memory.host_zero_bytes"]
 ZERO_2 = Training(
     model=SHAPE,
     layout=Layout(num_devices=2, shards=2),
@@ -90,8 +91,17 @@ def test_more_ranks_and_checkpointing_never_take_more(shards: int, compute: str)
     assert resident_memory(base, CPU, K).total <= update_memory(base, CPU, K).total
 
 
-def test_log_probabilities_take_logits_and_two_copies() -> None:
+def test_log_probabilities_take_logits_and_their_quotient() -> None:
     memory = scoring_memory(SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, kernels="eager", a=CPU, k=K)
 
-    assert memory.terms["logits"] == 512 * 8192 * 12
+    assert memory.terms["logits"] == 512 * 8192 * 8
     assert memory.terms["weights"] == PARAMETERS * 4
+
+
+def test_gradients_stay_between_steps_in_zero_3_alone() -> None:
+    def gradients(shards: int) -> int:
+        training = replace(ZERO_2, layout=Layout(num_devices=2, shards=shards))
+        return resident_memory(training, CPU, K).terms.get("gradients", 0)
+
+    assert [gradients(shards) for shards in range(3)] == [0, 0, 0]
+    assert gradients(3) == PARAMETERS * 4 * (1 / 2 + 1)  # the rank's own, and the bucket
