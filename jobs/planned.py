@@ -6,15 +6,20 @@ the process held before its model.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from jobs.catalog.metric import peak_name
+from jobs.catalog.runspec import RunSpec
 from jobs.chunks import Floats
 from jobs.clean_series import read_clean
+from jobs.planner.estimate import estimate
+from jobs.planner.host import host_fleet
+from jobs.planner.reading import read_job
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
+from jobs.planner.shapes import ModelShape
 from jobs.series import MAX_POINTS, Series
 from profiling.phases import PHASES, ROLES
 
@@ -37,6 +42,14 @@ _PEAKS = {
 _OUTSIDE: tuple[Term, ...] = ("graphs", "overhead")  # torch's allocator does not know of them
 
 RoleKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An estimate of a run's spec. `has_seconds`: whether its time was reckoned too, not only its memory."""
+
+    estimate: Estimate
+    has_seconds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +93,26 @@ class PlannedRow:
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-def planned_and_measured(run_id: str, estimate: Estimate) -> tuple[PlannedRow, ...]:
+def planned_and_measured(run_id: str, plan: Plan) -> tuple[PlannedRow, ...]:
     """Return the lines of a run: seconds in the order of a step, then bytes role by role, then states."""
-    return planned_rows(estimate, read_measured(run_id))
+    return planned_rows(plan, read_measured(run_id))
 
 
-def planned_rows(estimate: Estimate, measured: Measured) -> tuple[PlannedRow, ...]:
-    """Return the lines for an estimate of the run's spec and what the run told."""
-    return (*_seconds(estimate, measured), *_bytes(estimate, measured), *_states(estimate, measured))
+def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
+    """Return the lines for the plan of the run's spec and what the run told."""
+    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan.estimate, measured))
 
 
-def _seconds(estimate: Estimate, measured: Measured) -> Iterator[PlannedRow]:
-    planned = {**estimate.time.phases, STEP: estimate.time.step}
+def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
+    """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
+    score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
+    made = estimate(read_job(spec, shape, host_fleet(spec.num_workers, memory_bytes)))
+    return Plan(estimate=replace(made, pools=tuple(p for p in made.pools if p.name != "vllm")), has_seconds=False)
+
+
+def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+    time = plan.estimate.time
+    planned = {**time.phases, STEP: time.step} if plan.has_seconds else {}
     for phase in (*_PHASES, STEP):
         if phase in planned or phase in measured.seconds:
             yield PlannedRow(
@@ -102,25 +123,25 @@ def _seconds(estimate: Estimate, measured: Measured) -> Iterator[PlannedRow]:
             )
 
 
-def _bytes(estimate: Estimate, measured: Measured) -> Iterator[PlannedRow]:
+def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
     """Yield what each role takes in each phase in which it works: where it is planned most, if it is in several pools,
     and in which it was measured."""
-    planned = _by_role(estimate)
+    planned = _by_role(made)
     for role, phase in _ordered({*planned, *measured.peaks}):
         memory = planned.get((role, phase))
         yield PlannedRow(
             quantity="bytes",
             phase=phase,
             role=role,
-            predicted=None if memory is None else _interval(_comparable(memory, measured.source), estimate.band),
+            predicted=None if memory is None else _interval(_comparable(memory, measured.source), made.band),
             measured=measured.peaks.get((role, phase)),
         )
 
 
-def _states(estimate: Estimate, measured: Measured) -> Iterator[PlannedRow]:
+def _states(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
     """Yield weights, gradients and optimizer states of each role, as planned for its fullest phase."""
     planned: dict[RoleKey, int] = {}
-    for (role, _phase), memory in _by_role(estimate).items():
+    for (role, _phase), memory in _by_role(made).items():
         for term in STATES:
             if size := memory.terms.get(term, 0):
                 planned[role, term] = max(planned.get((role, term), 0), size)
@@ -136,10 +157,10 @@ def _states(estimate: Estimate, measured: Measured) -> Iterator[PlannedRow]:
         )
 
 
-def _by_role(estimate: Estimate) -> dict[RoleKey, Memory]:
+def _by_role(made: Estimate) -> dict[RoleKey, Memory]:
     """Return (role, phase) -> what the role holds in the phases in which it works itself."""
     found: dict[RoleKey, Memory] = {}
-    for pool in estimate.pools:
+    for pool in made.pools:
         for phase in pool.phases:
             held = phase.by_role.get(phase.role)
             if held is not None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.activations import activations_of
 from jobs.planner.constant import Constants
-from jobs.planner.job import Layout, Training
+from jobs.planner.job import Fleet, Layout, Training
 from jobs.planner.result import Term
 from jobs.planner.shapes import ModelShape
 from jobs.planner.stages import Stage, stage_share, vocabulary_share
@@ -52,6 +52,11 @@ def host_processor(memory_bytes: int) -> Accelerator:
         evidence=("framework",),
         source="the machine itself; rates are assumed",
     )
+
+
+def host_fleet(num_ranks: int, memory_bytes: int) -> Fleet:
+    """Return a machine on whose processor so many ranks run."""
+    return Fleet(accelerator=host_processor(memory_bytes), num_devices=num_ranks, devices_per_node=num_ranks)
 
 
 def host_overhead(layout: Layout, k: Constants) -> int:

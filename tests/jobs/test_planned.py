@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from jobs.planned import Measured, PlannedRow, planned_and_measured, planned_rows, read_measured
+from jobs.catalog.runspec import parse_spec
+from jobs.planned import (
+    Measured,
+    Plan,
+    PlannedRow,
+    plan_on_processor,
+    planned_and_measured,
+    planned_rows,
+    read_measured,
+)
+from jobs.planner.known import shape_of
 from jobs.planner.result import Cost, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, StepTime
 from jobs.storing import Memory as Stored
 from jobs.storing import store
@@ -66,7 +76,7 @@ def row(rows: tuple[PlannedRow, ...], quantity: str, phase: str, role: str = "",
 
 
 def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
-    rows = planned_rows(ESTIMATE, Measured(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0}))
+    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0}))
 
     rollout, update = row(rows, "seconds", "rollout"), row(rows, "seconds", "update")
     assert (rollout.measured, rollout.is_inside) == (4.4, True)
@@ -81,7 +91,7 @@ def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
 
 
 def test_bytes_are_those_of_the_role_that_works() -> None:
-    rows = planned_rows(ESTIMATE, Measured(peaks={("policy", "update"): 9.5 * GIB}, source="process"))
+    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(peaks={("policy", "update"): 9.5 * GIB}, source="process"))
 
     update = row(rows, "bytes", "update", "policy")
     assert update.predicted is not None
@@ -96,13 +106,15 @@ def test_bytes_are_those_of_the_role_that_works() -> None:
 
 
 def test_a_measurement_of_the_device_does_not_see_the_context() -> None:
-    rows = planned_rows(ESTIMATE, Measured(peaks={("policy", "update"): 9.0 * GIB}, source="device"))
+    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(peaks={("policy", "update"): 9.0 * GIB}, source="device"))
 
     assert row(rows, "bytes", "update", "policy").difference == pytest.approx(0.0)
 
 
 def test_states_are_held_against_the_fullest_phase() -> None:
-    rows = planned_rows(ESTIMATE, Measured(states={("policy", "optimizer"): 3.0 * GIB, ("critic", "weights"): 5.0}))
+    rows = planned_rows(
+        Plan(estimate=ESTIMATE), Measured(states={("policy", "optimizer"): 3.0 * GIB, ("critic", "weights"): 5.0})
+    )
 
     optimizer = row(rows, "bytes", "", "policy", "optimizer")
     assert optimizer.difference == pytest.approx(-0.5)
@@ -161,7 +173,7 @@ def test_on_a_device_its_own_peaks_count() -> None:
 def test_a_run_that_told_nothing_has_nothing_measured() -> None:
     run = make_run(spec={"algorithm": "sft"})
 
-    rows = planned_and_measured(run.pk, ESTIMATE)
+    rows = planned_and_measured(run.pk, Plan(estimate=ESTIMATE))
 
     assert rows
     assert all(r.measured is None and r.difference is None for r in rows)
@@ -177,3 +189,17 @@ def test_a_diverged_number_is_not_a_median() -> None:
     )
 
     assert read_measured(run.pk).seconds == {"step": 5.0}
+
+
+def test_a_run_on_the_processor_has_a_plan_of_its_bytes_alone() -> None:
+    spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
+
+    plan = plan_on_processor(spec, shape_of(spec.model.id), memory_bytes=16 * GIB)
+    rows = planned_rows(plan, Measured(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process"))
+
+    assert row(rows, "seconds", "update").predicted is None
+    assert row(rows, "bytes", "rollout", "vllm").predicted is None
+    update = row(rows, "bytes", "update", "policy").predicted
+    assert update is not None
+    assert 50 << 20 < update.middle < 500 << 20  # mostly the libraries of the process
+    assert row(rows, "bytes", "", "policy", "weights").predicted is not None

@@ -14,8 +14,7 @@ from typing import Any
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.engine.sources import model_folder
 from jobs.planner.estimate import estimate
-from jobs.planner.host import host_processor
-from jobs.planner.job import Fleet
+from jobs.planner.host import host_fleet
 from jobs.planner.reading import read_job
 from jobs.planner.result import Estimate
 from jobs.planner.shapes import read_shape
@@ -150,8 +149,8 @@ def _make_model(name: str, folder: Path) -> None:
 def planned(spec: RunSpec) -> Estimate:
     """Return the estimate of a spec on this kind of machine's processor."""
     config = json.loads((model_folder(spec.model) / "config.json").read_text(encoding="utf-8"))
-    fleet = Fleet(accelerator=host_processor(_MEMORY), num_devices=spec.num_workers, devices_per_node=spec.num_workers)
-    return estimate(read_job(spec, read_shape(config, name=spec.model.id), fleet))
+    shape = read_shape(config, name=spec.model.id)
+    return estimate(read_job(spec, shape, host_fleet(spec.num_workers, _MEMORY)))
 
 
 def compare(folder: Path) -> list[Found]:
