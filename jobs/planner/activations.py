@@ -160,8 +160,8 @@ def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> 
 
 def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
     """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
-    product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also `memory.routed_copies` of the tokens
-    on their way into the experts' order and back, which kernels make in fp32 and padded."""
+    product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also
+    `memory.routed_copies` of the tokens on their way into the experts' order and back, in fp32 and padded."""
     model = t.model
     matrices = 3.0 if model.is_gated else 2.0
     if t.kernels == "liger" and model.is_gated:
@@ -177,13 +177,13 @@ def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
 def _gathered(layer: LayerShape, t: Training) -> float:
     """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
     before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
-    which passes blocks on, keys and values of the whole row and their gradients."""
+    which passes blocks on, keys and values of the whole row and their gradients in fp32."""
     layout, model = t.layout, t.model
     total = 0.0
     if layout.tensor > 1 and layout.has_sequence_parallel:
         total += 3.0 * model.hidden
     if layout.context > 1 and t.family != "megatron" and layer.has_cache:
-        total += 4.0 * model.query / layout.tensor * layout.context
+        total += 6.0 * model.query / layout.tensor * layout.context
     return total
 
 

@@ -89,7 +89,7 @@ def _keeps_gradients(t: Training) -> bool:
 def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
     """Return bytes that a process takes of a device outside of torch's allocator: context and libraries, and from two
     devices on communicators: the first, and one for each further way in which the model is divided, and for the network
-    beyond the devices that a link joins (S-ST, S-LD)."""
+    beyond the devices that a link joins (S-ST, S-LD); expert parallelism has buffers for tokens beside its own."""
     if a.is_host:
         return host_overhead(layout, k)
     if layout.num_devices == 1:
@@ -97,6 +97,8 @@ def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
     ways = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
     further = sum(size > 1 for size in ways) - (layout.data == 1) + (layout.num_devices > a.domain)
     groups = k["memory.communicator_bytes"] + max(further, 0) * k["memory.further_communicator_bytes"]
+    if layout.expert > 1:
+        groups += k["memory.expert_buffer_bytes"]
     return round(k["memory.context_bytes"] + groups)
 
 
