@@ -12,21 +12,23 @@ from django.utils.translation import gettext as _
 
 from jobs.audit import record
 from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.runspec import Problem
 from jobs.models import Project
-from jobs.planner.constant import ConstantInvalid, Constants, constants
+from jobs.planner.constant import ConstantInvalid, Constants
+from jobs.planner.constant import constants as shipped
 
-MAX_PRICE = 10_000.0
+MAX_PRICE = 10_000
 """Of one device hour, in any currency."""
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
-class PlanSettingRefused(ValueError):
-    """The setting is not taken; `field` names what is wrong."""
+class PlanSettingsRefused(ValueError):
+    """Nothing is changed; fields of `problems` are `currency`, `prices.<accelerator>` and `constants.<name>`."""
 
-    def __init__(self, field: str, message: str) -> None:
-        self.field = field
-        super().__init__(message)
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(" ".join(problem.message for problem in problems))
 
 
 def prices_of(project: Project | None) -> dict[str, float]:
@@ -41,7 +43,7 @@ def constants_of(project: Project | None) -> Constants:
     """
     own = project.plan_constants if project is not None else {}
     gone = outdated(own)
-    return constants().with_values({name: value for name, value in own.items() if name not in gone})
+    return shipped().with_values({name: value for name, value in own.items() if name not in gone})
 
 
 def outdated(own: Mapping[str, Any]) -> dict[str, str]:
@@ -49,103 +51,114 @@ def outdated(own: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for name, value in own.items():
         try:
-            constants().with_values({name: value})
+            shipped().with_values({name: value})
         except ConstantInvalid as invalid:
             found[name] = str(invalid)
     return found
 
 
-def set_price(*, project: Project, accelerator: str, price: str, actor: AbstractBaseUser, today: date) -> str:
-    """Set what an hour of one device costs in the project's currency, and return the accelerator's id.
+def change_settings(
+    *,
+    project: Project,
+    currency: str | None = None,
+    prices: Mapping[str, object] | None = None,
+    constants: Mapping[str, object] | None = None,
+    actor: AbstractBaseUser,
+    today: date,
+) -> None:
+    """Change what a project tells the planner: all of it, or nothing.
 
-    The day is kept with it, for prices age. Raises: PlanSettingRefused.
+    `prices`: money per device hour by any name of an accelerator; the day is kept with each, for prices age.
+    `constants`: values by name. Values are numbers or their text; None forgets a price, and takes a constant back to
+    what is shipped. Names that are stored may be forgotten also when nothing goes by them any more.
+    Raises: PlanSettingsRefused.
     """
-    try:
-        kind = find_accelerator(accelerator.strip())
-    except LookupError as unknown:
-        raise PlanSettingRefused("accelerator", str(unknown)) from unknown
-    value = _number(price)
-    if value is None or not 0 <= value <= MAX_PRICE:
-        text = _("%(given)r is no price of a device hour. Use a number from 0 to %(most)s, as in 2.49.")
-        raise PlanSettingRefused("price", text % {"given": price[:40], "most": f"{MAX_PRICE:,.0f}"})
-    _change(project, "prices", {kind.id: {"price": value, "on": today.isoformat()}}, actor, verb="price.set")
-    return kind.id
-
-
-def remove_price(*, project: Project, accelerator: str, actor: AbstractBaseUser) -> None:
-    """Forget the price of an accelerator, which may be one that is not known any more. Raises: PlanSettingRefused."""
-    if accelerator not in project.prices:
-        text = _("This project has no price of %(given)r.") % {"given": accelerator[:80]}
-        raise PlanSettingRefused("accelerator", text)
-    _change(project, "prices", {accelerator: None}, actor, verb="price.remove")
-
-
-def set_currency(*, project: Project, currency: str, actor: AbstractBaseUser) -> None:
-    """Set the currency of all prices; their numbers stay as they are. Raises: PlanSettingRefused."""
-    code = currency.strip().upper()
-    if not _CURRENCY.fullmatch(code):
-        text = _("%(given)r is no currency. Use three letters, as in USD, EUR or CNY.") % {"given": currency[:40]}
-        raise PlanSettingRefused("currency", text)
+    problems: list[Problem] = []
+    code = project.currency if currency is None else _currency(currency, problems)
+    new_prices = _prices(prices or {}, project, today, problems)
+    new_constants = _constants(constants or {}, project, problems)
+    if problems:
+        raise PlanSettingsRefused(problems)
     with transaction.atomic():
         held = Project.objects.select_for_update().get(pk=project.pk)
-        before, held.currency = held.currency, code
-        if before == code:
-            return
-        held.save(update_fields=["currency"])
-        _record(held, actor, "currency.set", before=before, after=code)
-    project.currency = code
+        before: dict[str, Any] = {}
+        after: dict[str, Any] = {}
+        if held.currency != code:
+            before["currency"], after["currency"] = held.currency, code
+            held.currency = code
+        for field, changes in (("prices", new_prices), ("plan_constants", new_constants)):
+            stored: dict[str, Any] = getattr(held, field)
+            for name, value in changes.items():
+                if stored.get(name) == value:
+                    continue
+                before.setdefault(field, {})[name] = stored.pop(name, None)
+                after.setdefault(field, {})[name] = value
+                if value is not None:
+                    stored[name] = value
+        if after:
+            held.save(update_fields=["currency", "prices", "plan_constants"])
+            slug = project.slug
+            record(actor=actor, verb="planner.set", object_type="project", object_id=slug, before=before, after=after)
+    project.currency, project.prices, project.plan_constants = held.currency, held.prices, held.plan_constants
 
 
-def set_constant(*, project: Project, name: str, value: str, actor: AbstractBaseUser) -> None:
-    """Give a constant of the planner the project's own value; the shipped one takes it back to that.
+def _currency(given: str, problems: list[Problem]) -> str:
+    code = given.strip().upper()
+    if not _CURRENCY.fullmatch(code):
+        text = _("%(given)r is no currency. Use three letters, as in USD, EUR or CNY.")
+        problems.append(Problem(field="currency", message=text % {"given": given[:40]}))
+    return code
 
-    Raises: PlanSettingRefused.
-    """
-    given = _number(value)
+
+def _prices(
+    given: Mapping[str, object], project: Project, today: date, problems: list[Problem]
+) -> dict[str, dict[str, Any] | None]:
+    found: dict[str, dict[str, Any] | None] = {}
+    for name, price in given.items():
+        if price is None and name in project.prices:
+            found[name] = None
+            continue
+        try:
+            accelerator = find_accelerator(name)
+        except LookupError as unknown:
+            problems.append(Problem(field=f"prices.{name}", message=str(unknown)))
+            continue
+        value = None if price is None else _number(price)
+        if price is not None and (value is None or not 0 <= value <= MAX_PRICE):
+            text = _("%(given)s is not allowed for the price of a device hour. Use a number from 0 to %(most)s.")
+            text = text % {"given": repr(price)[:60], "most": f"{MAX_PRICE:,}"}
+            problems.append(Problem(field=f"prices.{name}", message=text))
+        found[accelerator.id] = None if value is None else {"price": value, "on": today.isoformat()}
+    return found
+
+
+def _constants(given: Mapping[str, object], project: Project, problems: list[Problem]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name, value in given.items():
+        if value is None and name in project.plan_constants:
+            found[name] = None
+            continue
+        number = _number(value)
+        try:
+            known = shipped().with_values(
+                {name: str(value)[:40] if number is None else number} if value is not None else {}
+            )
+            is_own = value is not None and number != shipped().get(name).value
+            found[name] = known[name] if is_own else None
+        except KeyError:
+            text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}
+            problems.append(Problem(field=f"constants.{name}", message=text))
+        except ConstantInvalid as invalid:
+            problems.append(Problem(field=f"constants.{name}", message=str(invalid)))
+    return found
+
+
+def _number(given: object) -> float | None:
+    """Return the number that was given or typed, None for anything else."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        return None
     try:
-        constants().with_values({name: value if given is None else given})
-    except ConstantInvalid as invalid:
-        raise PlanSettingRefused("value" if name in _names() else "constant", str(invalid)) from invalid
-    is_shipped = given == constants().get(name).value
-    _change(project, "plan_constants", {name: None if is_shipped else given}, actor, verb="constant.set")
-
-
-def reset_constants(*, project: Project, names: tuple[str, ...] = (), actor: AbstractBaseUser) -> None:
-    """Take constants back to what is shipped; all of them without names."""
-    gone = names or tuple(project.plan_constants)
-    _change(project, "plan_constants", dict.fromkeys(gone), actor, verb="constant.reset")
-
-
-def _names() -> frozenset[str]:
-    return frozenset(each.name for each in constants().all())
-
-
-def _number(text: str) -> float | None:
-    """Return the number that was typed, None for anything else."""
-    try:
-        value = float(text.strip().replace(",", "."))
-    except ValueError:
+        value = float(given.strip().replace(",", ".") if isinstance(given, str) else given)
+    except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
-
-
-def _change(project: Project, field: str, changes: Mapping[str, Any], actor: AbstractBaseUser, *, verb: str) -> None:
-    """Set keys of a JSON field, or drop those that are None; `project` then shows what is stored."""
-    with transaction.atomic():
-        held = Project.objects.select_for_update().get(pk=project.pk)
-        stored: dict[str, Any] = getattr(held, field)
-        before = {name: stored[name] for name in changes if name in stored}
-        for name, value in changes.items():
-            if value is None:
-                stored.pop(name, None)
-            else:
-                stored[name] = value
-        after = {name: stored[name] for name in changes if name in stored}
-        if after != before:
-            held.save(update_fields=[field])
-            _record(held, actor, verb, before=before, after=after)
-    setattr(project, field, stored)
-
-
-def _record(project: Project, actor: AbstractBaseUser, verb: str, *, before: Any, after: Any) -> None:
-    record(actor=actor, verb=verb, object_type="project", object_id=project.slug, before=before, after=after)

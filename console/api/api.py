@@ -19,6 +19,8 @@ from console.api import (
     compare,
     docs,
     guide,
+    hardware,
+    plan,
     projects,
     runs,
     series,
@@ -59,6 +61,9 @@ for prefix, router in (
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),
     ("/projects", projects.router),
+    ("/projects", plan.router),
+    ("/accelerators", hardware.accelerators_router),
+    ("/models", hardware.models_router),
     ("/account", account.router),
 ):
     api.add_router(prefix, router)

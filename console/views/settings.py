@@ -1,4 +1,5 @@
-"""Settings: who belongs to the project; for whoever runs the console, new projects and accounts."""
+"""Settings: who belongs to the project, what its planner reckons with; for whoever runs the console, new projects and
+accounts."""
 
 from typing import Any
 
@@ -15,9 +16,11 @@ from django.views.decorators.http import require_GET, require_POST
 from console.accounts import AccountRefused, make_account
 from console.once import keep_once, take_once
 from console.views.frame import current_project, person
+from console.views.settings_planner import constants_posted, planner_settings
 from jobs.access import projects_of, require, require_superuser, role
 from jobs.members import MemberRefused, remove_member, set_member
 from jobs.models import Membership, Project
+from jobs.plan_settings import PlanSettingsRefused, change_settings
 from jobs.projects import ProjectRefused, make_project
 
 
@@ -29,7 +32,10 @@ def _show(request: HttpRequest, project: Project | None, **more: Any) -> HttpRes
         "is_admin": project is not None and role(request.user, project) == "admin",
         "roles": Membership.Role.choices,
         "given": request.POST,
+        "planner": planner_settings(project, refused=more.get("refused", ()), posted=request.POST) if project else None,
     }
+    if more.get("refused"):
+        more["problem"] = "planner"
     return render(request, "settings/settings.html", context | more, status=422 if more.get("problem") else 200)
 
 
@@ -79,6 +85,40 @@ def drop_member(request: HttpRequest, project: str) -> HttpResponse:
 
 
 @require_POST
+def change_price(request: HttpRequest, project: str) -> HttpResponse:
+    """Set or forget the price of a device hour."""
+    name, price = request.POST.get("accelerator", "")[:200], request.POST.get("price")
+    forgets = "remove" in request.POST
+    done = _("The price is forgotten.") if forgets else _("The price is kept.")
+    return _change_planner(request, project, done, prices={name: None if forgets else price or ""})
+
+
+@require_POST
+def change_currency(request: HttpRequest, project: str) -> HttpResponse:
+    """Set the currency of the project's prices."""
+    given = request.POST.get("currency", "")
+    return _change_planner(request, project, _("The currency is kept; the numbers are as they were."), currency=given)
+
+
+@require_POST
+def change_constants(request: HttpRequest, project: str) -> HttpResponse:
+    """Set constants of the planner, take some back to what is shipped, or all."""
+    home = _own_project(request, project)
+    given = constants_posted(request.POST, home)
+    return _change_planner(request, project, _("The planner reckons with these values now."), constants=given)
+
+
+def _change_planner(request: HttpRequest, slug: str, done: str, **changes: Any) -> HttpResponse:
+    home = _own_project(request, slug)
+    try:
+        change_settings(project=home, actor=person(request), today=timezone.localdate(), **changes)
+    except PlanSettingsRefused as error:
+        return _show(request, home, refused=error.problems)
+    messages.success(request, done)
+    return _back(home)
+
+
+@require_POST
 def new_project(request: HttpRequest) -> HttpResponse:
     """Make a project and go to it."""
     require_superuser(request.user)
@@ -113,5 +153,8 @@ urlpatterns = [
     path("settings/projects", new_project, name="new-project"),
     path("settings/accounts", new_account, name="new-account"),
     path("settings/<slug:project>/members", change_member, name="change-member"),
+    path("settings/<slug:project>/prices", change_price, name="change-price"),
+    path("settings/<slug:project>/currency", change_currency, name="change-currency"),
+    path("settings/<slug:project>/constants", change_constants, name="change-constants"),
     path("settings/<slug:project>/members/remove", drop_member, name="drop-member"),
 ]

@@ -46,6 +46,10 @@ def _of_run(**query: str) -> Rule:
     return Rule(needs="viewer", query={"runs": "{run_id}", **query})
 
 
+def _plan() -> Rule:
+    return Rule(needs="viewer", body=lambda: {"spec": {}, "what_if": {"accelerator": "h200"}})
+
+
 _SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
 
 PAGES: dict[str, Rule] = {
@@ -106,6 +110,9 @@ PAGES: dict[str, Rule] = {
     "POST /settings/accounts": _form("superuser", username="newcomer"),
     "POST /settings/projects": _form("superuser", name="Another one"),
     "POST /settings/{project}/members": _form("admin", username="owner", role="admin"),
+    "POST /settings/{project}/prices": _form("admin", accelerator="h200", price="3"),
+    "POST /settings/{project}/currency": _form("admin", currency="EUR"),
+    "POST /settings/{project}/constants": _form("admin", reset="all"),
     "POST /settings/{project}/members/remove": _form("admin", username="a-viewer"),
     "GET /signin": ANYONE,
     "POST /signin": _form("anyone", username="nobody", password="nothing"),
@@ -119,6 +126,8 @@ PAGES: dict[str, Rule] = {
 API: dict[str, Rule] = {
     "GET /api/account": SIGNED_IN,
     "GET /api/openapi.json": SIGNED_IN,
+    "GET /api/accelerators": SIGNED_IN,
+    "GET /api/models": SIGNED_IN,
     "GET /api/catalog/advice": SIGNED_IN,
     "GET /api/catalog/devices": SIGNED_IN,
     "GET /api/catalog/knobs": SIGNED_IN,
@@ -132,6 +141,11 @@ API: dict[str, Rule] = {
     "GET /api/projects": SIGNED_IN,
     "POST /api/projects": Rule(needs="superuser", body=lambda: {"name": "Another one"}),
     "GET /api/projects/{project}/members": VIEWER,
+    "POST /api/projects/{project}/plan": _plan(),
+    "POST /api/projects/{project}/plan/advice": _plan(),
+    "POST /api/projects/{project}/plan/layouts": _plan(),
+    "GET /api/projects/{project}/plan-settings": VIEWER,
+    "PATCH /api/projects/{project}/plan-settings": Rule(needs="admin", body=lambda: {"currency": "EUR"}),
     "PUT /api/projects/{project}/members/{username}": Rule(needs="admin", body=lambda: {"role": "admin"}),
     "DELETE /api/projects/{project}/members/{username}": ADMIN,
     "GET /api/runs": VIEWER,

@@ -1,0 +1,92 @@
+"""Accelerators and models that the planner knows."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from console.api.problem import REFUSALS
+from jobs.catalog.accelerator import accelerators
+from jobs.catalog.model import models
+from jobs.planner.known import shape_of
+
+
+class AcceleratorOut(Schema):
+    """An accelerator. `memory_bytes` as on the label, `usable_bytes` as frameworks report it; rates are dense."""
+
+    id: str
+    label: str
+    vendor: str
+    names: list[str]
+    memory_bytes: int
+    usable_bytes: int
+    bandwidth: float = Field(description="Of memory, bytes/s")
+    peak: dict[str, float] = Field(description="FLOP/s by number type")
+    link: str
+    link_bandwidth: float = Field(description="To a neighbor in the node, bytes/s one way")
+    domain: int = Field(description="Devices that the link joins")
+    pcie_bandwidth: float = Field(description="To the host, bytes/s one way")
+    watts: float
+    source: str
+
+
+class AcceleratorsOut(Schema):
+    """Every accelerator, by id."""
+
+    accelerators: list[AcceleratorOut]
+
+
+class ModelOut(Schema):
+    """A model whose shape is known."""
+
+    id: str
+    label: str
+    hub: list[str]
+    parameters: int
+    active_parameters: int
+    layers: int
+    experts: int
+    max_positions: int
+    source: str
+
+
+class ModelsOut(Schema):
+    """Every known model, by id."""
+
+    models: list[ModelOut]
+
+
+accelerators_router = Router(tags=["planner"])
+models_router = Router(tags=["planner"])
+
+
+@accelerators_router.get("", response={200: AcceleratorsOut, **REFUSALS}, summary="Accelerators")
+def list_accelerators(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
+    """Return what the planner knows of each accelerator."""
+    names = [name for name in AcceleratorOut.model_fields if name not in ("names", "peak")]
+    found = [
+        {name: getattr(each, name) for name in names} | {"names": list(each.names), "peak": dict(each.peak)}
+        for each in accelerators().values()
+    ]
+    return {"accelerators": found}
+
+
+@models_router.get("", response={200: ModelsOut, **REFUSALS}, summary="Models")
+def list_models(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
+    """Return the models whose config.json is known without asking a hub, with their exact counts."""
+    return {"models": [_model(model_id) for model_id in models()]}
+
+
+def _model(model_id: str) -> dict[str, Any]:
+    model, shape = models()[model_id], shape_of(model_id)
+    return {
+        "id": model.id,
+        "label": model.label,
+        "hub": list(model.hub),
+        "parameters": shape.parameters,
+        "active_parameters": shape.active_parameters,
+        "layers": shape.num_layers,
+        "experts": shape.experts,
+        "max_positions": shape.max_positions,
+        "source": model.source,
+    }

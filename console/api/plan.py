@@ -1,0 +1,161 @@
+"""The planner: what a spec needs, how long it takes, what would be better; and what a project tells it."""
+
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Field, Router, Schema
+
+from console.api.plan_schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, project_for
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.cluster import cluster_state
+from jobs.models import Project
+from jobs.plan_settings import PlanSettingsRefused, change_settings, constants_of, outdated
+from jobs.planner.constant import constants
+from jobs.planner.sources import Workload
+from jobs.planning import PlanRefused, Question, WhatIf, advice, layouts, question, reckon
+
+router = Router(tags=["planner"])
+
+
+class PriceOut(Schema):
+    """The price of an hour of one device, and the day on which it was set."""
+
+    price: float
+    on: str
+
+
+class ConstantOut(Schema):
+    """A number that physics does not give, from `low` to `high`; `is_own`: the project has set it."""
+
+    name: str
+    label: str
+    value: float
+    shipped: float
+    low: float
+    high: float
+    unit: str
+    evidence: Literal["measured", "assumed"]
+    is_own: bool
+    source: str
+    reason: str
+
+
+class PlanSettingsOut(Schema):
+    """What the project tells the planner. `outdated`: own values that no longer hold, with the reason; the shipped one
+    counts in their place."""
+
+    currency: str
+    prices: dict[str, PriceOut]
+    constants: list[ConstantOut]
+    outdated: dict[str, str]
+
+
+class PlanSettingsIn(Schema):
+    """What to change; leave out what stays. null forgets a price, or takes a constant back to what is shipped."""
+
+    model_config = {"extra": "forbid"}
+
+    currency: str | None = Field(None, description="Three letters, as in USD")
+    prices: dict[str, float | None] | None = Field(None, description="Of a device hour, by accelerator")
+    constants: dict[str, float | None] | None = Field(None, description="Values by name")
+
+
+@router.post("/{slug:project}/plan", response={200: PlanOut, **REFUSALS}, summary="Plan a spec")
+def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
+    """Say whether the spec fits, what each phase needs, how long a step takes and what the run costs.
+
+    Without `what_if` it is reckoned on the cluster's own devices. Nothing is queued.
+    """
+    about = _question(request, project_for(request, project), asked)
+    try:
+        return PlanOut.of(about, reckon(about))
+    except PlanRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+@router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
+def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdviceOut:
+    """Return changes of performance knobs that make the spec fit or faster, each reckoned anew."""
+    about = _question(request, project_for(request, project), asked)
+    try:
+        return PlanAdviceOut.of(advice(about))
+    except PlanRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+@router.post("/{slug:project}/plan/layouts", response={200: PlanLayoutsOut, **REFUSALS}, summary="Layouts of a spec")
+def plan_layouts(request: HttpRequest, project: str, asked: LayoutsIn) -> PlanLayoutsOut:
+    """Return the best layouts of the spec on all of the hardware, and why the others were rejected."""
+    about = _question(request, project_for(request, project), asked)
+    try:
+        return PlanLayoutsOut.of(layouts(about, goal=asked.goal, limit=asked.limit))
+    except PlanRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+@router.get("/{slug:project}/plan-settings", response={200: PlanSettingsOut, **REFUSALS}, summary="Planner settings")
+def read_plan_settings(request: HttpRequest, project: str) -> PlanSettingsOut:
+    """Return the project's prices, and every constant with its evidence."""
+    return _settings(project_for(request, project))
+
+
+@router.patch("/{slug:project}/plan-settings", response={200: PlanSettingsOut, **REFUSALS}, summary="Set them")
+def change_plan_settings(request: HttpRequest, project: str, asked: PlanSettingsIn) -> PlanSettingsOut:
+    """Change prices and constants, all that is asked or nothing; admins only."""
+    home = project_for(request, project, "admin")
+    try:
+        change_settings(
+            project=home,
+            currency=asked.currency,
+            prices=asked.prices,
+            constants=asked.constants,
+            actor=caller(request),
+            today=timezone.localdate(),
+        )
+    except PlanSettingsRefused as error:
+        raise SpecInvalid(list(error.problems)) from error
+    return _settings(home)
+
+
+def _question(request: HttpRequest, home: Project, asked: PlanIn) -> Question:
+    spec = parse_spec(asked.spec)
+    what_if = asked.what_if
+    known = asked.workload
+    try:
+        return question(
+            spec,
+            project=home,
+            user=caller(request),
+            state=cluster_state(),
+            what_if=None
+            if what_if is None
+            else WhatIf(
+                accelerator=what_if.accelerator, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node
+            ),
+            config=asked.config,
+            workload=Workload(**known.dict()) if known is not None else None,
+        )
+    except PlanRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+def _settings(home: Project) -> PlanSettingsOut:
+    shown: list[dict[str, Any]] = [
+        {
+            **{name: getattr(each, name) for name in ("name", "label", "value", "low", "high", "unit", "evidence")},
+            "shipped": constants().get(each.name).value,
+            "is_own": each.is_changed,
+            "source": each.source,
+            "reason": each.reason,
+        }
+        for each in constants_of(home).all()
+    ]
+    return PlanSettingsOut(
+        currency=home.currency,
+        prices={name: PriceOut(price=entry["price"], on=entry["on"]) for name, entry in home.prices.items()},
+        constants=[ConstantOut(**each) for each in shown],
+        outdated=outdated(home.plan_constants),
+    )

@@ -1,0 +1,369 @@
+"""Shapes of the planner's questions and answers on the API. Sizes are bytes, times seconds, shares parts of 1."""
+
+from typing import Annotated, Any, Literal
+
+from ninja import Body, Field, Schema
+
+from console.api.spec_schema import SpecIn
+from jobs.planner.advice import Advice, Advised
+from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
+from jobs.planner.search import Ranked, Rejected, SearchResult
+from jobs.planning import Question
+
+
+class WhatIfIn(Schema):
+    """Hardware to suppose, whatever the cluster has. `accelerator`: an id or name of `GET /accelerators`."""
+
+    model_config = {"extra": "forbid"}
+
+    accelerator: str = Field(max_length=200)
+    nodes: int = Field(1, ge=1, le=4096)
+    devices_per_node: int = Field(8, ge=1, le=128)
+
+
+class WorkloadIn(Schema):
+    """What is known of the data. 0: not known; a preview fills in what it counted, caps stand for the rest."""
+
+    model_config = {"extra": "forbid"}
+
+    mean_prompt: float = Field(0.0, ge=0, le=1e8, description="Tokens; without answers: of a whole sample")
+    mean_response: float = Field(0.0, ge=0, le=1e8, description="Tokens")
+    spread: float = Field(0.0, ge=0, le=5, description="Sigma of ln(tokens of an answer)")
+    samples: int = Field(0, ge=0, le=10**12, description="Of the training set")
+    reward_seconds: float = Field(0.0, ge=0, le=1e7, description="In which the rewards of one step are reckoned")
+
+
+class PlanIn(Schema):
+    """What to plan. `spec`: as `POST /runs` takes it, what is left out takes its default. `config`: the policy's
+    config.json, for a model that the console does not know."""
+
+    model_config = {"extra": "forbid"}
+
+    spec: Annotated[SpecIn, Body()]
+    what_if: WhatIfIn | None = None
+    config: dict[str, Any] | None = None
+    workload: WorkloadIn | None = None
+
+
+class LayoutsIn(PlanIn):
+    """What to search layouts for; `goal`: the shortest step, the cheapest, or the most memory to spare."""
+
+    goal: str = Field("time", description="time, cost or room")
+    limit: int = Field(20, description="Layouts to list, 1 to 100")
+
+
+class PlanInterval(Schema):
+    """A quantity, and how sure it is."""
+
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def of(cls, value: Interval) -> "PlanInterval":
+        """Return an interval as the API gives it."""
+        return cls(low=value.low, middle=value.middle, high=value.high)
+
+
+class PlanPhase(Schema):
+    """The peak of a phase on the device of a pool that holds most: bytes by term, and the same by who holds them."""
+
+    phase: str
+    role: str = Field(description="Who works then")
+    total: int
+    terms: dict[str, int]
+    by_role: dict[str, dict[str, int]]
+
+    @classmethod
+    def of(cls, phase: PhaseMemory) -> "PlanPhase":
+        """Return a phase as the API gives it."""
+        return cls(
+            phase=phase.phase,
+            role=phase.role,
+            total=phase.memory.total,
+            terms={str(term): held for term, held in phase.memory.terms.items()},
+            by_role={
+                role: {str(term): held for term, held in memory.terms.items()} for role, memory in phase.by_role.items()
+            },
+        )
+
+
+class PlanPool(Schema):
+    """Devices that hold the same roles; `limit`: bytes of one that a job can use, `share`: the peak's part of it."""
+
+    name: str
+    num_devices: int
+    limit: int
+    share: float
+    binding: str = Field(description="The phase that needs most")
+    phases: list[PlanPhase]
+
+    @classmethod
+    def of(cls, pool: PoolEstimate) -> "PlanPool":
+        """Return a pool as the API gives it."""
+        return cls(
+            name=pool.name,
+            num_devices=pool.num_devices,
+            limit=pool.limit,
+            share=pool.share,
+            binding=pool.binding.phase,
+            phases=[PlanPhase.of(phase) for phase in pool.phases],
+        )
+
+
+class PlanRollout(Schema):
+    """What an engine's cache holds: bytes and tokens, sequences of mean and of greatest length at once."""
+
+    kv_bytes: int
+    kv_tokens: int
+    mean_sequences: float
+    full_sequences: float
+
+
+class PlanTime(Schema):
+    """A step: by phase in order, and as a whole, where what overlaps is not counted twice. `mfu`: of the update."""
+
+    phases: dict[str, PlanInterval]
+    step: PlanInterval
+    tokens_per_second: PlanInterval
+    bottleneck: str
+    mfu: float
+
+
+class PlanCost(Schema):
+    """The whole run; null where the number of steps or the price is not known."""
+
+    seconds: PlanInterval | None
+    device_hours: PlanInterval | None
+    money: PlanInterval | None
+    currency: str
+
+
+class PlanConstant(Schema):
+    """A constant that the answer rests on."""
+
+    name: str
+    value: float
+    is_measured: bool
+    source: str
+
+
+class PlanFleet(Schema):
+    """The hardware that was reckoned with; `num_devices`: what the run asks of it; `price`: of a device hour."""
+
+    accelerator: str
+    label: str
+    num_devices: int
+    devices_per_node: int
+    available_devices: int
+    price: float | None
+    currency: str
+
+
+class PlanOut(Schema):
+    """The whole answer. `verdict`: fits, tight or no; `pool`, `phase`, `term`: what binds. `band`: how sure the memory
+    is, as a share of it. `unpriced`: knobs that change memory or time and are not reckoned; `notes`: assumptions."""
+
+    verdict: Literal["fits", "tight", "no"]
+    pool: str
+    phase: str
+    term: str
+    band: float
+    fleet: PlanFleet
+    parameters: int = Field(description="Of the policy")
+    active_parameters: int
+    pools: list[PlanPool]
+    rollout: PlanRollout | None
+    time: PlanTime
+    cost: PlanCost
+    host_bytes: int = Field(description="RAM of a node")
+    shm_bytes: int = Field(description="Shared memory of a node")
+    checkpoint_bytes: int
+    export_bytes: int
+    used: list[PlanConstant]
+    unpriced: list[str]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, asked: Question, found: Estimate) -> "PlanOut":
+        """Return an estimate as the API gives it."""
+        fleet, time, cost = asked.job.fleet, found.time, found.cost
+        return cls(
+            verdict=found.verdict,
+            pool=found.pool,
+            phase=found.phase,
+            term=found.term,
+            band=found.band,
+            fleet=PlanFleet(
+                accelerator=fleet.accelerator.id,
+                label=fleet.accelerator.label,
+                num_devices=fleet.num_devices,
+                devices_per_node=fleet.devices_per_node,
+                available_devices=asked.fleet.num_devices,
+                price=fleet.price,
+                currency=fleet.currency,
+            ),
+            parameters=asked.shape.parameters,
+            active_parameters=asked.shape.active_parameters,
+            pools=[PlanPool.of(pool) for pool in found.pools],
+            rollout=None
+            if found.rollout is None
+            else PlanRollout(
+                kv_bytes=found.rollout.kv_bytes,
+                kv_tokens=found.rollout.kv_tokens,
+                mean_sequences=found.rollout.mean_sequences,
+                full_sequences=found.rollout.full_sequences,
+            ),
+            time=PlanTime(
+                phases={phase: PlanInterval.of(seconds) for phase, seconds in time.phases.items()},
+                step=PlanInterval.of(time.step),
+                tokens_per_second=PlanInterval.of(time.tokens_per_second),
+                bottleneck=time.bottleneck,
+                mfu=time.mfu,
+            ),
+            cost=PlanCost(
+                seconds=_or_none(cost.seconds),
+                device_hours=_or_none(cost.device_hours),
+                money=_or_none(cost.money),
+                currency=cost.currency,
+            ),
+            host_bytes=found.host_bytes,
+            shm_bytes=found.shm_bytes,
+            checkpoint_bytes=found.checkpoint_bytes,
+            export_bytes=found.export_bytes,
+            used=[
+                PlanConstant(name=used.name, value=used.value, is_measured=used.is_measured, source=used.source)
+                for used in found.used
+            ],
+            unpriced=list(asked.job.unpriced),
+            notes=list(found.notes),
+        )
+
+
+class PlanMove(Schema):
+    """A change on offer: knobs (or fields of hardware) to their values; figures of the pool that binds, before and
+    after it; `saved_bytes` and `saved_seconds` of a step are before less after."""
+
+    id: str
+    title: str
+    changes: dict[str, Any]
+    parts: list[str]
+    verdict: Literal["fits", "tight", "no"]
+    phase: str
+    needed: int
+    limit: int
+    seconds: float
+    saved_bytes: int
+    saved_seconds: float
+
+    @classmethod
+    def of(cls, advised: Advised) -> "PlanMove":
+        """Return a move as the API gives it."""
+        return cls(
+            id=advised.id,
+            title=advised.title,
+            changes=dict(advised.changes),
+            parts=list(advised.parts),
+            verdict=advised.after.verdict,
+            phase=advised.after.phase,
+            needed=advised.after.needed,
+            limit=advised.after.limit,
+            seconds=advised.after.seconds,
+            saved_bytes=advised.saved_bytes,
+            saved_seconds=advised.saved_seconds,
+        )
+
+
+class PlanAdviceOut(Schema):
+    """What would make the run fit, and what would make it faster, the best first. `together`: several moves, where no
+    single one makes it fit."""
+
+    fit: list[PlanMove]
+    faster: list[PlanMove]
+    together: PlanMove | None
+
+    @classmethod
+    def of(cls, found: Advice) -> "PlanAdviceOut":
+        """Return advice as the API gives it."""
+        return cls(
+            fit=[PlanMove.of(each) for each in found.fit],
+            faster=[PlanMove.of(each) for each in found.faster],
+            together=None if found.together is None else PlanMove.of(found.together),
+        )
+
+
+class PlanLayout(Schema):
+    """A layout that fits: `changes` take the run there. `cost` of one step, null without a price; `room`: free bytes
+    of the fullest device. `is_best_trade`: no other is at once as fast, as cheap and as roomy."""
+
+    changes: dict[str, Any]
+    verdict: Literal["fits", "tight", "no"]
+    num_devices: int
+    seconds: float
+    device_seconds: float
+    cost: float | None
+    room: int
+    is_best_trade: bool
+
+    @classmethod
+    def of(cls, ranked: Ranked) -> "PlanLayout":
+        """Return a layout as the API gives it."""
+        return cls(
+            changes=dict(ranked.changes),
+            verdict=ranked.estimate.verdict,
+            num_devices=ranked.job.fleet.num_devices,
+            seconds=ranked.seconds,
+            device_seconds=ranked.device_seconds,
+            cost=ranked.cost,
+            room=ranked.room,
+            is_best_trade=ranked.is_best_trade,
+        )
+
+
+class PlanNearMiss(Schema):
+    """A layout that was rejected, and by how much."""
+
+    changes: dict[str, Any]
+    says: str
+
+
+class PlanRejected(Schema):
+    """How many layouts were rejected for one reason, and the nearest misses among them."""
+
+    reason: str
+    label: str
+    count: int
+    nearest: list[PlanNearMiss]
+
+    @classmethod
+    def of(cls, rejected: Rejected) -> "PlanRejected":
+        """Return a reason as the API gives it."""
+        nearest = [PlanNearMiss(changes=dict(miss.changes), says=miss.says) for miss in rejected.nearest]
+        return cls(reason=rejected.reason, label=rejected.label, count=rejected.count, nearest=nearest)
+
+
+class PlanLayoutsOut(Schema):
+    """The best layouts first. considered = listed + `unlisted` + rejected + `skipped` (too many to look at)."""
+
+    goal: str
+    considered: int
+    layouts: list[PlanLayout]
+    unlisted: int
+    rejected: list[PlanRejected]
+    skipped: int
+
+    @classmethod
+    def of(cls, found: SearchResult) -> "PlanLayoutsOut":
+        """Return a search as the API gives it."""
+        return cls(
+            goal=found.goal,
+            considered=found.considered,
+            layouts=[PlanLayout.of(each) for each in found.ranked],
+            unlisted=found.unlisted,
+            rejected=[PlanRejected.of(each) for each in found.rejected],
+            skipped=found.skipped,
+        )
+
+
+def _or_none(value: Interval | None) -> PlanInterval | None:
+    return None if value is None else PlanInterval.of(value)
