@@ -1,12 +1,11 @@
 """Memory over a mark: what is resident and what the device holds, at its begin, at its end, and at most in between."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from profiling.process_memory import FILES, NOT_MEASURED, DeviceMemory, HighWater, Peaks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """Bytes at the begin and the end of a mark, and the most in between: resident in the process, and held on its
     device; -1 for what was not measured. `device_reserved_peak` is what the device's allocator kept, in use or not.
     """
@@ -69,8 +68,9 @@ class MemoryMarks:
         return self.device.allocated_bytes() if self.device else NOT_MEASURED
 
     def _peaks(self) -> Peaks:
-        allocated, reserved = self.device.peak_bytes() if self.device else (NOT_MEASURED, NOT_MEASURED)
-        return FILES.peak_bytes(), allocated, reserved
+        if self.device is None:
+            return FILES.peak_bytes(), NOT_MEASURED, NOT_MEASURED
+        return FILES.peak_bytes(), *self.device.peak_bytes()
 
     def _reset(self) -> None:
         FILES.reset_peak()

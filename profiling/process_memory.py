@@ -39,17 +39,21 @@ class ProcessFiles:
     """The files of /proc of this process, open once; a forked child opens its own."""
 
     def __init__(self) -> None:
-        self._pid = self._floor = 0
+        self._is_open = False
+        self._floor = 0
         self._statm = self._status = self._clear = NOT_MEASURED
+        os.register_at_fork(after_in_child=self._forget)
 
     def resident_bytes(self) -> int:
         """Return what is resident now. Raises: OSError where the kernel does not tell."""
-        self._open()
+        if not self._is_open:
+            self._open()
         return int(os.pread(self._statm, 64, 0).split(b" ", 2)[1]) * _PAGE
 
     def peak_bytes(self) -> int:
         """Return the most that was resident since `reset_peak`; -1 where that cannot be measured."""
-        self._open()
+        if not self._is_open:
+            self._open()
         if self._clear < 0:
             return NOT_MEASURED
         peak = getrusage(RUSAGE_SELF).ru_maxrss << 10
@@ -60,13 +64,12 @@ class ProcessFiles:
 
     def reset_peak(self) -> None:
         """Let the peak begin at what is resident now."""
-        self._open()
+        if not self._is_open:
+            self._open()
         if self._clear >= 0:
             os.write(self._clear, b"5")
 
     def _open(self) -> None:
-        if self._pid == os.getpid():
-            return
         self._statm = os.open(f"{_PROC}/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._status = os.open(f"{_PROC}/status", os.O_RDONLY | os.O_CLOEXEC)
         self._clear = NOT_MEASURED
@@ -75,7 +78,10 @@ class ProcessFiles:
             os.write(clear, b"5")
             self._clear = clear
             self._floor = getrusage(RUSAGE_SELF).ru_maxrss << 10
-        self._pid = os.getpid()
+        self._is_open = True
+
+    def _forget(self) -> None:
+        self._is_open = False
 
 
 FILES = ProcessFiles()
@@ -114,7 +120,7 @@ class HighWater:
         stretch: list[Peaks] = []
         with self._lock:
             if self._open:
-                self._count()
+                self._count(self._read())
             self._reset()
             self._open[id(stretch)] = stretch
         return stretch
@@ -122,12 +128,14 @@ class HighWater:
     def end(self, stretch: list[Peaks]) -> Peaks:
         """Close a stretch; return the most of each quantity that was held within it, -1 for one not measured."""
         with self._lock:
-            self._count()
+            now = self._read()
+            if len(self._open) > 1 or stretch:
+                self._count(now)
+                now = stretch[0]
             del self._open[id(stretch)]
-        return stretch[0]
+        return now
 
-    def _count(self) -> None:
-        now = self._read()
+    def _count(self, now: Peaks) -> None:
         for stretch in self._open.values():
             stretch[:] = [tuple(map(max, stretch[0], now)) if stretch else now]
 

@@ -9,9 +9,8 @@ switched off with one line in the log. Backends are the files of profiling/profi
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from profiling.config import Marks
 from profiling.memory_marks import Memory, MemoryMarks
@@ -19,8 +18,7 @@ from profiling.process_memory import DeviceMemory
 from profiling.profilers.profiler import Profiler, load_profiler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """One marked stretch: `start` in Unix ns, `duration` in ns; `phase` is a key of profiling.phases.
 
     `memory` is there where the backend `timers` is on.

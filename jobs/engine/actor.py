@@ -12,7 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -239,7 +239,7 @@ def _with_step(span: profile.Span, step: int) -> profile.Span:
     """Give details marked inside a role the step of the call they belong to."""
     if span.step >= 0:
         return span
-    return replace(span, step=step)
+    return span._replace(step=step)
 
 
 def _use_interface_of_node() -> None:

@@ -1,7 +1,8 @@
-"""The engine's peak memory on this machine's processor against the plan: `python -m tests.bench.planner_peaks`.
+"""The engine's peak memory on this machine's processor against the plan: `python -m tests.bench.planner_peaks [WORD]`.
 
-Two ranks train the bundled model and two that are made on the spot; a line per role and phase of each case. The exit
-code is 1 if one is further from the plan than 15 %. About five minutes on two quiet cores.
+Two ranks train the bundled model and two that are made on the spot; a line per role and phase of each case. WORD
+chooses the cases that have it in their name. The exit code is 1 if one is further from the plan than 15 %. About five
+minutes on two quiet cores.
 """
 
 import os
@@ -20,10 +21,14 @@ _MIB = 1 << 20
 
 
 def main() -> None:
-    """Measure all cases and print them."""
+    """Measure the cases and print them."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    cases = [case for case in LONG if word in case.name]
+    if not cases:
+        sys.exit(f"No case has {word!r} in its name. There are: {', '.join(case.name for case in LONG)}.")
     with tempfile.TemporaryDirectory(prefix="pw-peaks-") as name:
         folder = Path(name)
-        write_cases(LONG, folder)
+        write_cases(cases, folder)
         with running_head() as head:
             env = os.environ | head.environment | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
             command = [sys.executable, "-m", "tests.jobs.engine.peaks", str(folder)]
