@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -66,6 +67,22 @@ class ApiClient:
         answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
         made = answer.json()
         return Launched(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
+
+    def first_project(self) -> str:
+        """Return the slug of the caller's first project. Raises: RequestRefused without any, ConsoleAway."""
+        projects = self._send("GET", "/api/projects").json()["projects"]
+        if not projects:
+            raise RequestRefused(404, [("project", "You are not a member of any project yet.")])
+        return str(projects[0]["slug"])
+
+    def plan(self, project: str, asked: Mapping[str, Any], *, part: str = "") -> dict[str, Any]:
+        """Return what the planner says of a spec; `part` is "advice" or "layouts" for what would be better.
+
+        Raises: RequestRefused, ConsoleAway.
+        """
+        path = f"/api/projects/{quote(project, safe='')}/plan{f'/{part}' if part else ''}"
+        answer: dict[str, Any] = self._send("POST", path, json=dict(asked)).json()
+        return answer
 
     def study(self, study_id: str) -> dict[str, Any]:
         """Return a sweep: its header as `study`, its runs as `runs`."""

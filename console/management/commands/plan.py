@@ -1,0 +1,64 @@
+"""`manage.py plan spec.json`: ask the planner through the API whether a spec fits, how fast it is and what it costs."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from console.api_client import ApiClient
+from console.api_command import REFUSED, ApiCommand, read_spec
+from console.plan_text import advice_text, layouts_text, plan_text
+
+DOES_NOT_FIT = 1
+
+
+class Command(ApiCommand):
+    """Plan a spec; exit code 0 it fits (tight too), 1 it does not fit, 3 refused, 4 the console is away."""
+
+    help = "Say whether a spec fits, how long a step takes and what the run costs, through the API"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Say what it takes."""
+        parser.add_argument("spec", help="path of a JSON file with the run spec, or - for standard input")
+        parser.add_argument("--on", help="accelerator to suppose, as in h200; else the cluster's own devices")
+        parser.add_argument("--nodes", type=int, default=1, help="with --on: nodes")
+        parser.add_argument("--per-node", type=int, default=8, help="with --on: devices of a node")
+        parser.add_argument("--config", help="config.json of a model that the console does not know")
+        parser.add_argument("--advice", action="store_true", help="also what would make it fit or faster")
+        parser.add_argument("--layouts", type=int, metavar="N", help="also the best N layouts on all of the hardware")
+        parser.add_argument("--goal", default="time", help="of --layouts: time, cost or room")
+        parser.add_argument("--json", action="store_true", help="print the API's answers instead of tables")
+        self.add_console_arguments(parser)
+        parser.add_argument("--project", help="slug of the project; else your first one")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Ask, print, and leave with the exit code of the verdict."""
+        asked: dict[str, Any] = {"spec": read_spec(options["spec"])}
+        if options["on"]:
+            asked["what_if"] = {
+                "accelerator": options["on"],
+                "nodes": options["nodes"],
+                "devices_per_node": options["per_node"],
+            }
+        if options["config"]:
+            asked["config"] = read_spec(options["config"])
+            if not isinstance(asked["config"], dict):
+                raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
+        self.ask(options, lambda client: self._plan(client, asked, options))
+
+    def _plan(self, client: ApiClient, asked: dict[str, Any], options: Mapping[str, Any]) -> int:
+        project = options["project"] or client.first_project()
+        answers: dict[str, Any] = {"plan": client.plan(project, asked)}
+        if options["advice"]:
+            answers["advice"] = client.plan(project, asked, part="advice")
+        if options["layouts"] is not None:
+            more = {"limit": options["layouts"], "goal": options["goal"]}
+            answers["layouts"] = client.plan(project, {**asked, **more}, part="layouts")
+        if options["json"]:
+            self.stdout.write(json.dumps(answers, indent=2))
+        else:
+            texts = {"plan": plan_text, "advice": advice_text, "layouts": layouts_text}
+            self.stdout.write("\n\n".join(texts[name](answer) for name, answer in answers.items()))
+        return DOES_NOT_FIT if answers["plan"]["verdict"] == "no" else 0

@@ -1,0 +1,99 @@
+"""The planner's answers of the API as text for a terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Answer = Mapping[str, Any]
+
+_WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
+
+
+def plan_text(plan: Answer) -> str:
+    """Return verdict, memory by phase, time by phase and cost."""
+    fleet, time, cost = plan["fleet"], plan["time"], plan["cost"]
+    pool = next(pool for pool in plan["pools"] if pool["name"] == plan["pool"])
+    phase = next(phase for phase in pool["phases"] if phase["phase"] == plan["phase"])
+    lines = [
+        f"{_WORDS[plan['verdict']]}: {fleet['num_devices']} x {fleet['label']}, {plan['phase']} needs "
+        f"{_gib(phase['total'])} of {_gib(pool['limit'])} GiB, most of it {plan['term']}.",
+        "",
+    ]
+    for pool in plan["pools"]:
+        terms = _terms(pool["phases"])
+        rows = [[pool["name"], *terms, "sum", "of limit"]]
+        for phase in pool["phases"]:
+            parts = [_gib(phase["terms"].get(term, 0)) for term in terms]
+            rows.append([phase["phase"], *parts, _gib(phase["total"]), f"{phase['total'] / pool['limit']:.0%}"])
+        lines += [*_table(rows), ""]
+    rows = [["seconds of a step", "low", "middle", "high"]]
+    rows += [[name, *_ends(seconds)] for name, seconds in time["phases"].items()]
+    rows.append(["step", *_ends(time["step"])])
+    lines += [*_table(rows), ""]
+    lines.append(f"tokens/s      {_span(time['tokens_per_second'])}")
+    lines.append(f"whole run     {_span(cost['seconds'], 3600)} h, {_span(cost['device_hours'])} device hours")
+    if cost["money"] is not None:
+        lines.append(f"cost          {_span(cost['money'])} {cost['currency']}")
+    lines.append(
+        f"host memory   {_gib(plan['host_bytes'])} GiB a node; checkpoint {_gib(plan['checkpoint_bytes'])} GiB"
+    )
+    lines += [f"note: {note}" for note in plan["notes"]]
+    if plan["unpriced"]:
+        lines.append(f"not reckoned: {', '.join(plan['unpriced'])}")
+    return "\n".join(lines)
+
+
+def advice_text(advice: Answer) -> str:
+    """Return what would make a run fit and faster, and what each move does."""
+    lines = []
+    together = [advice["together"]] if advice["together"] else []
+    for title, moves in (
+        ("What would make it fit", [*advice["fit"], *together]),
+        ("What would make it faster", advice["faster"]),
+    ):
+        rows = [[title, "GiB", "step, s", "changes"]]
+        rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in moves]
+        lines += [*(_table(rows) if moves else [f"{title}: nothing that was tried."]), ""]
+    return "\n".join(lines[:-1])
+
+
+def layouts_text(layouts: Answer) -> str:
+    """Return the best layouts, and why the others were rejected."""
+    rows = [["", "devices", "step, s", "free GiB", "changes"]]
+    for number, each in enumerate(layouts["layouts"], 1):
+        seconds, room = f"{each['seconds']:.3g}", _gib(each["room"])
+        rows.append([str(number), str(each["num_devices"]), seconds, room, _changes(each["changes"])])
+    lines = [f"{layouts['considered']:,} layouts, by {layouts['goal']}:", *_table(rows)]
+    lines += [f"{each['count']:,} rejected: {each['label']}" for each in layouts["rejected"]]
+    if layouts["skipped"]:
+        lines.append(f"{layouts['skipped']:,} not looked at")
+    return "\n".join(lines)
+
+
+def _terms(phases: Iterable[Answer]) -> list[str]:
+    return list(dict.fromkeys(term for phase in phases for term in phase["terms"]))
+
+
+def _gib(size: float) -> str:
+    return f"{size / (1 << 30):.1f}"
+
+
+def _ends(interval: Answer) -> list[str]:
+    return [f"{interval[end]:.3g}" for end in ("low", "middle", "high")]
+
+
+def _span(interval: Answer | None, unit: float = 1.0) -> str:
+    return "—" if interval is None else f"{interval['low'] / unit:,.3g}–{interval['high'] / unit:,.3g}"
+
+
+def _changes(changes: Answer) -> str:
+    return ", ".join(f"{name}={value}" for name, value in changes.items()) or "as it is"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows in columns: the first and the last to the left where they are words, numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    is_text = [i == 0 or rows[0][i] == "changes" for i in range(len(widths))]
+    return [
+        "  ".join(c.ljust(w) if t else c.rjust(w) for c, w, t in zip(row, widths, is_text, strict=True)).rstrip()
+        for row in rows
+    ]
