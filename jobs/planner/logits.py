@@ -4,6 +4,8 @@ Per token and vocabulary entry (planner reference, 2.4): logits of 2 bytes, thei
 gradient 4 and that of the logits 2, in the plain way; less where kernels fuse them. All results are bytes.
 """
 
+import math
+
 from jobs.planner.constant import Constants
 from jobs.planner.job import Head, Training
 from jobs.planner.shapes import ModelShape
@@ -20,7 +22,7 @@ def training_logits(t: Training, k: Constants) -> float:
     """Return bytes of logits and loss in training, on the stage that has the head; 0 for a head of one output.
 
     Chunks of tokens hold `head_chunk` tokens at once (all logits stay where `keeps_logits`), chunks of the vocabulary
-    `head_chunk` entries of all tokens.
+    `head_chunk` entries of all tokens. A compiled loss keeps the logits alone, and writes their gradients from them.
     """
     if t.objective == "scalar":
         return 0.0
@@ -31,7 +33,10 @@ def training_logits(t: Training, k: Constants) -> float:
         return tokens * entries * (k[_BYTES[t.head]] * scale + entropy)
     if t.head_axis == "vocabulary":
         return tokens * min(float(t.head_chunk or t.model.vocab), entries) * k["memory.logits_streamed"]
-    chunk = min(float(t.head_chunk or tokens), tokens)
+    size = math.ceil(tokens / t.head_chunks) if t.head_chunks else t.head_chunk
+    chunk = min(float(size or tokens), tokens)
+    if t.keeps_logits and t.kernels == "compiled":
+        return entries * (tokens * (4.0 if t.compute == "fp32" else 2.0) + chunk * k["memory.logits_parallel"])
     kept = tokens * entries * k["memory.logits_kept"] if t.keeps_logits else 0.0
     return kept + chunk * entries * k["memory.logits_chunked"]
 

@@ -60,14 +60,13 @@ def _peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float
     passing = transients_of(t, stage, held, k)
     activations = activations_of(t, stage, k, width=compute_bytes(t))
     logits = training_logits(t, k) if stage.has_head else 0.0
-    weights = held.weights + passing.gathered
     gradients = held.gradients if _keeps_gradients(t) else 0.0
-    for in_layers, in_head, more in (
-        (activations.kept, logits, passing.at_loss),
-        (activations.kept + activations.working, 0.0, passing.in_backward),
+    for gathered, in_layers, in_head, more in (
+        (passing.gathered_at_loss, activations.kept, logits, passing.at_loss),
+        (passing.gathered, activations.kept + activations.working, 0.0, passing.in_backward),
     ):
         yield {
-            "weights": weights,
+            "weights": held.weights + gathered,
             "gradients": gradients + more + passing.buffers,
             "optimizer": held.optimizer,
             "activations": in_layers,

@@ -89,7 +89,8 @@ def states_of(t: Training, stage: Stage, *, is_offloaded: bool = True) -> States
     """Return what a rank of a stage keeps over the whole step, offload taken off unless `is_offloaded` is False.
 
     CPU offload of the optimizer takes DeepSpeed's gradients along (its estimator leaves 2P of ZeRO-2 on the device);
-    Megatron keeps its fp32 main gradients. FSDP's offload of parameters takes all states.
+    Megatron keeps its fp32 main gradients. FSDP's offload of parameters takes all states. Flat parameters of FSDP1 have
+    gradients as a whole, also where adapters alone are trained ("equivalent to not freezing": PyTorch's documentation).
     """
     trained = trained_elements(t, stage)
     share = t.offload.optimizer if is_offloaded else 0.0
@@ -99,7 +100,10 @@ def states_of(t: Training, stage: Stage, *, is_offloaded: bool = True) -> States
         optimizer += _kept(Elements(dense=vocabulary), t, 1) * _FP32 * (1 - share)
     weights = _kept(trained, t, 3) * t.weight_bytes + base_bytes(t, stage)
     gradients = 0.0 if t.optimizer_in_backward else _kept(trained, t, 2) * t.gradient_bytes
-    if t.keeps_gradients and t.layout.shards >= 2:
+    if t.has_flat_gradients and t.method != "full":
+        flat = stage_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
+        gradients = (flat.total if t.keeps_gradients else _kept(flat, t, 2)) * t.gradient_bytes
+    elif t.keeps_gradients and t.layout.shards >= 2:
         gradients = trained.total * max(t.gradient_bytes, _FP32)
     if t.family == "plain" and t.layout.data > 1:
         gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
@@ -119,11 +123,12 @@ def _kept(elements: Elements, t: Training, stage: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transients:
-    """Bytes that come and go within a step. `gathered`: whole weights while they are used; `at_loss`: gradients that
-    exist when the loss is computed, `in_backward` those of the layer that is differentiated; `in_step`: what the
+    """Bytes that come and go within a step. `gathered`: whole weights while they are used, `gathered_at_loss` when all
+    layers have done their forward pass; `at_loss`: gradients that exist when the loss is computed, `in_backward` those of the layer that is differentiated; `in_step`: what the
     optimizer's step needs; `buffers`: what is there all the time beside the states."""
 
     gathered: float
+    gathered_at_loss: float
     at_loss: float
     in_backward: float
     in_step: float
@@ -138,12 +143,15 @@ def transients_of(t: Training, stage: Stage, held: States, k: Constants) -> Tran
     is_full = t.method == "full"
     head_matrix = max(head, embedding) if stage.has_head and t.model.is_tied and t.objective != "scalar" else head
     head_gradient = head_matrix * width if is_full else 0.0
-    gathered = _gathered(t, stage, unit, embedding + head, k)
+    gathered, at_loss_gathered = _gathered(t, stage, unit, embedding, head, k)
     in_backward = at_loss = buffers = 0.0
     if t.layout.shards == 3 and is_full and not t.keeps_gradients:
         # A unit's whole gradients, and the same again in what they are summed in, until they are scattered.
         in_backward = unit * (width + t.gradient_bytes)
-        if t.family == "fsdp":
+        if t.has_sharded_ends:
+            # The head's are scattered while the last layer is differentiated, whose own are whole after that.
+            in_backward = unit * width + max(unit, head_matrix) * t.gradient_bytes
+        elif t.family == "fsdp":
             in_backward += head_gradient * (1 + t.gradient_bytes / width)  # its scatter is still under way
     elif is_full and t.optimizer_in_backward:
         in_backward = max(unit, head, embedding) * max(width, t.gradient_bytes)
@@ -155,6 +163,7 @@ def transients_of(t: Training, stage: Stage, held: States, k: Constants) -> Tran
         buffers += _buckets(t, held, k)
     return Transients(
         gathered=gathered,
+        gathered_at_loss=at_loss_gathered,
         at_loss=at_loss,
         in_backward=max(in_backward, at_loss),
         in_step=_step_bytes(t, held, k),
@@ -162,23 +171,29 @@ def transients_of(t: Training, stage: Stage, held: States, k: Constants) -> Tran
     )
 
 
-def _gathered(t: Training, stage: Stage, unit: float, vocabulary: float, k: Constants) -> float:
-    """Return bytes of weights that are whole for a while: under FSDP two layers and the ends, or all of them where
-    they are not given up after the forward pass; under DeepSpeed what it lets live; of a quantized base one layer."""
+def _gathered(
+    t: Training, stage: Stage, unit: float, embedding: float, head: float, k: Constants
+) -> tuple[float, float]:
+    """Return bytes of weights that are whole for a while, within the layers and at the loss: under FSDP two layers and
+    the ends, at the loss one layer, as those before it were given up, or all of them where they are not; under
+    DeepSpeed what it lets live; of a quantized base one layer. Ends that are units of their own come one at a time."""
     width = compute_bytes(t)
+    vocabulary = embedding + head
     whole = stage_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar").total
     if t.layout.shards == 3:
         if not t.resharded:
-            return whole * width
+            return whole * width, whole * width
         if t.family == "deepspeed":
             live = max(k["memory.deepspeed_live_elements"], unit, vocabulary / 2)
-            return min(live, whole) * width
-        return min(2 * unit + vocabulary, whole) * width
+            return min(live, whole) * width, min(live, whole) * width
+        if t.has_sharded_ends:
+            return min(2 * unit, whole) * width, min(unit + max(head, embedding * t.model.is_tied), whole) * width
+        return min(2 * unit + vocabulary, whole) * width, min(unit + vocabulary, whole) * width
     if t.method == "qlora":
-        return unit * width
+        return unit * width, unit * width
     if t.family == "plain" and t.method == "full" and t.weight_bytes > width:
-        return whole * width  # autocast keeps its casts of the weights until the backward pass is done
-    return 0.0
+        return whole * width, whole * width  # autocast keeps its casts of the weights until the backward pass is done
+    return 0.0, 0.0
 
 
 def _dummy_gradients(t: Training, stage: Stage) -> float:
