@@ -362,7 +362,7 @@ def _profile(values: Mapping[str, str]) -> Group:
             _(
                 "What names the parts inside a phase while nothing is recorded: timers measure them for the timeline, "
                 "nvtx and torch name them for the profilers, mstx does so on Ascend. memory also measures what each "
-                "phase needs by itself, at a cost of milliseconds. Automatic takes what the node has."
+                "phase needs by itself, and slows training on a CPU. Automatic takes what the node has."
             ),
             kind="choice",
             choices=marks,
