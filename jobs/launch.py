@@ -1,7 +1,7 @@
 """Create runs and put them on the cluster. Repeating any step here does no harm: that is how lost steps are healed."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ def create_run(
     user: AbstractBaseUser | None,
     idempotency_key: str | None,
     now: datetime,
+    tags: Sequence[str] = (),
 ) -> tuple[Run, bool]:
     """Queue a run and return it with True; with False if the key made it before (double click, retried POST).
 
@@ -50,7 +51,7 @@ def create_run(
     require_privilege(checked, project, user)
     try:
         with transaction.atomic():
-            return _insert(project, checked, user, key, now), True
+            return _insert(project, checked, user, key, now, tags), True
     except IntegrityError:
         earlier = _earlier(project, key, checked)
         if earlier is None:
@@ -186,7 +187,14 @@ def _earlier(project: Project, key: str | None, spec: RunSpec) -> Run | None:
     return run
 
 
-def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key: str | None, now: datetime) -> Run:
+def _insert(
+    project: Project,
+    spec: RunSpec,
+    user: AbstractBaseUser | None,
+    key: str | None,
+    now: datetime,
+    tags: Sequence[str],
+) -> Run:
     author = user.pk if user else None
     run_id = new_run_id()
     run = Run.objects.create(
@@ -196,6 +204,7 @@ def _insert(project: Project, spec: RunSpec, user: AbstractBaseUser | None, key:
         spec=to_json(spec),
         idempotency_key=key,
         num_steps=spec.num_steps,
+        tags=list(tags),
         color=Run.objects.filter(project=project).count() % 20,
         created_by_id=author,
         created_at=now,

@@ -37,7 +37,7 @@ from jobs.planner.result import Estimate, JobInvalid
 from jobs.planner.search import GOALS, Goal, SearchResult, search
 from jobs.planner.shapes import ModelShape, ShapeUnreadable, read_shape
 from jobs.planner.sources import Workload
-from jobs.preview import known_data, read_config
+from jobs.preview import kept_config, known_data, read_config
 from jobs.trial import TrialFailed
 
 MAX_LAYOUTS_LISTED = 100
@@ -47,12 +47,13 @@ _MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_p
 class PlanRefused(ValueError):
     """There is no answer; `field` names what is wrong (a field of the spec, or of what was asked beside it).
 
-    `needs_config`: the model is not known here, and its config.json would tell.
+    `needs_config`: the model is not known here, and its config.json would tell. `is_unread`: it was not looked for yet.
     """
 
-    def __init__(self, field: str, message: str, *, needs_config: bool = False) -> None:
+    def __init__(self, field: str, message: str, *, needs_config: bool = False, is_unread: bool = False) -> None:
         self.field = field
         self.needs_config = needs_config
+        self.is_unread = is_unread
         super().__init__(message)
 
 
@@ -92,17 +93,20 @@ def question(
     what_if: WhatIf | None = None,
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
+    reads: bool = True,
 ) -> Question:
     """Return what the planner is asked about a spec in a project.
 
     `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
-    the data, whose zeros are filled in from a preview, if there was one. Raises: PlanRefused.
+    the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
+    takes seconds: of a model that is not known, only what was read a while ago is used. Raises: PlanRefused.
     """
     may_read = allows(role(user, project), "editor")
     fleet, said = _fleet(spec, project, state, what_if)
-    shape, read_as = policy_shape(spec.model, config=config, may_read=may_read)
-    others = {name: _other(spec, knob_id, may_read=may_read) for name, knob_id in _MODEL_KNOBS.items()}
-    others["reward"] = _shape_or_none(spec.reward.location if spec.reward.kind == "model" else "", may_read=may_read)
+    shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
+    places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
+    places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
+    others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
     known = _workload(spec, project, workload or Workload())
     return Question(
         spec=spec,
@@ -175,13 +179,13 @@ def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
 
 
 def policy_shape(
-    model: ModelSource, *, config: Mapping[str, Any] | None = None, may_read: bool
+    model: ModelSource, *, config: Mapping[str, Any] | None = None, may_read: bool, reads: bool = True
 ) -> tuple[ModelShape, str]:
     """Return the shape of a spec's model, and a sentence on how it was found if that is an assumption, else "".
 
     `config` goes before what `model` says. A hub id that the catalog knows is not asked for; a folder is read if
     `may_read`, and where it cannot be, one that is named like a known repository is taken to hold that model.
-    Raises: PlanRefused.
+    Without `reads` only what was read a while ago is taken. Raises: PlanRefused.
     """
     if config is not None:
         return shape_of_config(config, name=model.id), ""
@@ -194,7 +198,10 @@ def policy_shape(
         problem = _("The folder of the model is not read for viewers. Give its config.json beside the spec.")
     if may_read:
         try:
-            return shape_of_config(read_config(model), name=model.id), ""
+            read = read_config(model) if reads else kept_config(model)
+            if read is None:
+                raise PlanRefused("model.id", _("The model's config.json is being read."), is_unread=True)
+            return shape_of_config(read, name=model.id), ""
         except TrialFailed as failed:
             problem = failed.message
     if model.kind == "path":
@@ -286,18 +293,18 @@ def _of_several(kinds: int, nodes: int, per_node: int, accelerator: Accelerator)
     return text % {"n": nodes, "each": per_node, "label": accelerator.label}
 
 
-def _other(spec: RunSpec, knob_id: str, *, may_read: bool) -> ModelShape | None:
+def _place_of(spec: RunSpec, knob_id: str) -> str:
     chosen = spec.knobs.get(knob_id)
-    return _shape_or_none(str(chosen.value or ""), may_read=may_read) if chosen is not None else None
+    return str(chosen.value or "") if chosen is not None else ""
 
 
-def _shape_or_none(place: str, *, may_read: bool) -> ModelShape | None:
+def _shape_or_none(place: str, *, may_read: bool, reads: bool) -> ModelShape | None:
     """Return the shape of a model beside the policy, a folder or a hub id; None where it cannot be had."""
     if not place:
         return None
     kind = "path" if place.startswith(("/", "~", ".")) else "hub"
     try:
-        return policy_shape(ModelSource(kind=kind, id=place), may_read=may_read)[0]  # type: ignore[arg-type]
+        return policy_shape(ModelSource(kind=kind, id=place), may_read=may_read, reads=reads)[0]  # type: ignore[arg-type]
     except PlanRefused:
         return None
 

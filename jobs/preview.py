@@ -121,16 +121,31 @@ def read_config(model: ModelSource) -> Mapping[str, Any]:
     """Return the config.json of a model in a folder or on the hub. Only for people who may launch: it reads any path
     that the console can. Raises: TrialFailed beside `model.id`.
     """
+    if (known := kept_config(model)) is not None:
+        return known
     depends_on = [asdict(model), _stamps(model.id)]
     refused = _key("config-refused", depends_on)
-    if (before := cache.get(refused)) is not None:
-        raise TrialFailed("model.id", before)
     op = {"op": "config", "spec": to_json(replace(parse_spec({}), model=model))}
     try:
         answer = _kept("config", depends_on, op, CONFIG_SECONDS)
     except TrialFailed as failed:
         cache.set(refused, failed.message, REFUSAL_KEPT_SECONDS)
         raise
+    config: Mapping[str, Any] = answer["config"]
+    return config
+
+
+def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
+    """Return the config.json of a model that was read a while ago, None if it was not: nothing is read for it.
+
+    Raises: TrialFailed beside `model.id` if it was tried a moment ago, and could not be read.
+    """
+    depends_on = [asdict(model), _stamps(model.id)]
+    if (before := cache.get(_key("config-refused", depends_on))) is not None:
+        raise TrialFailed("model.id", before)
+    answer: dict[str, Any] | None = cache.get(_key("config", depends_on))
+    if answer is None:
+        return None
     config: Mapping[str, Any] = answer["config"]
     return config
 

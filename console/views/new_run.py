@@ -34,6 +34,7 @@ from console.forms.new_run_commands import commands
 from console.forms.new_run_fields import facts_for_script, groups
 from console.forms.new_run_index import knob_index
 from console.forms.new_run_paste import NotRead, read_paste
+from console.forms.new_run_probe import PROBE_TAG, probe_of
 from console.forms.new_run_recipes import recipe_rows
 from console.forms.new_run_set import set_texts
 from console.forms.new_run_trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
@@ -41,6 +42,7 @@ from console.trainer_command import command_to_be
 from console.views.frame import current_project
 from console.views.new_run_findings import findings_panel
 from console.views.new_run_panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
+from console.views.new_run_plan import accelerator_choices, plan_answer
 from jobs.access import NotAllowed, require
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.recipe import UnknownRecipe, recipe
@@ -48,8 +50,9 @@ from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_t
 from jobs.catalog.sentence import in_words, told
 from jobs.checks import check_launchable
 from jobs.cluster import cluster_state
-from jobs.launch import KeyReused, create_run, launched_before
+from jobs.launch import KeyReused, create_run, default_name, launched_before
 from jobs.models import Project, Run
+from jobs.planner.search import GOALS
 from jobs.privilege import check_privileged
 from jobs.tasks import enqueue, submit
 
@@ -97,6 +100,7 @@ def check(request: HttpRequest) -> JsonResponse:
             "changed": [name for name, _was in changes(spec, base)],
             "commands": {**dataclasses.asdict(written), "trainer": started.shown, "script": started.shell},
             "full": to_text(spec),
+            "plan": plan_answer(request, spec, project, state),
         }
     )
 
@@ -213,6 +217,13 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     base = base_of(request.POST.get("base", ""))
     spec, problems = _parsed(request, base)
     key = request.POST.get("idempotency_key", "")
+    tags: tuple[str, ...] = ()
+    if spec is not None and request.POST.get("probe"):
+        tags = (PROBE_TAG,)
+        try:
+            spec = probe_of(spec, spec.name or default_name(spec))
+        except SpecInvalid as error:
+            spec, problems = None, list(error.problems)
     if spec is not None:
         is_repeated = launched_before(project=project, idempotency_key=key)
         problems = [] if is_repeated else check_launchable(spec, project, request.user)
@@ -220,7 +231,9 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
         return _refused(request, project, base, problems)
     try:
         user = cast(AbstractBaseUser, request.user)  # only members come this far
-        run, is_new = create_run(project=project, spec=spec, user=user, idempotency_key=key or None, now=timezone.now())
+        run, is_new = create_run(
+            project=project, spec=spec, user=user, idempotency_key=key or None, now=timezone.now(), tags=tags
+        )
     except KeyReused:
         text = _("This page has already launched another run. Reload it to launch one more; your draft is kept.")
         return _refused(request, project, base, [Problem(field="", message=text)])
@@ -267,6 +280,8 @@ def _page(
         "words": words_of(chosen),
         "key": request.POST.get("idempotency_key") or secrets.token_urlsafe(24),
         "max_upload_bytes": settings.MAX_UPLOAD_BYTES,
+        "accelerators": accelerator_choices(),
+        "goals": [(goal, _(label)) for goal, label in GOALS.items()],
         "script": {
             **facts_for_script(shown, base, chosen),
             **trainers_for_script(),

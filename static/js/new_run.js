@@ -6,6 +6,7 @@ import { Combination } from "./new_run/combination.js";
 import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
+import { Plan, hardwareOfAddress } from "./new_run/plan.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
 import { Problems } from "./new_run/problems.js";
 import { Sweep } from "./new_run/sweep.js";
@@ -22,6 +23,7 @@ const place = (name) => form.querySelector(`[data-${name}]`);
 const combination = new Combination(form, facts, { onShown: () => knobs.adopt() });
 const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names), words: () => combination.words });
 const problems = new Problems(form, knobs);
+apply(form, hardwareOfAddress());
 const pristine = snapshot(form); // what there is to choose stands in it by now
 let history = new History(pristine);
 let commands = { cli: "", curl: "", spec: "", yaml: "", python: "", trainer: "" };
@@ -46,14 +48,16 @@ const sweep = new Sweep(form, facts, problems, {
 
 /** The button says what it will do: launch the run, or the sweep. */
 function showLabel() {
-  const text = sweep.label || launchLabel;
+  const text = sweep.label || (plan.refuses ? plan.refusal : launchLabel);
+  place("launch").toggleAttribute("data-refuses", plan.refuses && !sweep.isOn);
   if (text && !isLaunching) place("launch-label").textContent = text;
 }
 
 // ---- What the server says -------------------------------------------------------------------------------------------
 
 const check = new Question(form.dataset.check, form, {
-  waitMs: 150,
+  waitMs: 80,
+  onStart: () => plan.begin(),
   onAnswer(answer) {
     problems.set("form", answer.problems);
     for (const name of ["summary", "command-text"]) place(name).classList.toggle("is-stale", answer.problems.length > 0);
@@ -62,7 +66,9 @@ const check = new Question(form.dataset.check, form, {
       if (previewState === "asked") { previewState = "none"; previewOf = ""; }
       dim(previewTexts() !== previewOf);
       findings.dim();
+      plan.dim();
     } else {
+      plan.take(answer);
       findings.take(answer);
       place("summary").innerHTML = answer.summary; // escaped by the server's template
       launchLabel = answer.launch;
@@ -75,7 +81,20 @@ const check = new Question(form.dataset.check, form, {
     }
     showVerdict();
   },
-  onFailure: (sentence) => showVerdict(sentence),
+  onFailure(sentence) {
+    plan.dim();
+    showVerdict(sentence);
+  },
+});
+
+const plan = new Plan(form, {
+  onUse(values, text = gettext("Applied.")) {
+    put(values);
+    toast(text, { undo });
+  },
+  onProblems: (found) => problems.set("plan", found),
+  onVerdict: () => showLabel(),
+  onRead: () => check.ask({ now: true }),
 });
 
 const findings = new Findings(form, {
@@ -111,6 +130,7 @@ const preview = new Question(form.dataset.preview, form, {
     }
     problems.set("preview", answer.problems);
     document.getElementById("data-columns").replaceChildren(...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })));
+    if (answer.html) check.ask({ now: true }); // the plan takes what was counted in the data
     for (const [field, text] of Object.entries(answer.captions ?? {})) form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
     showVerdict();
   },
@@ -218,6 +238,7 @@ function changed(names, { isDone = true } = {}) {
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
   problems.show();
+  plan.paint();
   check.ask();
   sweep.changed();
 }
@@ -324,20 +345,24 @@ walkTabs(tabs, (tab) => {
   showCommand();
 });
 
-async function launch() {
+async function launch({ isProbe = false } = {}) {
   if (findings.blocking.length && !sweep.isOn) {
     findings.focus();
     return;
   }
+  if (plan.refuses && !sweep.isOn && !isProbe) {
+    plan.focus();
+    return;
+  }
   if (isLaunching) return; // a second click is the same wish; the server has the same key for both besides
   isLaunching = true;
-  const button = place("launch");
-  const label = place("launch-label");
+  const button = isProbe ? place("probe") : place("launch");
+  const label = isProbe ? button.querySelector("span") : place("launch-label");
   const text = label.textContent;
   button.setAttribute("aria-disabled", "true");
   label.textContent = gettext("Checking and queueing");
   try {
-    const { status, answer } = await post(sweep.isOn ? sweep.launchUrl : form.action, form);
+    const { status, answer } = await post(sweep.isOn && !isProbe ? sweep.launchUrl : form.action, form, { body: isProbe ? probeBody() : null });
     if (status === 201) {
       draft.drop();
       location.assign(answer.url);
@@ -357,6 +382,15 @@ async function launch() {
   showLabel();
 }
 
+/** The form as a probe, with a key of its own: the page may launch the run itself as well. */
+function probeBody() {
+  const body = new URLSearchParams(new FormData(form));
+  body.set("probe", "1");
+  body.set("idempotency_key", `${body.get("idempotency_key")}-probe`);
+  return body;
+}
+
+place("probe").addEventListener("click", () => launch({ isProbe: true }));
 form.addEventListener("submit", (event) => { event.preventDefault(); launch(); });
 document.addEventListener("keydown", (event) => {
   const isControl = event.ctrlKey || event.metaKey;

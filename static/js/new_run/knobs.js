@@ -62,7 +62,7 @@ export class Knobs {
     const found = [];
     const isOtherTrainer = this.#form.elements["trainer.name"].value !== this.start("trainer.name").value;
     for (const [name, node] of inputs(this.#form)) {
-      if (["name", "base", "overridden"].includes(name) || name.startsWith("sweep.")) continue;
+      if (["name", "base", "overridden"].includes(name) || /^(sweep|plan)\./.test(name)) continue;
       if (name === "trainer.version" && isOtherTrainer) continue; // the trainer says it
       const by = /^(model|data)\.id\.(\w+)$/.exec(name);
       if (by && this.#form.elements[`${by[1]}.kind`].value !== by[2]) continue;

@@ -56,9 +56,16 @@ export class History {
   }
 }
 
+/** What the page was opened with; the hardware to plan for stands in the address too, and may change. */
+function origin() {
+  const asked = new URLSearchParams(location.search);
+  for (const name of ["accelerator", "nodes", "devices_per_node"]) asked.delete(name);
+  return asked.size ? `?${asked}` : "";
+}
+
 /** A draft in the tab's own storage; storage may be full or forbidden, which costs the draft and nothing else. */
 export class Draft {
-  #key = `pitwall.new-run${location.search}`;
+  #key = `pitwall.new-run${origin()}`;
 
   read() {
     try {

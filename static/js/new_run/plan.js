@@ -1,0 +1,245 @@
+// The planner beside the form: verdict and bars come with the check's answer, advice after it, layouts when asked for.
+
+import { el, fill, gettext, ngettext } from "../format.js";
+import { Question, Unanswered, post } from "./ask.js";
+
+const HARDWARE = { accelerator: "plan.accelerator", nodes: "plan.nodes", devices_per_node: "plan.devices_per_node" };
+
+/** Texts of the hardware to plan for, as the address names them: {} if it does not. */
+export function hardwareOfAddress() {
+  const asked = new URLSearchParams(location.search);
+  const named = Object.entries(HARDWARE).filter(([key]) => asked.has(key));
+  return Object.fromEntries(named.map(([key, name]) => [name, asked.get(key)]));
+}
+
+export class Plan {
+  #form;
+  #on;
+  #open = new Set();
+  #advice;
+  #layouts;
+  #since = 0;
+  #isUnread = false;
+  #isOverridden = false;
+  #shown = { plan: "", bars: "" };
+
+  constructor(form, { onUse, onProblems, onVerdict, onRead }) {
+    this.#form = form;
+    this.#on = { onUse, onProblems, onVerdict, onRead };
+    this.state = "unknown";
+    this.isWhatIf = false;
+    this.numFixes = 0;
+    const panel = form.querySelector(".new-run-panel");
+    panel.addEventListener("toggle", (event) => this.#keep(event.target), { capture: true });
+    panel.addEventListener("click", (event) => {
+      if (event.target.closest("[data-more]")) this.#showMore(event.target.closest("[data-more]"));
+      if (event.target.closest("[data-plan-anyway]")) this.#override();
+    });
+    this.#advice = new Question(form.dataset.advice, form, {
+      waitMs: 350,
+      onAnswer: (answer) => this.#takeAdvice(answer),
+      onFailure: () => this.#place("advice").classList.remove("is-stale"), // older advice stays; the verdict says what is wrong
+    });
+    this.#wireLayouts();
+    this.#wireConfig();
+  }
+
+  /** True if the run does not fit the hardware that it would be launched on, and nobody said to launch it all the same. */
+  get refuses() {
+    return this.state === "no" && !this.isWhatIf && !this.#isOverridden;
+  }
+
+  /** What the launch button says while the run does not fit. */
+  get refusal() {
+    if (!this.numFixes) return gettext("Does not fit");
+    return fill(ngettext("Does not fit: see %(n)s change", "Does not fit: see %(n)s changes", this.numFixes), { n: this.numFixes });
+  }
+
+  /** Show what the hardware inputs mean, and keep them in the address. */
+  paint() {
+    const chosen = this.#form.elements[HARDWARE.accelerator].value;
+    this.#form.querySelector("[data-plan-size]").hidden = !chosen;
+    this.#form.querySelector("[data-plan-launches]").hidden = !chosen;
+    const address = new URL(location.href);
+    for (const [key, name] of Object.entries(HARDWARE)) {
+      if (chosen) address.searchParams.set(key, this.#form.elements[name].value);
+      else address.searchParams.delete(key);
+    }
+    if (address.href !== location.href) history.replaceState(history.state, "", address);
+  }
+
+  /** A new answer is on its way: what is shown stays, and the caption says so. */
+  begin() {
+    this.#since = performance.now();
+    this.#advice.cancel();
+    this.#place("plan-busy").textContent = gettext("planning…");
+  }
+
+  /** No answer came, or the form is not whole: what is shown is of an earlier state. */
+  dim() {
+    this.#place("plan-busy").textContent = "";
+    for (const name of ["plan", "bars", "advice"]) this.#place(name).classList.add("is-stale");
+  }
+
+  /** Take the check's answer. */
+  take({ plan }) {
+    this.state = plan.state;
+    this.isWhatIf = plan.is_what_if;
+    if (this.state !== "no") { this.numFixes = 0; this.#isOverridden = false; }
+    this.#put("plan", plan.verdict);
+    this.#put("bars", plan.bars);
+    const hint = this.#form.querySelector("[data-plan-refused]");
+    if (hint) hint.hidden = !this.refuses;
+    this.#place("plan-busy").textContent = plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
+    this.#place("plan-busy").dataset.shownMs = String(Math.round(performance.now() - this.#since));
+    this.#on.onProblems(plan.problems);
+    this.#form.querySelector("[data-open-layouts]").hidden = plan.state === "unknown";
+    this.#isUnread = plan.is_unread;
+    if (plan.state === "unknown" && !plan.is_unread) {
+      this.#place("advice").replaceChildren();
+      this.#advice.cancel();
+    } else {
+      this.#place("advice").classList.add("is-stale");
+      this.#advice.ask();
+    }
+  }
+
+  /** Bring what would help into sight. */
+  focus() {
+    const title = document.getElementById("advice-title") ?? document.getElementById("plan-title");
+    title?.scrollIntoView({ block: "nearest" });
+    if (title) title.tabIndex = -1;
+    title?.focus();
+  }
+
+  #place(name) {
+    return this.#form.querySelector(`[data-${name}${name.startsWith("plan-") ? "" : "-place"}]`);
+  }
+
+  #put(name, raw) {
+    const html = raw.trim();
+    const where = this.#place(name);
+    where.classList.remove("is-stale");
+    if (this.#shown[name] === html) return;
+    this.#shown[name] = html;
+    where.innerHTML = html; // escaped by the server's template
+    for (const node of where.querySelectorAll("details[data-keep]")) node.open = this.#open.has(node.dataset.keep);
+  }
+
+  #keep(node) {
+    if (node.dataset?.keep === undefined || !node.isConnected) return;
+    if (node.open) this.#open.add(node.dataset.keep);
+    else this.#open.delete(node.dataset.keep);
+  }
+
+  #takeAdvice(answer) {
+    const where = this.#place("advice");
+    where.classList.remove("is-stale");
+    if (this.#isUnread) this.#on.onRead(); // the model is known now, or why it cannot be
+    if (answer.problems) {
+      where.replaceChildren();
+      return;
+    }
+    where.innerHTML = answer.html.trim(); // escaped by the server's template
+    this.numFixes = answer.num_fixes;
+    const link = this.#form.querySelector("[data-open-layouts]");
+    link.hidden = !answer.num_layouts;
+    link.querySelector("span").textContent = fill(gettext("All layouts (%(n)s)"), { n: answer.num_layouts.toLocaleString("en-US") });
+    this.#on.onVerdict();
+  }
+
+  #showMore(button) {
+    const list = button.closest("section");
+    const first = list.querySelector("[data-extra]");
+    for (const row of list.querySelectorAll("[data-extra]")) row.hidden = false;
+    button.closest("p").remove();
+    first?.querySelector("button")?.focus();
+  }
+
+  #override() {
+    this.#isOverridden = true;
+    this.#form.querySelector("[data-plan-refused]").hidden = true;
+    this.#on.onVerdict();
+    this.#form.querySelector("[data-launch]").focus();
+  }
+
+  // ---- All layouts ----
+
+  #wireLayouts() {
+    const dialog = document.getElementById("layouts-dialog");
+    const place = dialog.querySelector("[data-layouts-place]");
+    const goal = dialog.querySelector("[data-layouts-goal]");
+    const search = dialog.querySelector("[data-layouts-search]");
+    const filter = () => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of place.querySelectorAll("[data-words]")) row.hidden = !words.every((word) => row.dataset.words.includes(word));
+      const none = place.querySelector("[data-none]");
+      if (none) none.hidden = [...place.querySelectorAll("tr[data-words]")].some((row) => !row.hidden);
+    };
+    const say = (text) => place.replaceChildren(el("p", { class: "empty small" }, text));
+    const ask = async () => {
+      say(gettext("Looking at every layout…"));
+      const body = new URLSearchParams(new FormData(this.#form));
+      body.set("goal", goal.value);
+      this.#layouts?.abort();
+      const abort = new AbortController();
+      this.#layouts = abort;
+      try {
+        const { answer } = await post(this.#form.dataset.layouts, this.#form, { body, signal: abort.signal });
+        if (answer.problems) say(answer.problems[0].message);
+        else place.innerHTML = answer.html; // escaped by the server's template
+        filter();
+      } catch (error) {
+        if (error.name === "AbortError") return;
+        if (!(error instanceof Unanswered)) throw error;
+        say(error.message);
+      }
+    };
+    this.#form.querySelector("[data-open-layouts]").addEventListener("click", () => { dialog.showModal(); ask(); });
+    goal.addEventListener("change", ask);
+    search.addEventListener("input", filter);
+    dialog.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-fix]");
+      if (!button) return;
+      dialog.close();
+      this.#on.onUse(JSON.parse(button.dataset.fix));
+    });
+  }
+
+  // ---- A model that is not known ----
+
+  #wireConfig() {
+    const dialog = document.getElementById("config-dialog");
+    const area = dialog.querySelector("textarea");
+    const errors = dialog.querySelector(".import-errors");
+    const say = (sentences) => errors.replaceChildren(...sentences.map((text) => el("li", {}, text)));
+    const take = async () => {
+      const body = new URLSearchParams(new FormData(this.#form));
+      body.set("text", area.value);
+      try {
+        const { answer } = await post(this.#form.dataset.config, this.#form, { body });
+        if (answer.problems) {
+          say(answer.problems.map((p) => p.message));
+          area.focus();
+          return;
+        }
+        say([]);
+        dialog.close();
+        this.#on.onUse(answer.values, answer.says);
+      } catch (error) {
+        if (!(error instanceof Unanswered)) throw error;
+        say([error.message]);
+      }
+    };
+    dialog.querySelector("[data-config-now]").addEventListener("click", take);
+    dialog.querySelector("[data-config-file]").addEventListener("change", async (event) => {
+      const file = event.target.files[0];
+      if (file) area.value = await file.text();
+      event.target.value = "";
+      area.focus();
+    });
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); take(); }
+    });
+  }
+}
