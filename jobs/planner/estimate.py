@@ -65,7 +65,10 @@ class Estimator:
         verdict, pool, phase = _verdict(pools, band - usual)
         notes = list(job.notes)
         if engine is not None and (problem := _start_problem(job, engine, pools)):
-            verdict, notes = "no", [*notes, problem]
+            # What is missing may be less than the engine's own bytes are known to.
+            lack = 0 if engine.shortage is None else engine.shortage.missing
+            is_near = 0 < lack <= (TIGHT_TO - 1) * job.fleet.accelerator.usable_bytes
+            verdict, notes = "tight" if is_near and verdict != "no" else "no", [*notes, problem]
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
         of_memory, k.names = k.names, set()

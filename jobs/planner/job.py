@@ -14,7 +14,7 @@ Family = Literal["plain", "deepspeed", "fsdp", "megatron"]
 Method = Literal["full", "lora", "qlora"]
 Checkpointing = Literal["none", "selective", "full"]
 Kernels = Literal["eager", "fused", "liger", "compiled", "megatron"]
-Head = Literal["unfused", "compiled", "chunked", "parallel"]
+Head = Literal["unfused", "compiled", "chunked", "parallel", "inplace"]
 Objective = Literal["lm", "pairs", "scalar"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
@@ -107,7 +107,7 @@ class Training:
     weights. `micro_batch` sequences of `sequence` tokens each are one pass of a rank group before context parallelism
     divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
     `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
-    `head`: how logits and loss are computed, `head_chunk` tokens or entries of the vocabulary (`head_axis`) at once
+    `head`: how logits and loss are computed ("inplace": gradients take the place of the logits), `head_chunk` tokens or entries of the vocabulary (`head_axis`) at once
     where chunked (`head_chunks`: or so many chunks a micro-batch), while all logits stay if it `keeps_logits`; `has_entropy`: the whole
     distribution's entropy is taken too, not chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides
     the count that rank and targets give; `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded

@@ -14,6 +14,7 @@ _BYTES: dict[Head, str] = {
     "unfused": "memory.logits_unfused",
     "compiled": "memory.logits_compiled",
     "parallel": "memory.logits_parallel",
+    "inplace": "memory.logits_inplace",
     "chunked": "memory.logits_chunked",
 }
 
@@ -27,9 +28,10 @@ def training_logits(t: Training, k: Constants) -> float:
     if t.objective == "scalar":
         return 0.0
     tokens, entries = float(t.tokens), t.model.vocab / t.layout.tensor
-    scale = 2.0 if t.compute == "fp32" and t.head == "parallel" else 1.0
+    scale = 2.0 if t.compute == "fp32" and t.head in ("parallel", "inplace") else 1.0
     if t.head != "chunked":
-        entropy = k["memory.logits_entropy"] if t.has_entropy else 0.0
+        name = "memory.logits_entropy_compiled" if t.head == "inplace" else "memory.logits_entropy"
+        entropy = k[name] if t.has_entropy else 0.0
         return tokens * entries * (k[_BYTES[t.head]] * scale + entropy)
     if t.head_axis == "vocabulary":
         return tokens * min(float(t.head_chunk or t.model.vocab), entries) * k["memory.logits_streamed"]
@@ -41,7 +43,7 @@ def training_logits(t: Training, k: Constants) -> float:
     return kept + chunk * entries * k["memory.logits_chunked"]
 
 
-def scoring_logits(model: ModelShape, tokens: int, *, tensor: int, is_parallel: bool, k: Constants) -> float:
-    """Return bytes of log-probabilities without gradients over all tokens of one pass."""
-    each = k["memory.logits_parallel" if is_parallel else "memory.logits_forward"]
+def scoring_logits(model: ModelShape, tokens: int, *, tensor: int, head: Head, k: Constants) -> float:
+    """Return bytes of log-probabilities without gradients over all tokens of one pass; `head`: as it is trained."""
+    each = k["memory.logits_parallel" if head in ("parallel", "inplace") else "memory.logits_forward"]
     return tokens * model.vocab / tensor * each

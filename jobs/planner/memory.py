@@ -15,7 +15,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.planner.activations import activations_of, forward_elements
 from jobs.planner.constant import Constants
 from jobs.planner.host import between_steps, host_overhead, host_peaks, scored_logits, scored_weights
-from jobs.planner.job import Frozen, Kernels, Layout, Training
+from jobs.planner.job import Frozen, Head, Layout, Training
 from jobs.planner.logits import scoring_logits, training_logits
 from jobs.planner.result import Memory, Term
 from jobs.planner.shapes import ModelShape
@@ -24,6 +24,7 @@ from jobs.planner.states import (
     States,
     compute_bytes,
     frozen_bytes,
+    largest_matrix,
     largest_unit,
     states_of,
     transients_of,
@@ -163,7 +164,7 @@ def scoring_memory(
     weight_bytes: float,
     tokens: int,
     has_head: bool,
-    kernels: Kernels,
+    head: Head,
     a: Accelerator,
     k: Constants,
 ) -> Memory:
@@ -184,8 +185,7 @@ def scoring_memory(
                 gathered = scored_weights(stage, model, layout, width, k)
         logits = 0.0
         if stage.has_head and has_head:
-            parallel = kernels == "megatron"
-            logits = scoring_logits(model, tokens, tensor=layout.tensor, is_parallel=parallel, k=k)
+            logits = scoring_logits(model, tokens, tensor=layout.tensor, head=head, k=k)
             if a.is_host:
                 logits = scored_logits(model.vocab, tokens, width)
         peaks.append(
@@ -210,11 +210,16 @@ def load_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
 
 def sync_memory(t: Training, a: Accelerator, k: Constants, *, bucket_bytes: int = 0) -> Memory:
     """Return the trainer's side of a weight sync: its weights, back on the device, and one buffer of whole tensors:
-    `bucket_bytes`, or the largest unit where it sends layer by layer."""
+    `bucket_bytes`, or the largest unit where it sends layer by layer. FSDP gathers whole tensors in the type that it
+    keeps, and casts them after that; its state dict, while it is sent, is a second copy of the shards (PyTorch,
+    distributed/fsdp/_state_dict_utils.py: chunks are cloned)."""
     stage, held = _fullest(t)
     resident = resident_memory(t, a, k)
+    sent = float(bucket_bytes) or largest_unit(t, stage)
+    if t.family == "fsdp" and t.method == "full":
+        sent = max(sent, largest_matrix(t, stage) * t.weight_bytes) + held.weights
     terms: dict[Term, float] = {
-        "weights": held.weights + (float(bucket_bytes) or largest_unit(t, stage)),
+        "weights": held.weights + sent,
         "gradients": float(resident.terms.get("gradients", 0)),
         "optimizer": float(resident.terms.get("optimizer", 0)),
     }

@@ -21,7 +21,7 @@ from jobs.planner.memory import (
     update_memory,
 )
 from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
-from jobs.planner.serving import EngineMemory
+from jobs.planner.serving import EngineMemory, wakes_at_once
 from jobs.planner.throughput import work_of
 
 _TERMS: tuple[Term, ...] = get_args(Term)
@@ -53,7 +53,9 @@ def pools_of(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) ->
         is_split = job.placement == "split"
         name = "vllm" if is_split else "policy"
         bucket = 0 if not is_split else _bucket(job)
-        members.setdefault(name, []).append(_engine(engine, sleeps=bool(job.engine.sleep_level), bucket=bucket))
+        sleeps = bool(job.engine.sleep_level)
+        at_once = wakes_at_once(job.engine)
+        members.setdefault(name, []).append(_engine(engine, sleeps=sleeps, wakes_at_once=at_once, bucket=bucket))
         sizes.setdefault(name, job.engine_devices or job.engine.num_engines * job.engine.tensor * job.engine.pipeline)
     return tuple(
         PoolEstimate(name=name, num_devices=sizes[name], limit=limit, phases=tuple(_phases(held)))
@@ -129,7 +131,7 @@ def _scoring(t: Training, job: Job, k: Constants) -> Memory:
         weight_bytes=t.base_bytes if t.method != "full" else t.weight_bytes,
         tokens=round(tokens),
         has_head=t.objective != "scalar",
-        kernels=t.kernels,
+        head=t.head,
         a=job.fleet.accelerator,
         k=k,
     )
@@ -145,7 +147,7 @@ def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
             weight_bytes=frozen.weight_bytes,
             tokens=frozen.micro_batch * frozen.sequence // (frozen.layout.context * frozen.layout.ulysses),
             has_head=frozen.has_head,
-            kernels=job.policy.kernels,
+            head=job.policy.head,
             a=a,
             k=k,
         )
@@ -153,16 +155,19 @@ def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
         role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
         return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
 
-    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.kernels)
+    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.head)
 
 
-def _engine(engine: EngineMemory, *, sleeps: bool, bucket: int) -> Member:
-    """Return the engine: awake while it generates; during the sync its weights, not yet its cache, where it sleeps."""
+def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: int) -> Member:
+    """Return the engine: awake while it generates; during the sync, where it sleeps, its weights alone, or its cache
+    too if it wakes up at once. What a forward pass takes comes after that."""
     awake = engine.memory
     syncing = awake
     if sleeps:
         terms: dict[Term, int] = dict(engine.sleeping.terms)
-        terms["weights"] = awake.terms.get("weights", 0)
+        woken: tuple[Term, ...] = ("weights", "kv_cache") if wakes_at_once else ("weights",)
+        for term in woken:
+            terms[term] = awake.terms.get(term, 0)
         syncing = Memory(terms=terms)
     elif bucket:
         syncing = added(awake, Memory(terms={"overhead": bucket}))

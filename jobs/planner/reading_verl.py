@@ -227,7 +227,7 @@ def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = 
     kernels: Kernels = "liger" if knobs.flag("kernels.liger") else "eager"
     attention = _ATTENTION[knobs.text("kernels.attention", "flash_attention_2")]
     # The package of flash attention brings a cross entropy that works in place, and verl takes it where it is there.
-    head: Head = "chunked" if is_fused else "parallel" if attention.startswith("flash") else "unfused"
+    head: Head = "chunked" if is_fused else "inplace" if attention.startswith("flash") else "unfused"
     return Training(
         model=shape,
         layout=layout,

@@ -22,10 +22,11 @@ _LEAST_POSITIONS = 2048  # assumed where neither engine nor config names a great
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Why an engine does not start: the field to change, and a sentence."""
+    """Why an engine does not start: the field to change, and a sentence; `missing`: bytes of a device that it lacks."""
 
     field: str
     text: str
+    missing: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,12 @@ def engine_memory(engine: Engine, accelerator: Accelerator, k: Constants) -> Eng
         max_model_len=longest,
         shortage=_shortage(engine, cache, spare, longest, budget=budget, accelerator=accelerator),
     )
+
+
+def wakes_at_once(engine: Engine) -> bool:
+    """Return whether an engine wakes up as a whole, its cache with it, before it gets new weights: vLLM before 0.8.3,
+    whose wake_up knows no tags."""
+    return engine.name == "vllm" and bool(engine.version) and _numbers(engine) < (0, 8, 3)
 
 
 def starts_beside(memory: EngineMemory, accelerator: Accelerator, resident_bytes: int) -> bool:
@@ -239,7 +246,7 @@ def _shortage(
             f"engine.utilization {engine.utilization:g} gives the engine {_gib(budget)} of {accelerator.label}; "
             f"weights and a forward pass need {_gib(budget - spare)}. Raise it, or use more devices per engine."
         )
-        return Shortage(field="engine.utilization", text=text)
+        return Shortage(field="engine.utilization", text=text, missing=cache.sequence_bytes(longest) - spare)
     if cache.sequence_blocks(longest) <= cache.num_blocks:
         return None
     fits = cache.longest_sequence()
@@ -247,7 +254,7 @@ def _shortage(
         f"engine.max_model_len {longest} needs {_gib(cache.sequence_bytes(longest))} of cache; "
         f"{_gib(spare)} is there, which holds {fits} tokens. Use at most {fits}, or raise engine.utilization."
     )
-    return Shortage(field="engine.max_model_len", text=text)
+    return Shortage(field="engine.max_model_len", text=text, missing=cache.sequence_bytes(longest) - spare)
 
 
 def _gib(size: float) -> str:
@@ -259,14 +266,17 @@ def _most_layers(engine: Engine) -> int:
 
 
 def _version(engine: Engine) -> tuple[int, ...]:
-    """Return the version of vLLM as numbers; "" is the newest known."""
+    """Return the version of vLLM as major and minor number; "" is the newest known."""
     if not engine.version or engine.name == "sglang":
         return NEWEST
+    return (*_numbers(engine), 0)[:2]
+
+
+def _numbers(engine: Engine) -> tuple[int, ...]:
     try:
-        parts = tuple(int(part) for part in engine.version.removeprefix("v").split(".")[:2])
+        return tuple(int(part) for part in engine.version.removeprefix("v").split(".")[:3])
     except ValueError:
         raise _invalid("version", engine.version, "numbers and dots, such as 0.19.1") from None
-    return parts if len(parts) == 2 else (*parts, 0)
 
 
 def _whole(name: str, value: object, *, low: int) -> None:

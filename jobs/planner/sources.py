@@ -121,16 +121,19 @@ class Source:
 
     def _most_together(self, size: int) -> int:
         """Return the tokens that so many samples seldom exceed: three deviations above their mean, lengths of answers
-        being log-normal."""
+        being log-normal, and those to the same prompt, which come together, alike (assumed: the prompt decides)."""
         known = self.workload
         deviation = known.mean_response * math.sqrt(math.exp((known.spread or _SPREAD) ** 2) - 1)
-        return math.ceil(size * self.usual + 3 * math.sqrt(size) * deviation)
+        alike = min(self.knobs.whole("rollout.samples_per_prompt", 1), size) if self.is_rl else 1
+        return math.ceil(size * self.usual + 3 * math.sqrt(size * alike) * deviation)
 
     def packed(self, tokens: int, *, ranks: int) -> Rows:
         """Return micro-batches filled up to a number of tokens; a sample that is longer has one of its own."""
         mine = max(self.samples_per_update // max(ranks, 1), 1)
         budget = max(tokens, self.longest)
         count = max(-(-round(mine * self.usual) // budget), 1)
+        if self.workload.mean_sample:  # an update may have fewer samples than would fill it
+            budget = max(min(budget, self._most_together(mine)), self.longest)
         return Rows(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))
 
     def rollouts(self, *, score: Rows, has_old_logprobs: bool = True) -> Rollouts:

@@ -240,3 +240,9 @@ def largest_unit(t: Training, stage: Stage) -> float:
     ends = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
     layers = (layer_share(layer, t.layout).total for layer, _ in stage.layers)
     return max(*ends, *layers) * compute_bytes(t)
+
+
+def largest_matrix(t: Training, stage: Stage) -> float:
+    """Return elements of the largest tensor of a stage, as all its ranks hold it together."""
+    ends = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
+    return max(*ends, *(float(layer.largest_matrix) for layer, _ in stage.layers))

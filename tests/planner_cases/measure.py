@@ -112,7 +112,7 @@ def _of_estimate(case: Case, found: Estimate | None, problem: str, k: Constants)
         else:
             yield _number(case, "host memory", "GB", numbers["host_gb"], found.host_bytes / 1e9)
     if case.truth.verdict:
-        yield _unknown(case, "verdict", "", case.truth.verdict, why) if found is None else _verdict(case, found)
+        yield _unknown(case, "verdict", "", case.truth.verdict, why) if found is None else _verdict(case, found, k)
     if "sync_seconds" in numbers:
         phase = found.time.phases.get("weight_sync") if found else None
         yield _timed(case, "weight sync", "seconds", numbers["sync_seconds"], phase, why)
@@ -147,8 +147,12 @@ def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
     return counted(memory, job.policy.layout, case.counts, job.fleet.accelerator, k)
 
 
-def _verdict(case: Case, found: Estimate) -> Reading:
+def _verdict(case: Case, found: Estimate, k: Constants) -> Reading:
     share = max(pool.share for pool in found.pools)
+    if case.job is not None and case.job.engine is not None and case.fleet is not None:
+        a = case.fleet.accelerator
+        shortage = engine_memory(case.job.engine, a, k).shortage
+        share = share if shortage is None else 1 + shortage.missing / a.usable_bytes
     is_near = abs(share - 1) <= NEAR
     right = {"fits": found.verdict == "fits", "oom": found.verdict == "no"}[case.truth.verdict]
     return Reading(
