@@ -92,7 +92,7 @@ def test_more_ranks_and_checkpointing_never_take_more(shards: int, compute: str)
 
 
 def test_log_probabilities_take_logits_and_their_quotient() -> None:
-    memory = scoring_memory(SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, kernels="eager", a=CPU, k=K)
+    memory = scoring_memory(SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, head="unfused", a=CPU, k=K)
 
     assert memory.terms["logits"] == 512 * 8192 * 8
     assert memory.terms["weights"] == PARAMETERS * 4
