@@ -30,11 +30,12 @@ from jobs.planner.advice import Advice, advise
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import estimate
 from jobs.planner.fleet import FleetInvalid, fleet_of
+from jobs.planner.host import host_fleet
 from jobs.planner.job import Fleet, Job
 from jobs.planner.known import shape_of
 from jobs.planner.reading import read_job
 from jobs.planner.result import Estimate, JobInvalid
-from jobs.planner.search import GOALS, Goal, SearchResult, search
+from jobs.planner.search import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
 from jobs.planner.shapes import ModelShape, ShapeUnreadable, read_shape
 from jobs.planner.sources import Workload
 from jobs.preview import kept_config, known_data, read_config
@@ -94,15 +95,19 @@ def question(
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
     reads: bool = True,
+    takes_processor: bool = False,
 ) -> Question:
     """Return what the planner is asked about a spec in a project.
 
     `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
     the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
-    takes seconds: of a model that is not known, only what was read a while ago is used. Raises: PlanRefused.
+    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_processor`: a run of the
+    built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
+    reckoned, all else of the estimate means nothing. Raises: PlanRefused.
     """
     may_read = allows(role(user, project), "editor")
-    fleet, said = _fleet(spec, project, state, what_if)
+    processor = _processor(spec, state) if takes_processor and what_if is None else None
+    fleet, said = (processor, "") if processor is not None else _fleet(spec, project, state, what_if)
     shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
@@ -153,6 +158,7 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
             asked.fleet,
             goal=chosen,
             limit=limit,
+            most=MAX_LAYOUTS,
             workload=asked.workload,
             k=asked.k,
             **asked.others,
@@ -271,6 +277,14 @@ def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf
         text = _("The run is to go on the CPU, which is not reckoned. Suppose some hardware to plan for it.")
         raise PlanRefused("what_if", text)
     return cluster_fleet(state, project)
+
+
+def _processor(spec: RunSpec, state: ClusterState) -> Fleet | None:
+    """Return the largest node as the processor that a run of the built-in trainer goes on, None if it does not."""
+    is_on_cpu = spec.hardware.device == "cpu" or (spec.hardware.device == "auto" and state.device == "cpu")
+    if not state.is_reachable or not spec.is_native or not is_on_cpu:
+        return None
+    return host_fleet(spec.num_workers, max(int(node.memory_bytes) for node in state.nodes))
 
 
 def _priced(fleet: Fleet, project: Project | None) -> Fleet:

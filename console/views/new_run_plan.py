@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from console.catalog_words import field_label, knob_label
 from console.views.new_run_findings import input_of
 from console.views.plan_panel import PlanPanel, estimate_panel, unknown_panel
+from console.views.plan_processor import processor_panel
 from jobs.access import User
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.knob import knobs
@@ -59,6 +60,7 @@ def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: Cl
         "milliseconds": None if panel.state == "unknown" else round(milliseconds) or 1,
         "problems": problems,
         "is_unread": panel.is_unread,
+        "has_layouts": panel.time is not None,
     }
 
 
@@ -75,8 +77,9 @@ def _panel(
     form: Mapping[str, Any], spec: RunSpec, project: Project, user: User, state: ClusterState
 ) -> tuple[PlanPanel, list[dict[str, str]]]:
     try:
-        asked = asked_of(form, spec, project, user, state, reads=False)
-        return estimate_panel(reckon(asked), asked), []
+        asked = asked_of(form, spec, project, user, state, reads=False, takes_processor=True)
+        show = processor_panel if asked.fleet.accelerator.is_host else estimate_panel
+        return show(reckon(asked), asked), []
     except PlanRefused as error:
         says = str(error)
         problems: list[dict[str, str]] = []
@@ -88,12 +91,16 @@ def _panel(
 
 
 def asked_of(
-    form: Mapping[str, Any], spec: RunSpec, project: Project, user: User, state: ClusterState, *, reads: bool = True
+    form: Mapping[str, Any],
+    spec: RunSpec,
+    project: Project,
+    user: User,
+    state: ClusterState,
+    *,
+    reads: bool = True,
+    takes_processor: bool = False,
 ) -> Question:
-    """Return what the form asks of the planner; with `reads` also a model's files may be read for it.
-
-    Raises: PlanRefused.
-    """
+    """Return what the form asks of the planner (see jobs.planning.question). Raises: PlanRefused."""
     texts = {name.removeprefix("plan."): str(text) for name, text in form.items() if name.startswith("plan.")}
     given = texts.get("config", "") if texts.get("config_of") == spec.model.id else ""
     return question(
@@ -104,6 +111,7 @@ def asked_of(
         what_if=what_if_of(texts),
         config=config_of(given) if given else None,
         reads=reads,
+        takes_processor=takes_processor,
     )
 
 

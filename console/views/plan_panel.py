@@ -157,7 +157,7 @@ def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = Fa
 
     `is_unread`: its model was not read yet, which is still to be tried.
     """
-    dashes = tuple(Number(label=label, value="—") for label in _labels())
+    dashes = tuple(Number(label=label, value="—") for label in number_labels())
     return PlanPanel(state="unknown", says=says, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
 
 
@@ -167,15 +167,14 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
     peak = max(pool.binding.memory.total for pool in found.pools)
     unit = unit_of(limit)
     scale = max(limit, peak) * _ROOM
-    present = {term for pool in found.pools for phase in pool.phases for term in phase.memory.terms}
-    terms = tuple(term for term in TERMS if term in present)
+    terms = terms_of(found.pools)
     kind = device_word(asked.fleet)
     is_short = asked.job.fleet.num_devices > asked.fleet.num_devices
     return PlanPanel(
         state="no" if is_short else found.verdict,
         says=_sentence(found, asked),
         numbers=_numbers(found, asked.job.fleet),
-        pools=tuple(_pool(pool, found, terms, scale, unit, kind) for pool in found.pools),
+        pools=tuple(pool_bars(pool, found, terms, scale, unit, kind) for pool in found.pools),
         unit=unit_word(unit),
         limit=f"{limit / unit:.1f}",
         limit_x=f"{limit / scale * 100:.2f}",
@@ -183,6 +182,12 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
         time=_time(found),
         notes=found.notes,
     )
+
+
+def terms_of(pools: Iterable[PoolEstimate]) -> tuple[Term, ...]:
+    """Return the terms that are there at all, in the order of the bars."""
+    present = {term for pool in pools for phase in pool.phases for term in phase.memory.terms}
+    return tuple(term for term in TERMS if term in present)
 
 
 def unit_of(limit: int) -> int:
@@ -230,12 +235,13 @@ def _pair(low: float, high: float) -> tuple[str, str]:
     return f"{low:,.{digits}f}", f"{high:,.{digits}f}"
 
 
-def _labels() -> tuple[str, ...]:
+def number_labels() -> tuple[str, ...]:
+    """Return the labels of the key numbers that are always there."""
     return (_("Step time"), _("Run time"), _("Device hours"), _("Host RAM"), _("Checkpoint"))
 
 
 def _numbers(found: Estimate, fleet: Fleet) -> tuple[Number, ...]:
-    step, run, hours, host, checkpoint = _labels()
+    step, run, hours, host, checkpoint = number_labels()
     cost = found.cost
     spread = _("from %(low)s to %(high)s tokens/s")
     ends = {"low": figure(found.time.tokens_per_second.low), "high": figure(found.time.tokens_per_second.high)}
@@ -287,7 +293,10 @@ def pool_word(pool: PoolEstimate) -> str:
     return " + ".join(str(ROLE_WORDS.get(role, role)) for role in roles)
 
 
-def _pool(pool: PoolEstimate, found: Estimate, terms: tuple[Term, ...], scale: float, unit: int, kind: str) -> PoolBars:
+def pool_bars(
+    pool: PoolEstimate, found: Estimate, terms: tuple[Term, ...], scale: float, unit: int, kind: str
+) -> PoolBars:
+    """Return the bars of a pool, on a scale and in a unit that all pools share."""
     return PoolBars(
         says=_("%(roles)s: %(n)s %(devices)s alike")
         % {"roles": pool_word(pool), "n": pool.num_devices, "devices": kind},

@@ -42,6 +42,7 @@ class Generator:
 
     def __init__(self, *, spec: RunSpec, device: str, eos_ids: Sequence[int]) -> None:
         self._spec, self._device, self._eos_ids = spec, load_device(device), list(eos_ids)
+        self._endless = bool(spec.knob("rollout.ignore_eos"))
         folder = model_folder(spec.model)
         longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
         config = read_json(folder / "config.json", field="model.id")
@@ -107,7 +108,8 @@ class Generator:
             top_k=0,
             seed=None if temperature == 0 else request.seed,
             max_tokens=self._spec.int_knob("rollout.max_new_tokens"),
-            stop_token_ids=self._eos_ids,
+            stop_token_ids=[] if self._endless else self._eos_ids,
+            ignore_eos=self._endless,
             logprobs=0,
             detokenize=False,
         )

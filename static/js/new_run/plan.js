@@ -93,9 +93,9 @@ export class Plan {
     this.#place("plan-busy").textContent = plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
     this.#place("plan-busy").dataset.shownMs = String(Math.round(performance.now() - this.#since));
     this.#on.onProblems(plan.problems);
-    this.#form.querySelector("[data-open-layouts]").hidden = plan.state === "unknown";
+    this.#form.querySelector("[data-open-layouts]").hidden = !plan.has_layouts;
     this.#isUnread = plan.is_unread;
-    if (plan.state === "unknown" && !plan.is_unread) {
+    if (!plan.has_layouts && !plan.is_unread) {
       this.#place("advice").replaceChildren();
       this.#advice.cancel();
     } else {
