@@ -7,7 +7,8 @@ An engine sizes its cache by what it was given, to the byte: its own bytes count
 margin. A family that was never measured widens the margin by its band.
 """
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from jobs.planner.constant import Constant, Constants, constants
 from jobs.planner.cost import cost_of
@@ -41,6 +42,27 @@ def estimate(job: Job, k: Constants | None = None) -> Estimate:
     return Estimator(k).estimate(job)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Whether a job fits: bytes alone, which is half of the answer and is enough to turn a layout down.
+
+    `job` as it is reckoned, its engine as trainers start it; `problems`: why it does not, beside bytes of devices;
+    `names`: the constants that the verdict rests on. The rest as in Estimate.
+    """
+
+    job: Job
+    engine: EngineMemory | None
+    pools: tuple[PoolEstimate, ...]
+    verdict: Verdict
+    pool: PoolEstimate
+    phase: PhaseMemory
+    band: float
+    rollout: Rollout | None
+    host_bytes: int
+    problems: tuple[str, ...]
+    names: frozenset[str]
+
+
 class Estimator:
     """Answers for many jobs that share parts, as a search has them: what the same object makes is reckoned once."""
 
@@ -50,48 +72,87 @@ class Estimator:
 
     def estimate(self, job: Job) -> Estimate:
         """Return the whole answer. Raises: JobInvalid."""
+        return self.answer(self.fit(job))
+
+    def rollout(self, job: Job) -> Rollout | None:
+        """Return what the cache of a job's engine holds, whatever is trained; None without an engine."""
+        job, engine = self._with_engine(job)
+        return None if engine is None else self._rollout(job, engine)
+
+    def fit(self, job: Job) -> Fit:
+        """Return whether a job fits. Raises: JobInvalid."""
         validate(job)
         k, memo = self._k, self._memo
         k.names = set()
-        memo.keep(job.fleet.accelerator)
         memo.keep(job.policy)
-        engine = None
-        if job.engine is not None:
-            serving, a = _served(job, job.engine, memo), job.fleet.accelerator
-            job = replace(job, engine=serving)
-            engine = memo.of("engine", serving, lambda: engine_memory(serving, a, k), id(a))
+        job, engine = self._with_engine(job)
         pools = pools_of(job, engine, k, memo)
         usual, band = _bands(job, k)
         verdict, pool, phase = _verdict(pools, band - usual)
-        notes = list(job.notes)
+        problems: list[str] = []
         if engine is not None and (problem := _start_problem(job, engine, pools)):
+            problems.append(problem)
             # What is missing may be less than the engine's own bytes are known to.
             lack = 0 if engine.shortage is None else engine.shortage.missing
             is_near = 0 < lack <= (TIGHT_TO - 1) * job.fleet.accelerator.usable_bytes
-            verdict, notes = "tight" if is_near and verdict != "no" else "no", [*notes, problem]
+            verdict = "tight" if is_near and verdict != "no" else "no"
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
-        of_memory, k.names = k.names, set()
-        time = step_time(job, engine, k, memo)
-        term: Term = max(phase.memory.terms, key=lambda each: phase.memory.terms[each])
+        on_host = host_bytes(job, k)
+        names = frozenset(k.names)
+        return Fit(
+            job=job,
+            engine=engine,
+            pools=pools,
+            verdict=verdict,
+            pool=pool,
+            phase=phase,
+            band=band,
+            rollout=None if engine is None else self._rollout(job, engine),
+            host_bytes=on_host,
+            problems=tuple(problems),
+            names=names,
+        )
+
+    def answer(self, fit: Fit) -> Estimate:
+        """Return the whole answer for a job of which it was reckoned here whether it fits."""
+        job, k = fit.job, self._k
+        k.names = set()
+        time = step_time(job, fit.engine, k, self._memo)
+        terms = fit.phase.memory.terms
+        term: Term = max(terms, key=lambda each: terms[each])
         trained = (job.policy,) if job.critic is None else (job.policy, job.critic)
         return Estimate(
-            verdict=verdict,
-            pools=pools,
-            pool=pool.name,
-            phase=phase.phase,
+            verdict=fit.verdict,
+            pools=fit.pools,
+            pool=fit.pool.name,
+            phase=fit.phase.phase,
             term=term,
-            band=band,
-            rollout=None if engine is None else _rollout(job, engine, k),
+            band=fit.band,
+            rollout=fit.rollout,
             time=time,
             cost=cost_of(time.step, job.fleet, job.num_steps, k),
-            host_bytes=host_bytes(job, k),
+            host_bytes=fit.host_bytes,
             shm_bytes=_shm_bytes(job, k),
             checkpoint_bytes=sum(checkpoint_bytes(t) for t in trained),
             export_bytes=export_bytes(job.policy),
-            used=(*_used(of_memory, k), *_used(_of_time(k.names, time.bottleneck), k)),
-            notes=(*notes, *time.notes),
+            used=(*_used(fit.names, k), *_used(_of_time(k.names, time.bottleneck), k)),
+            unpriced=job.unpriced,
+            notes=(*job.notes, *fit.problems, *time.notes),
         )
+
+    def _with_engine(self, job: Job) -> tuple[Job, EngineMemory | None]:
+        """Return the job with its engine as trainers start it, and what that holds."""
+        if job.engine is None:
+            return job, None
+        a, k, memo = job.fleet.accelerator, self._k, self._memo
+        memo.keep(a)
+        serving = _served(job, job.engine, memo)
+        held = memo.of("engine", serving, lambda: engine_memory(serving, a, k), id(a))
+        return (job if serving is job.engine else replace(job, engine=serving)), held
+
+    def _rollout(self, job: Job, engine: EngineMemory) -> Rollout:
+        return self._memo.of("cache", engine, lambda: _rollout(job, engine, self._k), job.rollouts)
 
 
 def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
@@ -183,7 +244,7 @@ def _of_time(names: set[str], bottleneck: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in groups}
 
 
-def _used(names: set[str], k: Constants) -> tuple[Used, ...]:
+def _used(names: Iterable[str], k: Constants) -> tuple[Used, ...]:
     """Return the constants of an answer, those first that were set by hand, then those that may vary most."""
     found = sorted((k.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
     return tuple(

@@ -133,6 +133,7 @@ class Estimate:
 
     `verdict`, `pool`, `phase`, `term`: the binding pool, its phase and its largest term. `host_bytes`: RAM per node;
     `shm_bytes`: shared memory per node; `checkpoint_bytes`: one resumable checkpoint; `export_bytes`: weights alone.
+    `unpriced`: ids of knobs that change memory or time in a way that is not reckoned.
     """
 
     verdict: Verdict
@@ -149,4 +150,5 @@ class Estimate:
     checkpoint_bytes: int
     export_bytes: int
     used: tuple[Used, ...]
+    unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
