@@ -4,7 +4,8 @@
 
 Verdict: what is reckoned fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
 An engine sizes its cache by what it was given, to the byte: its own bytes count as they are, the others' with that
-margin. A family that was never measured widens the margin by its band.
+margin. A family that was never measured widens the margin by its band. Host memory counts too: what is known to be too
+little does not fit, and what is more than a node usually has is tight, where nobody says what it has.
 """
 
 from collections.abc import Iterable
@@ -29,6 +30,7 @@ from jobs.planner.result import (
 )
 from jobs.planner.serving import EngineMemory, engine_memory, starts_beside
 from jobs.planner.steps import batch_of, step_time
+from jobs.planner.storage import node_bytes
 from jobs.planner.validation import validate
 
 __all__ = ["Estimator", "estimate", "validate"]
@@ -99,6 +101,11 @@ class Estimator:
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
         on_host = host_bytes(job, k)
+        if (room := _host_room(job, on_host, k)) is not None:
+            is_short = bool(job.fleet.host_bytes) and on_host > room
+            verdict = "no" if verdict == "no" or is_short else "tight"
+            has = f"it has {room / _GIB:,.0f} GiB" if job.fleet.host_bytes else f"{room / _GIB:,.0f} GiB are usual"
+            problems.append(f"A node needs {on_host / _GIB:,.0f} GiB of host memory; {has}.")
         names = frozenset(k.names)
         return Fit(
             job=job,
@@ -197,6 +204,13 @@ def _shares(pool: PoolEstimate, phase: PhaseMemory) -> tuple[float, float]:
     engine = phase.by_role.get("vllm")
     own = engine.total if engine is not None and engine.terms.get("kv_cache") else 0
     return own / pool.limit, (phase.memory.total - own) / pool.limit
+
+
+def _host_room(job: Job, needed: float, k: Constants) -> float | None:
+    """Return the host memory of a node where what it must keep comes near it, else None. A device that is the host's
+    own processor has its memory in the pools."""
+    room = node_bytes(job.fleet, k)
+    return room if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * room else None
 
 
 def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ...]) -> str | None:

@@ -266,6 +266,7 @@ class Job:
     staleness: float = 0.0
     engine_devices: int = 0
     num_steps: int = 0
+    batch_tokens: int = 0
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
     sync_bucket_bytes: int = 0

@@ -38,7 +38,8 @@ def training_logits(t: Training, k: Constants) -> float:
     size = math.ceil(tokens / t.head_chunks) if t.head_chunks else t.head_chunk
     chunk = min(float(size or tokens), tokens)
     if t.keeps_logits and t.kernels == "compiled":
-        return entries * (tokens * (4.0 if t.compute == "fp32" else 2.0) + chunk * k["memory.logits_parallel"])
+        width = 4.0 if t.compute == "fp32" else 2.0
+        return entries * (tokens * width + chunk * (k["memory.logits_parallel"] - width))
     kept = tokens * entries * k["memory.logits_kept"] if t.keeps_logits else 0.0
     return kept + chunk * entries * k["memory.logits_chunked"]
 

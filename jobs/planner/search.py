@@ -315,15 +315,15 @@ def shortfall_of(job: Job, estimate: Estimate) -> _Shortfall | None:
     if estimate.rollout is not None and estimate.rollout.full_sequences < 1:
         says = f"The cache of an engine holds {estimate.rollout.kv_tokens:,} tokens."
         return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - estimate.rollout.full_sequences)
+    if job.fleet.host_bytes and estimate.host_bytes > job.fleet.host_bytes:
+        says = f"A node needs {_gib(estimate.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
+        return _Shortfall(Misfit(reason="host", says=says), estimate.host_bytes / job.fleet.host_bytes)
     if estimate.verdict == "no":
         pool = next(pool for pool in estimate.pools if pool.name == estimate.pool)
         says = f"{pool.name} needs {_gib(pool.binding.memory.total)} of {_gib(pool.limit)} during {pool.binding.phase}."
         if pool.share <= TIGHT_FROM and len(estimate.notes) > len(job.notes):
             says = estimate.notes[len(job.notes)]  # there is room, and yet the engine does not start
         return _Shortfall(Misfit(reason="memory", says=says), pool.share)
-    if job.fleet.host_bytes and estimate.host_bytes > job.fleet.host_bytes:
-        says = f"A node needs {_gib(estimate.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
-        return _Shortfall(Misfit(reason="host", says=says), estimate.host_bytes / job.fleet.host_bytes)
     return None
 
 

@@ -72,8 +72,8 @@ def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -
 
 def _supervised(job: Job, k: Constants, memo: Memo) -> StepTime:
     t = job.policy
-    update = memo.of("update", t, lambda: update_time(t, job.fleet, k), _key(job))
-    work = work_of(t)
+    update = memo.of("update", t, lambda: update_time(t, job.fleet, k, tokens=job.batch_tokens), _key(job))
+    work = work_of(t, tokens=job.batch_tokens)
     ranks = t.layout.num_devices / (t.layout.tensor * t.layout.pipeline)
     tokens = work.tokens * work.count * ranks
     phases = {"reference": NOTHING, "update": update.seconds}

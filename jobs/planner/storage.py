@@ -2,7 +2,7 @@
 
 from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import weight_bytes
-from jobs.planner.job import Engine, Job, Layout, Training
+from jobs.planner.job import Engine, Fleet, Job, Layout, Training
 from jobs.planner.lora import adapter_parameters
 from jobs.planner.stages import stages_of
 from jobs.planner.states import frozen_bytes, optimizer_bytes, states_of
@@ -44,6 +44,13 @@ def host_bytes(job: Job, k: Constants) -> int:
     if job.engine is not None and job.engine.sleep_level == 1:
         total += per_node * _engine_bytes(job.engine)
     return round(total)
+
+
+def node_bytes(fleet: Fleet, k: Constants) -> float:
+    """Return host memory of a node: as it is known, or what nodes of as many such devices usually have."""
+    return fleet.host_bytes or k["estimate.host_memory"] * fleet.accelerator.memory_bytes * min(
+        fleet.devices_per_node, fleet.num_devices
+    )
 
 
 def _on_node(layout: Layout, per_node: int) -> int:

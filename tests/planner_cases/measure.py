@@ -15,6 +15,7 @@ from jobs.planner.memory import counted
 from jobs.planner.plans import Demand
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
 from jobs.planner.serving import engine_memory
+from jobs.planner.storage import node_bytes
 from tests.planner_cases.load import Case
 
 Quantity = Literal[
@@ -153,6 +154,8 @@ def _verdict(case: Case, found: Estimate, k: Constants) -> Reading:
         a = case.fleet.accelerator
         shortage = engine_memory(case.job.engine, a, k).shortage
         share = share if shortage is None else 1 + shortage.missing / a.usable_bytes
+    if case.fleet is not None:
+        share = max(share, found.host_bytes / node_bytes(case.fleet, k))
     is_near = abs(share - 1) <= NEAR
     right = {"fits": found.verdict == "fits", "oom": found.verdict == "no"}[case.truth.verdict]
     return Reading(
