@@ -17,13 +17,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from console.guide.advice_list import tuning_page
-from console.guide.device_answer import devices_page
 from console.guide.knob_list import knobs_page
 from console.guide.metric_list import metrics_page
 from console.guide.parts import Asked
 from console.guide.recipe_list import recipes_page
 from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
+from console.views.can_it_run import devices_page
+from console.views.frame import current_project
+from jobs.access import allows, role
 
 _LISTS = ("guide-knob", "guide-recipe", "guide-symptom", "guide-rule")
 """The tabs that have an address for each thing in them."""
@@ -52,12 +54,22 @@ def _whole(page: Callable[[Asked], dict[str, Any]]) -> _Page:
     return lambda asked, _item: page(asked)
 
 
+@require_GET
+@never_cache
+def devices(request: HttpRequest) -> HttpResponse:
+    """Answer whether a model can run on some hardware; at the prices of the project one is looking at."""
+    project = current_project(request)
+    held = role(request.user, project) if project is not None else None
+    return _show(request, "devices", devices_page(request.GET, project, may_read=allows(held, "editor")))
+
+
 def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpResponse:
     """Render the page, or the part of it that htmx asks for."""
     titles = _titles()
     part = request.headers.get("HX-Target", "")
     template = f"guide/{'part' if part in ('guide-body', 'guide-detail') else 'guide'}.html"
-    query = urlencode([(name, value) for name, value in request.GET.items() if value and name != "project"])
+    pairs = [(name, value) for name, values in request.GET.lists() for value in values]
+    query = urlencode([(name, value) for name, value in pairs if value and name != "project"])
     is_list = f"guide-{tab.removesuffix('s')}" in _LISTS
     more = {
         "tab": tab,
@@ -74,7 +86,8 @@ def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpRespon
     answer = render(request, template, context | more)
     patch_vary_headers(answer, ["HX-Target"])
     if part == "guide-body":
-        answer["HX-Replace-Url"] = reverse(f"guide-{tab}") + (f"?{query}" if query else "")
+        address = reverse(f"guide-{tab}") + (f"?{query}" if query else "")
+        answer["HX-Replace-Url"] = context.get("address_of_page", address)
     return answer
 
 
@@ -101,7 +114,7 @@ urlpatterns = [
     path("guide/knobs/<str:item>", _KNOBS, name="guide-knob"),
     path("guide/recipes", _RECIPES, name="guide-recipes"),
     path("guide/recipes/<str:item>", _RECIPES, name="guide-recipe"),
-    path("guide/devices", _tab("devices", _whole(devices_page)), name="guide-devices"),
+    path("guide/devices", devices, name="guide-devices"),
     path("guide/tuning", _tab("tuning", _whole(tuning_page)), name="guide-tuning"),
     path("guide/symptoms", _SYMPTOMS, name="guide-symptoms"),
     path("guide/symptoms/<str:item>", _SYMPTOMS, name="guide-symptom"),

@@ -51,10 +51,10 @@ def test_a_question_is_answered_and_a_recipe_is_used(page: Page, live_console: L
     page.goto(f"{live_console.url}/guide/devices")
 
     page.fill("#q", "7.6")
-    page.select_option("#f-method", "GRPO-LoRA")
+    page.select_option("#f-method", "grpo-lora")
 
     expect(page.locator(".guide-verdict")).to_contain_text("Yes: Qwen2.5-7B")
-    expect(page).to_have_url(re.compile(r"/guide/devices\?size=7.6&method=GRPO-LoRA$"))
+    expect(page).to_have_url(re.compile(r"/guide/devices\?model=7.6&method=grpo-lora&on="))
     assert page.evaluate("document.documentElement.scrollWidth") == 800
     page.goto(f"{live_console.url}/guide/recipes?q=demo")
     page.get_by_role("link", name="Use this recipe").click()

@@ -135,19 +135,18 @@ def test_a_recipe_shows_what_differs_and_is_used_by_those_who_may_launch(viewer:
     assert "guide-table" not in page(viewer, reverse("guide-recipe", args=["native-grpo-demo"]))  # it changes nothing
 
 
-def test_can_it_run_answers_from_the_table_alone(viewer: Client) -> None:
+def test_a_size_alone_is_answered_by_what_was_published(viewer: Client) -> None:
     address = reverse("guide-devices")
-    reported = page(viewer, address, size="7.6", method="GRPO-LoRA", device="H100")
-    unknown = page(viewer, address, size="405")
-    stated = page(viewer, address, size="8", method="PPO")
-    nonsense = page(viewer, address, size="tall")
+    reported = page(viewer, address, model="7.6", method="grpo-lora")
+    unknown = page(viewer, address, model="405B", method="grpo")
+    stated = page(viewer, address, model="8", method="ppo")
 
     assert "Yes: Qwen2.5-7B was trained with GRPO-LoRA on 1 × H100 80 GB." in reported
+    assert "only what was published answers" in reported
     assert "Nobody reported it" in unknown
     assert "That does not say that it cannot run" in unknown
     assert "Its authors say so" in stated
     assert "Yes:" not in stated
-    assert "“tall” is no model size" in nonsense
 
 
 def test_advice_rules_symptoms_and_metrics_are_all_there(viewer: Client) -> None:
