@@ -27,6 +27,11 @@ from jobs.catalog.runspec import parse_spec
 from jobs.catalog.sentence import in_words
 from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
+from jobs.planner.advice import TOGETHER
+from jobs.planner.constant import constants
+from jobs.planner.moves import moves
+from jobs.planner.search import GOALS
+from jobs.planner.validity import REASONS
 from profiling.phases import BY_KEY, PHASES
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
@@ -109,7 +114,10 @@ def _texts() -> Iterator[str]:
     yield from _guide_texts()
     for folder in ("jobs.catalog", "jobs.adapters"):
         yield from templates(folder)
+    for constant in constants().all():
+        yield from (constant.label, constant.unit, constant.reason)
     yield from WHY
+    yield from (*GOALS.values(), *REASONS.values(), *(move.title for move in moves()), TOGETHER)
     for trainer in trainers().values():
         for version in trainer.versions:
             yield from (spelled.why for spelled in adapter(trainer.id).spellings(version=version))

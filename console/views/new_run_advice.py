@@ -110,7 +110,7 @@ def advice(request: HttpRequest) -> JsonResponse:
         return _refusal(error)
     return JsonResponse(
         {
-            "html": render_to_string("new_run/plan_advice.html", {"panel": panel}, request),
+            "html": render_to_string("new_run/plan_advice.html", {"panel": panel}),
             "num_fixes": len(panel.fit),
             "num_layouts": _num_layouts(asked),
         }
@@ -127,7 +127,7 @@ def layouts(request: HttpRequest) -> JsonResponse:
     except PlanRefused as error:
         return _refusal(error)
     panel = layouts_panel(found, asked, seconds=time.perf_counter() - began)
-    return JsonResponse({"html": render_to_string("new_run/plan_layouts.html", {"panel": panel}, request)})
+    return JsonResponse({"html": render_to_string("new_run/plan_layouts.html", {"panel": panel})})
 
 
 @require_POST

@@ -53,8 +53,8 @@ def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: Cl
     panel, problems = _panel(request.POST, spec, project, request.user, state)
     milliseconds = (time.perf_counter() - began) * 1000
     return {
-        "verdict": render_to_string("new_run/plan.html", {"plan": panel}, request),
-        "bars": render_to_string("new_run/plan_bars.html", {"plan": panel}, request),
+        "verdict": render_to_string("new_run/plan.html", {"plan": panel}),
+        "bars": render_to_string("new_run/plan_bars.html", {"plan": panel}),
         "state": panel.state,
         "is_what_if": bool(request.POST.get("plan.accelerator")),
         "milliseconds": None if panel.state == "unknown" else round(milliseconds) or 1,

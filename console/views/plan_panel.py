@@ -255,7 +255,8 @@ def _numbers(found: Estimate, fleet: Fleet) -> tuple[Number, ...]:
         numbers.append(Number(label=_("Cost"), value=interval_text(cost.money, unit=cost.currency), how=how))
     shared = _("on the fullest node, and %(shm)s of shared memory") % {"shm": size(found.shm_bytes)}
     if fleet.host_bytes:
-        shared = f"{shared}; {_('a node has %(size)s') % {'size': size(fleet.host_bytes)}}"
+        has = _("a node has %(size)s") % {"size": size(fleet.host_bytes)}
+        shared = f"{shared}; {has}"
     exported = _("to resume from; the weights alone are %(size)s") % {"size": size(found.export_bytes)}
     numbers.append(Number(label=host, value=size(found.host_bytes), how=shared))
     numbers.append(Number(label=checkpoint, value=size(found.checkpoint_bytes), how=exported))

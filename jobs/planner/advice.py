@@ -24,7 +24,8 @@ from jobs.planner.validity import misfit_of
 
 _WORTH_SECONDS = 0.005  # of a step: below, a change is not worth a line
 _MOST_STEPS = 6
-_TOGETHER = "All of these together"
+TOGETHER = "All of these together"
+"""The title of several moves that do it together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ class _Adviser:
             if best is None or best.saved_bytes <= 0 or peak == best.after.needed:
                 return None
             if best.after.verdict != "no":
-                return _named(best, _TOGETHER)
+                return _named(best, TOGETHER)
             spec = changed(self._spec, best.changes)
             found = [
                 each

@@ -130,7 +130,7 @@ const preview = new Question(form.dataset.preview, form, {
     }
     problems.set("preview", answer.problems);
     document.getElementById("data-columns").replaceChildren(...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })));
-    if (answer.html) check.ask({ now: true }); // the plan takes what was counted in the data
+    if (answer.html && !check.isBusy) check.ask({ now: true }); // the plan takes what was counted in the data
     for (const [field, text] of Object.entries(answer.captions ?? {})) form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
     showVerdict();
   },

@@ -48,21 +48,31 @@ export class Question {
     this.#timer = setTimeout(() => this.#send(), now ? 0 : this.#wait);
   }
 
+  /** True while an answer is waited for, or about to be asked for. */
+  get isBusy() {
+    return this.#timer !== 0 || this.#abort !== null;
+  }
+
   cancel() {
     clearTimeout(this.#timer);
+    this.#timer = 0;
     this.#abort?.abort();
     this.#abort = null;
   }
 
   async #send() {
     const abort = new AbortController();
+    this.#timer = 0;
     this.#abort = abort;
     this.#on.onStart();
     try {
       const { answer } = await post(this.#url, this.#form, { signal: abort.signal });
-      if (this.#abort === abort) this.#on.onAnswer(answer);
+      if (this.#abort !== abort) return;
+      this.#abort = null;
+      this.#on.onAnswer(answer);
     } catch (error) {
       if (this.#abort !== abort || error.name === "AbortError") return;
+      this.#abort = null;
       if (!(error instanceof Unanswered)) throw error;
       this.#on.onFailure(error.message);
     }
