@@ -14,8 +14,8 @@ from jobs.catalog.rule import changed, refused
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
-from jobs.planner.estimate import Estimator
-from jobs.planner.job import Fleet, Job
+from jobs.planner.estimate import Estimator, Fit
+from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.layout_space import Changes, Space, powers, spaces_of
 from jobs.planner.performance import teaches_the_same
 from jobs.planner.reading import read_models
@@ -32,7 +32,9 @@ GOALS: Mapping[str, str] = {
 }
 MAX_LAYOUTS = 1000
 _NEAREST = 3
+_NOT_SIZES = ("train.", "memory.")
 _NOT_LAYOUT = ("train.", "memory.gradient_checkpointing", "memory.megatron_recompute")
+_KEEPS: Changes = {"memory.gradient_checkpointing": False, "memory.megatron_recompute": "none"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,15 @@ class _Shortfall(NamedTuple):
 
     misfit: Misfit
     share: float
+
+
+@dataclass(slots=True)
+class _Way:
+    """A way to train that can be; `job` is None until it is read."""
+
+    changes: Changes
+    layout: Layout
+    job: Job | None
 
 
 class _Rejections:
@@ -188,41 +199,65 @@ class _Hunt:
 
     def look_at(self, space: Space, *, most: int) -> None:
         """Reckon a placement's layouts; at most so many."""
-        trains = self._possible(space, space.ways_to_train, _training_shortfall, times=len(space.ways_to_generate))
-        generates = self._possible(space, space.ways_to_generate, _engine_shortfall, times=len(trains))
+        trains = self._ways_to_train(space)
+        generates = self._ways_to_generate(space, times=len(trains))
         pairs = len(trains) * len(generates)
-        seen = self._best_first(space, trains, generates, most) if pairs > most else 0
-        if pairs <= most:
-            for (train, one), (generate, other) in product(trains, generates):
-                self._consider({**space.placement, **train, **generate}, _joined(one, other))
-        self._skipped += pairs - seen if pairs > most else 0
+        if pairs > most:
+            self._skipped += pairs - self._best_first(space, trains, generates, most)
+            return
+        for train, (generate, engine) in product(trains, generates):
+            self._consider({**space.placement, **train.changes, **generate}, _joined(self._job(space, train), engine))
 
-    def _possible(
-        self, space: Space, ways: tuple[Changes, ...], misfit_of: Callable[[Job], _Shortfall | None], *, times: int
-    ) -> list[tuple[Changes, Job]]:
-        """Return the ways that can be, with their jobs; each of the others stands for so many layouts.
+    def _ways_to_train(self, space: Space) -> list[_Way]:
+        """Return the ways to train that can be; each of the others stands for so many layouts.
 
-        Whether one can be is asked once for all ways that differ in micro-batches and recomputation alone.
+        Only one is read of those that differ in micro-batches and recomputation alone, and one is asked for its sizes
+        of those that differ in where states lie as well.
         """
-        found: list[tuple[Changes, Job]] = []
-        known: dict[frozenset[tuple[str, Value]], _Shortfall] = {}
-        for way in ways:
-            changes = {**space.placement, **way}
-            key = frozenset(item for item in way.items() if not item[0].startswith(_NOT_LAYOUT))
-            short = known.get(key)
-            if short is None:
-                job = self._read(changes)
-                short = misfit_of(job)
-                if short is None:
-                    found.append((way, job))
-                    continue
-                known[key] = short
-            self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share, times=times)
+        found: list[_Way] = []
+        sizes: dict[Hashable, _Shortfall | None] = {}
+        known: dict[Hashable, tuple[_Shortfall | None, Layout]] = {}
+        times = len(space.ways_to_generate)
+        for changes in space.ways_to_train:
+            items = tuple(changes.items())
+            of_sizes = tuple(item for item in items if not item[0].startswith(_NOT_SIZES))
+            key = tuple(item for item in items if not item[0].startswith(_NOT_LAYOUT))
+            job = None
+            if (short := sizes.get(of_sizes)) is None and key not in known:
+                job = self._read({**space.placement, **changes})
+                if of_sizes not in sizes:
+                    misfit = training_misfit(job)
+                    short = sizes[of_sizes] = None if misfit is None else _Shortfall(misfit, 0.0)
+                known[key] = (short or _too_large(job), job.policy.layout)
+            short, layout = (short, None) if short is not None else known[key]
+            if short is None and layout is not None:
+                found.append(_Way(changes, layout, job))
+            elif short is not None:
+                self._reject(short, {**space.placement, **changes}, times=times)
         return found
 
-    def _best_first(
-        self, space: Space, trains: list[tuple[Changes, Job]], generates: list[tuple[Changes, Job]], most: int
-    ) -> int:
+    def _ways_to_generate(self, space: Space, *, times: int) -> list[tuple[Changes, Job]]:
+        """Return the ways to generate that can be, with their jobs; each of the others stands for so many layouts."""
+        found = []
+        for changes in space.ways_to_generate:
+            job = self._read({**space.placement, **changes})
+            misfit = engine_misfit(job)
+            if misfit is None:
+                found.append((changes, job))
+            else:
+                self._reject(_Shortfall(misfit, 0.0), {**space.placement, **changes}, times=times)
+        return found
+
+    def _reject(self, short: _Shortfall, changes: Changes, *, times: int = 1) -> None:
+        self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share, times=times)
+
+    def _job(self, space: Space, way: _Way) -> Job:
+        """Return the job of a way to train, which is read once."""
+        if way.job is None:
+            way.job = self._read({**space.placement, **way.changes})
+        return way.job
+
+    def _best_first(self, space: Space, trains: list[_Way], generates: list[tuple[Changes, Job]], most: int) -> int:
         """Reckon the layouts that promise most, up to so many; return how many.
 
         First every way to train (if they are too many, evenly from the least divided to the most) beside the engine
@@ -230,21 +265,21 @@ class _Hunt:
         not fit beside the least engine fits beside none.
         """
         least = min(generates, key=lambda pair: _appetite(pair[1]))
-        order = sorted(trains, key=lambda pair: _degree(pair[1]))
+        order = sorted(trains, key=_degree)
         budget = max(most // 2, 1)
         if len(order) > budget:
             order = [order[number * len(order) // budget] for number in range(budget)]
-        fitting: list[tuple[float, Changes, Job]] = []
-        seen = 0
-        for train, one in order:
-            found = self._consider({**space.placement, **train, **least[0]}, _joined(one, least[1]))
-            seen += 1
+        fitting: list[tuple[float, _Way]] = []
+        for way in order:
+            job = _joined(self._job(space, way), least[1])
+            found = self._consider({**space.placement, **way.changes, **least[0]}, job)
             if found is not None:
-                fitting.append((found.seconds, train, one))
+                fitting.append((found.seconds, way))
         fitting.sort(key=lambda entry: entry[0])
         rest = [pair for pair in generates if pair is not least]
-        for (_, train, one), (generate, other) in islice(product(fitting, rest), most - seen):
-            self._consider({**space.placement, **train, **generate}, _joined(one, other))
+        seen = len(order)
+        for (_, way), (generate, engine) in islice(product(fitting, rest), most - seen):
+            self._consider({**space.placement, **way.changes, **generate}, _joined(self._job(space, way), engine))
             seen += 1
         return seen
 
@@ -255,12 +290,13 @@ class _Hunt:
     def _consider(self, changes: Changes, job: Job) -> Ranked | None:
         """Reckon one layout; return it if it fits."""
         try:
-            found = self._estimator.estimate(job)
+            fit = self._estimator.fit(job)
+            if short := _shortfall(fit):
+                self._reject(short, changes)
+                return None
+            found = self._estimator.answer(fit)
         except JobInvalid as invalid:
             self._rejections.add("invalid", changes, str(invalid))
-            return None
-        if short := shortfall_of(job, found):
-            self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share)
             return None
         ranked = _ranked(changes, job, found)
         self._found.append(ranked)
@@ -310,19 +346,20 @@ def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
     return new[0] if new else None
 
 
-def shortfall_of(job: Job, estimate: Estimate) -> _Shortfall | None:
+def _shortfall(fit: Fit) -> _Shortfall | None:
     """Return what a job lacks, and the share of what there is that it needs; None if it has all that it needs."""
-    if estimate.rollout is not None and estimate.rollout.full_sequences < 1:
-        says = f"The cache of an engine holds {estimate.rollout.kv_tokens:,} tokens."
-        return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - estimate.rollout.full_sequences)
-    if job.fleet.host_bytes and estimate.host_bytes > job.fleet.host_bytes:
-        says = f"A node needs {_gib(estimate.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
-        return _Shortfall(Misfit(reason="host", says=says), estimate.host_bytes / job.fleet.host_bytes)
-    if estimate.verdict == "no":
-        pool = next(pool for pool in estimate.pools if pool.name == estimate.pool)
+    job = fit.job
+    if fit.rollout is not None and fit.rollout.full_sequences < 1:
+        says = f"The cache of an engine holds {fit.rollout.kv_tokens:,} tokens."
+        return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - fit.rollout.full_sequences)
+    if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
+        says = f"A node needs {_gib(fit.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
+        return _Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
+    if fit.verdict == "no":
+        pool = fit.pool
         says = f"{pool.name} needs {_gib(pool.binding.memory.total)} of {_gib(pool.limit)} during {pool.binding.phase}."
-        if pool.share <= TIGHT_FROM and len(estimate.notes) > len(job.notes):
-            says = estimate.notes[len(job.notes)]  # there is room, and yet the engine does not start
+        if pool.share <= TIGHT_FROM and fit.problems:
+            says = fit.problems[0]  # there is room, and yet the engine does not start
         return _Shortfall(Misfit(reason="memory", says=says), pool.share)
     return None
 
@@ -332,21 +369,13 @@ def _joined(train: Job, generate: Job) -> Job:
     return replace(train, engine=generate.engine, engine_devices=generate.engine_devices)
 
 
-def _training_shortfall(job: Job) -> _Shortfall | None:
-    """Return why a way to train can never be: its sizes, or weights and gradients that alone exceed a device."""
-    if misfit := training_misfit(job):
-        return _Shortfall(misfit, 0.0)
+def _too_large(job: Job) -> _Shortfall | None:
+    """Return a shortfall where weights and gradients alone exceed a device."""
     least, limit = least_bytes(job.policy), job.fleet.accelerator.usable_bytes
     if least <= limit:
         return None
     says = f"Weights and gradients alone take {_gib(round(least))} of {_gib(limit)}."
     return _Shortfall(Misfit(reason="memory", says=says), least / limit)
-
-
-def _engine_shortfall(job: Job) -> _Shortfall | None:
-    """Return why a way to generate can never be: its sizes."""
-    misfit = engine_misfit(job)
-    return None if misfit is None else _Shortfall(misfit, 0.0)
 
 
 def _appetite(job: Job) -> float:
@@ -355,10 +384,11 @@ def _appetite(job: Job) -> float:
     return 0.0 if engine is None else engine.utilization + 1e-3 / engine.tensor
 
 
-def _degree(job: Job) -> tuple[int, int, bool]:
+def _degree(way: _Way) -> tuple[int, int, bool]:
     """Return how far a way to train divides the model: the least comes first, and recomputing before keeping."""
-    layout = job.policy.layout
-    return layout.tensor * layout.pipeline * layout.context, layout.expert, job.policy.checkpointing == "none"
+    layout = way.layout
+    keeps = any(way.changes.get(knob_id) == value for knob_id, value in _KEEPS.items())
+    return layout.tensor * layout.pipeline * layout.context, layout.expert, keeps
 
 
 def _gib(size: int) -> str:
