@@ -59,29 +59,10 @@ def head_flops(model: ModelShape, *, is_scalar: bool = False) -> float:
     return 2.0 * ((model.hidden if is_scalar else model.vocab * model.hidden) + model.final)
 
 
-class _Same:
-    """A model as a key: the same object, since comparing all layers costs more than what is kept."""
-
-    __slots__ = ("model",)
-
-    def __init__(self, model: ModelShape) -> None:
-        self.model = model
-
-    def __hash__(self) -> int:
-        return id(self.model)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.model is self.model
-
-
+@lru_cache(maxsize=64)
 def layer_kinds(model: ModelShape) -> tuple[tuple[LayerShape, int], ...]:
     """Return each kind of layer of a model and how many there are."""
-    return _kinds(_Same(model))
-
-
-@lru_cache(maxsize=64)
-def _kinds(key: _Same) -> tuple[tuple[LayerShape, int], ...]:
-    return tuple(Counter(key.model.layers).items())
+    return tuple(Counter(model.layers).items())
 
 
 def forward_flops(model: ModelShape, tokens: float, context: float, *, is_scalar: bool = False) -> float:

@@ -9,6 +9,7 @@ communicators: overhead_bytes). A source that reports allocated or reserved byte
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 from jobs.catalog.accelerator import Accelerator
@@ -125,6 +126,7 @@ def _memory(terms: dict[Term, float]) -> Memory:
     return Memory(terms={term: round(size) for term, size in terms.items() if round(size)})
 
 
+@lru_cache(maxsize=1024)
 def _fullest(t: Training) -> tuple[Stage, States]:
     """Return the stage that keeps the most states, and them."""
     found = ((stage, states_of(t, stage)) for stage in stages_of(t.model, t.layout, t.num_micro_batches))

@@ -99,7 +99,7 @@ def teaches_the_same(before: RunSpec, after: RunSpec) -> bool:
             continue
         if old.get(knob_id) != new.get(knob_id):
             return False
-        is_default = old.get(knob_id) == default_of(before, knobs()[knob_id])
-        if knob_id in old and not is_default and is_live(knob_id, old) != is_live(knob_id, new):
+        ceases = knob_id in old and is_live(knob_id, old) != is_live(knob_id, new)
+        if ceases and old[knob_id] != default_of(before, knobs()[knob_id]):
             return False
     return True

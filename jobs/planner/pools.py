@@ -25,7 +25,6 @@ from jobs.planner.serving import EngineMemory, wakes_at_once
 from jobs.planner.throughput import work_of
 
 _TERMS: tuple[Term, ...] = get_args(Term)
-EMPTY = Memory(terms={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +80,16 @@ def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
         is_busy = member is worker or (phase == "weight_sync" and phase in member.busy)
         held = member.busy[phase] if is_busy else member.idle
         by_role[member.role] = held if member.role not in by_role else added(by_role[member.role], held)
-    total = EMPTY
-    for held in by_role.values():
-        total = added(total, held)
-    return PhaseMemory(phase=phase, role=worker.role, memory=total, by_role=by_role)
+    return PhaseMemory(phase=phase, role=worker.role, memory=added(*by_role.values()), by_role=by_role)
 
 
-def added(one: Memory, other: Memory) -> Memory:
-    """Return the sum, term by term."""
-    both = {term: one.terms.get(term, 0) + other.terms.get(term, 0) for term in _TERMS}
-    return Memory(terms={term: size for term, size in both.items() if size})
+def added(*parts: Memory) -> Memory:
+    """Return the sum, term by term, in the order of the terms."""
+    both: dict[Term, int] = {}
+    for part in parts:
+        for term, size in part.terms.items():
+            both[term] = both.get(term, 0) + size
+    return Memory(terms={term: both[term] for term in _TERMS if both.get(term)})
 
 
 def greatest(one: Memory, other: Memory) -> Memory:

@@ -5,6 +5,7 @@ Source of the formulas: the modeling code of transformers, whose models on the m
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.planner.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
@@ -24,6 +25,12 @@ from jobs.planner.quantization import read_quantization
 from jobs.planner.served_parts import rotary_elements, tower_elements
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
+
+
+@lru_cache(maxsize=256)
+def _shared(layers: tuple[LayerShape, ...]) -> tuple[LayerShape, ...]:
+    """Return the object that stands for all layers equal to these: so shapes that are equal are so at first sight."""
+    return layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +104,14 @@ class ModelShape:
             for layer in self.layers
             if layer.is_moe
         )
+        object.__setattr__(self, "layers", _shared(self.layers))
         object.__setattr__(self, "parameters", total)
         object.__setattr__(self, "active_parameters", total - unused)
         object.__setattr__(self, "expert_parameters", experts)
+
+    def __hash__(self) -> int:
+        """Of what tells models apart, not of all layers: shapes are keys of caches that are asked all the time."""
+        return hash((self.name, self.parameters, self.active_parameters, self.vocab))
 
     @property
     def num_layers(self) -> int:

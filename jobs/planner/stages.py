@@ -7,6 +7,7 @@ both copies where they are apart. Source: planner reference, 1.1 and 2.1 (S-ML).
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jobs.planner.job import Layout
 from jobs.planner.shapes import LayerShape, ModelShape
@@ -57,6 +58,7 @@ class Stage:
         return sum(count for _, count in self.layers)
 
 
+@lru_cache(maxsize=1024)
 def stages_of(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> tuple[Stage, ...]:
     """Return the stages of the pipeline, in order.
 

@@ -7,6 +7,7 @@ optimizer from 1, gradients from 2, weights from 3. All results are bytes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Layout, Optimizer, Training
@@ -79,6 +80,7 @@ def optimizer_bytes(t: Training) -> float:
     return _MOMENTS[t.optimizer] + (_FP32 if t.has_master else 0.0)
 
 
+@lru_cache(maxsize=1024)
 def frozen_bytes(model: ModelShape, layout: Layout, weight_bytes: float) -> tuple[float, ...]:
     """Return bytes of weights that are only used, on one rank of each stage; sharded where the layout shards them."""
     shares = (stage_share(stage, model, layout) for stage in stages_of(model, layout))

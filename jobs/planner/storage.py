@@ -1,5 +1,7 @@
 """Bytes beside the devices: host memory of a node, checkpoints and exports on disk (planner reference, 2.6, 2.10)."""
 
+from functools import lru_cache
+
 from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import weight_bytes
 from jobs.planner.job import Engine, Fleet, Job, Layout, Training
@@ -57,6 +59,7 @@ def _on_node(layout: Layout, per_node: int) -> int:
     return min(layout.num_devices, per_node)
 
 
+@lru_cache(maxsize=1024)
 def _trainer_bytes(t: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases."""
     away = 0.0
