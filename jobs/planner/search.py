@@ -19,7 +19,7 @@ from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.layout_space import Changes, Space, powers, spaces_of
 from jobs.planner.performance import teaches_the_same
 from jobs.planner.reading import read_models
-from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid
+from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid, Rollout
 from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models, Workload, samples_per_update
 from jobs.planner.validity import REASONS, Misfit, engine_misfit, least_bytes, training_misfit
@@ -242,10 +242,11 @@ class _Hunt:
         for changes in space.ways_to_generate:
             job = self._read({**space.placement, **changes})
             misfit = engine_misfit(job)
-            if misfit is None:
+            short = _no_cache(self._estimator.rollout(job)) if misfit is None else _Shortfall(misfit, 0.0)
+            if short is None:
                 found.append((changes, job))
             else:
-                self._reject(_Shortfall(misfit, 0.0), {**space.placement, **changes}, times=times)
+                self._reject(short, {**space.placement, **changes}, times=times)
         return found
 
     def _reject(self, short: _Shortfall, changes: Changes, *, times: int = 1) -> None:
@@ -264,6 +265,8 @@ class _Hunt:
         that takes least; then those that fitted, the fastest first, beside every other engine. A way to train that does
         not fit beside the least engine fits beside none.
         """
+        if not trains or not generates:
+            return 0
         least = min(generates, key=lambda pair: _appetite(pair[1]))
         order = sorted(trains, key=_degree)
         budget = max(most // 2, 1)
@@ -349,9 +352,8 @@ def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
 def _shortfall(fit: Fit) -> _Shortfall | None:
     """Return what a job lacks, and the share of what there is that it needs; None if it has all that it needs."""
     job = fit.job
-    if fit.rollout is not None and fit.rollout.full_sequences < 1:
-        says = f"The cache of an engine holds {fit.rollout.kv_tokens:,} tokens."
-        return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - fit.rollout.full_sequences)
+    if short := _no_cache(fit.rollout):
+        return short
     if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
         says = f"A node needs {_gib(fit.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
         return _Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
@@ -362,6 +364,14 @@ def _shortfall(fit: Fit) -> _Shortfall | None:
             says = fit.problems[0]  # there is room, and yet the engine does not start
         return _Shortfall(Misfit(reason="memory", says=says), pool.share)
     return None
+
+
+def _no_cache(rollout: Rollout | None) -> _Shortfall | None:
+    """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
+    if rollout is None or rollout.full_sequences >= 1:
+        return None
+    says = f"The cache of an engine holds {rollout.kv_tokens:,} tokens."
+    return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - rollout.full_sequences)
 
 
 def _joined(train: Job, generate: Job) -> Job:
