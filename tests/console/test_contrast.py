@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.planner.result import TERMS
 from profiling.phases import PHASES
 
 CSS = Path(__file__).resolve().parents[2] / "static" / "css"
@@ -79,6 +80,10 @@ def test_lines_that_carry_meaning_stand_out(theme: str) -> None:
 
     for i in range(10):
         assert contrast(found[f"run-{i}"], found["surface"]) >= 3, f"run-{i}"
+    terms = [name for name in found if name.startswith("memory-")]
+    assert len(terms) == len(TERMS)
+    for name in terms:
+        assert contrast(found[name], found["surface"]) >= 3, name
 
 
 def test_both_themes_define_the_same_tokens() -> None:
