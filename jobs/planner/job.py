@@ -107,13 +107,14 @@ class Training:
     weights. `micro_batch` sequences of `sequence` tokens each are one pass of a rank group before context parallelism
     divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
     `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
-    `head`: how logits and loss are computed ("inplace": gradients take the place of the logits), `head_chunk` tokens or entries of the vocabulary (`head_axis`) at once
-    where chunked (`head_chunks`: or so many chunks a micro-batch), while all logits stay if it `keeps_logits`; `has_entropy`: the whole
-    distribution's entropy is taken too, not chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides
-    the count that rank and targets give; `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded
-    gradients stay between micro-batches. `has_flat_gradients`: weights that are not trained lie in the same flat
-    parameters as adapters, which have gradients as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding
-    and head are units of sharding of their own, not of the whole model's.
+    `head`: how logits and loss are computed ("inplace": gradients take the place of the logits), `head_chunk` tokens or
+    entries of the vocabulary (`head_axis`) at once where chunked (`head_chunks`: or so many chunks a micro-batch),
+    while all logits stay if it `keeps_logits`; `has_entropy`: the whole distribution's entropy is taken too, not
+    chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides the count that rank and targets give;
+    `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
+    `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
+    as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
+    not of the whole model's.
     """
 
     model: ModelShape

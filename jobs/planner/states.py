@@ -126,8 +126,9 @@ def _kept(elements: Elements, t: Training, stage: int) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transients:
     """Bytes that come and go within a step. `gathered`: whole weights while they are used, `gathered_at_loss` when all
-    layers have done their forward pass; `at_loss`: gradients that exist when the loss is computed, `in_backward` those of the layer that is differentiated; `in_step`: what the
-    optimizer's step needs; `buffers`: what is there all the time beside the states."""
+    layers have done their forward pass; `at_loss`: gradients that exist when the loss is computed, `in_backward` those
+    of the layer that is differentiated; `in_step`: what the optimizer's step needs; `buffers`: what is there all the
+    time beside the states."""
 
     gathered: float
     gathered_at_loss: float

@@ -22,13 +22,8 @@ WIDEST = math.sqrt(2.5)
 """An interval is never wider than this factor to either side: beyond it, it would tell nothing."""
 _HALF = 2  # bytes of an element of activations
 _OPTIMIZER_BYTES = {"adam": 30.0, "adam_bf16": 14.0, "adam_8bit": 12.0, "muon": 26.0, "sgd": 12.0}
-_LOGIT_BYTES = {
-    "unfused": 32.0,
-    "compiled": 16.0,
-    "chunked": 20.0,
-    "parallel": 16.0,
-    "inplace": 12.0,
-}  # moved per entry, both ways
+# Moved per entry, both ways.
+_LOGIT_BYTES = {"unfused": 32.0, "compiled": 16.0, "chunked": 20.0, "parallel": 16.0, "inplace": 12.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.known import shape_of
 from jobs.planner.result import TERMS, Estimate, JobInvalid
+from jobs.planner.serving import engine_memory
 from profiling.phases import BY_KEY, ROLES
 from tests.jobs.planner.hardware import fleet
 
@@ -170,6 +171,36 @@ def test_trainer_states_that_stay_keep_an_engine_from_waking() -> None:
     assert found.verdict == "no"
     assert found.phase == "rollout"
     assert any("utilization" in note for note in found.notes)
+
+
+def test_an_old_engine_wakes_with_its_cache_before_it_gets_weights() -> None:
+    def syncing(version: str) -> dict[str, int]:
+        answer = estimate(colocated(engine={"version": version}))
+        phase = next(each for each in answer.pools[0].phases if each.phase == "weight_sync")
+        return dict(phase.by_role["vllm"].terms)  # type: ignore[arg-type]
+
+    assert "kv_cache" not in syncing("0.8.3")
+    assert syncing("0.8.2")["kv_cache"] > 0
+    assert not {"activations", "logits"} & set(syncing("0.8.2"))  # of a forward pass, which comes after
+
+
+def test_an_engine_that_lacks_less_than_is_known_is_tight() -> None:
+    short = colocated("qwen2.5-7b", engine={"utilization": 0.198, "max_num_seqs": 64, "max_model_len": 2560})
+    assert short.engine is not None
+    lacking = engine_memory(short.engine, short.fleet.accelerator, constants())
+    further = replace(short, engine=replace(short.engine, utilization=0.15))
+
+    assert lacking.shortage is not None
+    assert 0 < lacking.shortage.missing < 0.03 * short.fleet.accelerator.usable_bytes
+    assert (estimate(short).verdict, estimate(further).verdict) == ("tight", "no")
+
+
+def test_a_supervised_batch_takes_the_tokens_that_it_is_said_to_have() -> None:
+    rows = supervised(policy={"micro_batch": 2})
+    half = replace(rows, batch_tokens=8 * 4096)
+
+    assert estimate(half).time.phases["update"].middle < estimate(rows).time.phases["update"].middle
+    assert estimate(half).pools == estimate(rows).pools
 
 
 def test_an_engine_without_room_does_not_fit() -> None:

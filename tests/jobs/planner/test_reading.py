@@ -107,8 +107,9 @@ def test_verl_fsdp_grpo_by_hand() -> None:
 
     policy = job.policy
     assert (policy.family, policy.layout.shards, policy.weight_bytes, policy.has_master) == ("fsdp", 3, 4.0, False)
-    # 16 samples without padding: 16 x 400 tokens and three deviations of log-normal answers, sigma 0.7.
-    assert (policy.micro_batch, policy.sequence, policy.document) == (1, 9263, 400)  # 6400 + 3 x 4 x 238.6
+    # 16 samples without padding: 16 x 400 tokens and three deviations of log-normal answers, sigma 0.7, of which the 5
+    # to a prompt are alike: 6400 + 3 x sqrt(16 x 5) x 238.6.
+    assert (policy.micro_batch, policy.sequence, policy.document) == (1, 12802, 400)
     assert policy.num_micro_batches == 1024 // 4 * 5 // 2 // 16  # prompts, updates, answers of each, ranks, micro-batch
     assert (policy.offload.params_between_phases, policy.offload.optimizer_between_phases) == (True, True)
     assert policy.offload.optimizer == 0.0  # the step itself stays on the device
@@ -186,9 +187,22 @@ def test_end_stages_of_a_pipeline() -> None:
     assert (counted.first_stage_layers, counted.last_stage_layers) == (11, 11)  # 94 and two counted make 8 x 12
 
 
+def test_a_dynamic_batch_is_no_larger_than_what_an_update_has_for_a_rank() -> None:
+    few = Workload(mean_prompt=100, mean_response=300, samples=10_240)
+    spec = recipes()["verl-grpo-qwen3-8b"].spec
+
+    planned = _read(spec, workload=few).policy
+    unknown = _read(spec).policy
+    mine = spec.int_knob("rollout.prompts_per_step") // spec.int_knob("train.updates_per_rollout")
+    mine = mine * spec.int_knob("rollout.samples_per_prompt") // planned.layout.data
+
+    assert unknown.sequence >= planned.sequence
+    assert planned.sequence <= mine * 400 + 3 * (mine * spec.int_knob("rollout.samples_per_prompt")) ** 0.5 * 238.7 + 1
+
+
 def test_verl_takes_the_cross_entropy_of_flash_attention_unless_the_head_is_fused() -> None:
     spec = recipes()["verl-grpo-qwen3-8b"].spec
 
-    assert _read(spec).policy.head == "parallel"
+    assert _read(spec).policy.head == "inplace"
     assert _read(changed(spec, {"kernels.attention": "sdpa"})).policy.head == "unfused"
     assert _read(changed(spec, {"kernels.fused_head": True})).policy.head == "chunked"

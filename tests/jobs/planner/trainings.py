@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 
 from jobs.planner.job import Layout, Offload, Training
 from jobs.planner.known import shape_of
+from jobs.planner.stages import Stage, stages_of
+from jobs.planner.states import States, states_of
 
 MODELS = ("qwen3-0.6b", "llama-3.1-8b", "gemma-2-2b", "qwen3-30b-a3b", "deepseek-v2-lite")
 
@@ -78,3 +80,14 @@ def offloads(draw: st.DrawFn) -> Offload:
         params_between_phases=draw(st.booleans()),
         optimizer_between_phases=draw(st.booleans()),
     )
+
+
+def only_stage(t: Training) -> Stage:
+    """Return the stage of a training without a pipeline."""
+    (stage,) = stages_of(t.model, t.layout, t.num_micro_batches)
+    return stage
+
+
+def held(t: Training) -> States:
+    """Return the states of a training without a pipeline."""
+    return states_of(t, only_stage(t))
