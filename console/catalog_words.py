@@ -30,6 +30,8 @@ from jobs.catalog.trainer import trainers
 from jobs.planner.advice import TOGETHER
 from jobs.planner.constant import constants
 from jobs.planner.moves import moves
+from jobs.planner.plans import METHODS, ON_HOST
+from jobs.planner.result import POOL_WORDS
 from jobs.planner.search import GOALS
 from jobs.planner.validity import REASONS
 from profiling.phases import BY_KEY, PHASES
@@ -112,7 +114,8 @@ def _texts() -> Iterator[str]:
         yield from (info.label, info.unit, info.definition, info.healthy_source)
     yield from (phase.label for phase in PHASES)
     yield from _guide_texts()
-    for folder in ("jobs.catalog", "jobs.adapters"):
+    yield from _planner_texts()
+    for folder in ("jobs.catalog", "jobs.adapters", "jobs.planner"):
         yield from templates(folder)
     for constant in constants().all():
         yield from (constant.label, constant.unit, constant.reason)
@@ -186,6 +189,16 @@ def _guide_texts() -> Iterator[str]:
     for symptom in symptoms().values():
         yield from (symptom.title, symptom.signal, *symptom.causes)
         yield from (remedy.title for remedy in symptom.remedies)
+
+
+def _planner_texts() -> Iterator[str]:
+    for words in (REASONS, GOALS, ON_HOST):
+        yield from words.values()
+    yield from (method.label for method in METHODS.values())
+    yield from (TOGETHER, *(move.title for move in moves()))
+    yield from POOL_WORDS.values()
+    for constant in constants().all():
+        yield from (constant.label, constant.unit, constant.reason)
 
 
 def _quoted(text: str) -> str:

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow, rows
+from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import Estimator
 from jobs.planner.job import Fleet, Job
 from jobs.planner.plans import METHODS, ON_HOST, Demand, OnHost, Recipe, plans_of, world_sizes
-from jobs.planner.result import Estimate, Interval, JobInvalid
+from jobs.planner.result import Estimate, Interval, JobInvalid, phase_word
 from jobs.planner.shapes import ModelShape
 
 Answer = Literal["yes", "no", "unknown"]
@@ -116,9 +117,11 @@ def can_it_run(
     read. Raises: LookupError for a method that is not known, ValueError for a number of devices that is none.
     """
     if method not in METHODS:
-        raise LookupError(f"There is no method {method!r}. Use one of {', '.join(METHODS)}.")
+        raise LookupError(
+            Sentence("There is no method {method!r}. Use one of {known}.", method=method, known=", ".join(METHODS))
+        )
     if devices is not None and (isinstance(devices, bool) or not 1 <= devices <= 65536):
-        raise ValueError(f"{devices!r} is not a number of devices. Use 1 to 65,536.")
+        raise ValueError(Sentence("{devices!r} is not a number of devices. Use 1 to 65,536.", devices=devices))
     recipe = METHODS[method]
     fleet = Fleet(
         accelerator=accelerator,
@@ -130,7 +133,7 @@ def can_it_run(
     if shape is None:
         return Verdict(
             answer="unknown",
-            says="The shape of the model is not known.",
+            says=Sentence("The shape of the model is not known."),
             method=recipe,
             accelerator=accelerator,
             num_devices=devices,
@@ -294,8 +297,16 @@ class _Question:
             fewest = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
             if fewest is None:
                 most = world_sizes(self._fleet.devices_per_node)[-1]
-                return "no", f"It fits on none of up to {most:,} devices.", needs[-1]
-            return "yes", f"It fits from {fewest.num_devices:,} devices on. {fewest.label}.", fewest
+                return "no", Sentence("It fits on none of up to {most:,} devices.", most=most), needs[-1]
+            return (
+                "yes",
+                Sentence(
+                    "It fits from {num_devices:,} devices on. {label}.",
+                    num_devices=fewest.num_devices,
+                    label=Sentence(fewest.label),
+                ),
+                fewest,
+            )
         nearest: Need | None = None
         lack = 0.0
         for on_host, label in ON_HOST.items():
@@ -304,23 +315,35 @@ class _Question:
                 continue
             here = Need(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
             if _is_enough(*best) and best[1].verdict == "fits":
-                return "yes", f"It fits on {devices:,}. {label}.", here
+                return "yes", Sentence("It fits on {devices:,}. {label}.", devices=devices, label=Sentence(label)), here
             if nearest is None or _lack(*best) < lack:
                 nearest, lack = here, _lack(*best)
         if nearest is None or nearest.job is None or nearest.estimate is None:
-            return "no", f"No layout that divides the model among {devices:,} devices fits.", None
+            return (
+                "no",
+                Sentence("No layout that divides the model among {devices:,} devices fits.", devices=devices),
+                None,
+            )
         found = nearest.estimate
         if _is_enough(nearest.job, found):
             return (
                 "unknown",
-                f"On {devices:,} it comes within the uncertainty of the limit: a probe run tells.",
+                Sentence(
+                    "On {devices:,} it comes within the uncertainty of the limit: a probe run tells.", devices=devices
+                ),
                 nearest,
             )
         pool = next(p for p in found.pools if p.name == found.pool)
         needed, limit = pool.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
         return (
             "no",
-            f"On {devices:,} the best layout needs {needed:.1f} of {limit:.1f} GiB during {pool.binding.phase}.",
+            Sentence(
+                "On {devices:,} the best layout needs {needed:.1f} of {limit:.1f} GiB during {phase}.",
+                devices=devices,
+                needed=needed,
+                limit=limit,
+                phase=phase_word(pool.binding.phase),
+            ),
             nearest,
         )
 
@@ -355,19 +378,35 @@ def _published(
 def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[Need]) -> Published:
     ours = accelerator.memory_bytes / 1e9
     if row.is_mixture != is_mixture:
-        return Published(row=row, bearing="says nothing", says="One is a mixture of experts, the other is not.")
+        return Published(
+            row=row, bearing="says nothing", says=Sentence("One is a mixture of experts, the other is not.")
+        )
     if row.memory_gb > ours * (1 + _SAME_MEMORY):
-        return Published(row=row, bearing="says nothing", says=f"It ran on devices of {row.memory_gb} GB.")
+        return Published(
+            row=row,
+            bearing="says nothing",
+            says=Sentence("It ran on devices of {memory_gb} GB.", memory_gb=row.memory_gb),
+        )
     need = _comparable(row, needs)
     where = f"{row.num_devices} x {row.device}"
     if need.num_devices is None:
         return Published(
-            row=row, bearing="contradicts", says=f"It was run on {where}; by this reckoning it fits on none."
+            row=row,
+            bearing="contradicts",
+            says=Sentence("It was run on {where}; by this reckoning it fits on none.", where=where),
         )
     if need.num_devices > row.num_devices:
-        says = f"It was run on {where}; by this reckoning it takes {need.num_devices}."
+        says = Sentence(
+            "It was run on {where}; by this reckoning it takes {num_devices}.",
+            where=where,
+            num_devices=need.num_devices,
+        )
         return Published(row=row, bearing="contradicts", says=says)
-    return Published(row=row, bearing="supports", says=f"It was run on {where}; reckoned are {need.num_devices}.")
+    return Published(
+        row=row,
+        bearing="supports",
+        says=Sentence("It was run on {where}; reckoned are {num_devices}.", where=where, num_devices=need.num_devices),
+    )
 
 
 def _comparable(row: DeviceRow, needs: Sequence[Need]) -> Need:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.catalog.sentence import Sentence
+
 
 class ShapeUnreadable(ValueError):
     """A config cannot be read as a language model; `key` is the one at fault, the text a sentence for people."""
@@ -36,7 +38,8 @@ class ConfigValues:
     def refusal(self, key: str, problem: str) -> ShapeUnreadable:
         """Return the exception for a key: "<model>: <key> <problem>"."""
         full = f"{self.path}{key}"
-        return ShapeUnreadable(full, f"{self.name or 'config.json'}: {full} {problem}")
+        says = Sentence("{model}: {key} {problem}", model=self.name or "config.json", key=full, problem=problem)
+        return ShapeUnreadable(full, says)
 
     def shown(self, value: object) -> str:
         """Return a value as a message shows it, cut where it is long or deep."""
@@ -57,8 +60,13 @@ class ConfigValues:
         """Return a whole number from `low` to `limit` under one of the keys. Raises: ShapeUnreadable."""
         found = self.optional_count(*keys, low=low, limit=limit)
         if found is None:
-            problem = "is missing." if keys[0] not in self.values else "is null."
-            raise self.refusal(keys[0], f"{problem} It must be a whole number from {low} to {limit}.")
+            problem = Sentence("is missing.") if keys[0] not in self.values else Sentence("is null.")
+            raise self.refusal(
+                keys[0],
+                Sentence(
+                    "{problem} It must be a whole number from {low} to {limit}.", problem=problem, low=low, limit=limit
+                ),
+            )
         return found
 
     def optional_count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int | None:
@@ -69,7 +77,12 @@ class ConfigValues:
             is_absent = not any(each in self.values for each in keys)
             return self.defaults.get(keys[0]) if is_absent else None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
-            problem = f"is {self.shown(value)}. It must be a whole number from {low} to {limit}."
+            problem = Sentence(
+                "is {value}. It must be a whole number from {low} to {limit}.",
+                value=self.shown(value),
+                low=low,
+                limit=limit,
+            )
             raise self.refusal(key, problem)
         return value
 
@@ -79,7 +92,7 @@ class ConfigValues:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.refusal(key, f"is {self.shown(value)}. It must be true or false.")
+            raise self.refusal(key, Sentence("is {value}. It must be true or false.", value=self.shown(value)))
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -88,8 +101,8 @@ class ConfigValues:
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or not value:
-            problem = "is missing." if value is None else f"is {self.shown(value)}."
-            raise self.refusal(key, f"{problem} It must be a text.")
+            problem = Sentence("is missing.") if value is None else Sentence("is {value}.", value=self.shown(value))
+            raise self.refusal(key, Sentence("{problem} It must be a text.", problem=problem))
         return value
 
     def table(self, key: str) -> "ConfigValues | None":
@@ -98,7 +111,7 @@ class ConfigValues:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise self.refusal(key, f"is {self.shown(value)}. It must be a table of values.")
+            raise self.refusal(key, Sentence("is {value}. It must be a table of values.", value=self.shown(value)))
         return ConfigValues(values=value, name=self.name, path=f"{self.path}{key}.")
 
     def items(self, key: str, of: type[Any]) -> tuple[Any, ...] | None:
@@ -107,11 +120,14 @@ class ConfigValues:
         if value is None:
             return None
         if not isinstance(value, list | tuple):
-            raise self.refusal(key, f"is {self.shown(value)}. It must be a list.")
+            raise self.refusal(key, Sentence("is {value}. It must be a list.", value=self.shown(value)))
         for item in value:
             if not isinstance(item, of) or isinstance(item, bool):
-                kinds = {int: "whole numbers", str: "texts"}
-                raise self.refusal(key, f"has the item {self.shown(item)}. Its items must be {kinds[of]}.")
+                kinds = {int: Sentence("whole numbers"), str: Sentence("texts")}
+                raise self.refusal(
+                    key,
+                    Sentence("has the item {item}. Its items must be {kinds}.", item=self.shown(item), kinds=kinds[of]),
+                )
         return tuple(value)
 
     def tables(self) -> Iterator["ConfigValues"]:

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from jobs.catalog.sentence import Sentence
+
 _KEYS = {"value", "low", "high", "unit", "evidence", "source", "reason", "label"}
 
 
@@ -66,12 +68,23 @@ class Constants:
         changed = dict(self._known)
         for name, value in values.items():
             if name not in changed:
-                raise ConstantInvalid(name, f"There is no constant {name!r}.")
+                raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))
             old = changed[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConstantInvalid(name, f"{value!r} is not allowed for {old.label}. Use a number.")
+                raise ConstantInvalid(
+                    name,
+                    Sentence(
+                        "{value!r} is not allowed for {label}. Use a number.", value=value, label=Sentence(old.label)
+                    ),
+                )
             if not old.low <= value <= old.high:
-                text = f"{value!r} is not allowed for {old.label}. Use a number from {old.low:g} to {old.high:g}."
+                text = Sentence(
+                    "{value!r} is not allowed for {label}. Use a number from {low:g} to {high:g}.",
+                    value=value,
+                    label=Sentence(old.label),
+                    low=old.low,
+                    high=old.high,
+                )
                 raise ConstantInvalid(name, text)
             changed[name] = replace(old, value=float(value), evidence="measured", is_changed=True)
         return Constants(changed)

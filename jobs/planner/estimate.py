@@ -11,6 +11,7 @@ little does not fit, and what is more than a node usually has is tight, where no
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
@@ -104,8 +105,14 @@ class Estimator:
         if (room := _host_room(job, on_host, k)) is not None:
             is_short = bool(job.fleet.host_bytes) and on_host > room
             verdict = "no" if verdict == "no" or is_short else "tight"
-            has = f"it has {room / _GIB:,.0f} GiB" if job.fleet.host_bytes else f"{room / _GIB:,.0f} GiB are usual"
-            problems.append(f"A node needs {on_host / _GIB:,.0f} GiB of host memory; {has}.")
+            has = (
+                Sentence("it has {room:,.0f} GiB", room=room / _GIB)
+                if job.fleet.host_bytes
+                else Sentence("{room:,.0f} GiB are usual", room=room / _GIB)
+            )
+            problems.append(
+                Sentence("A node needs {on_host:,.0f} GiB of host memory; {has}.", on_host=on_host / _GIB, has=has)
+            )
         names = frozenset(k.names)
         return Fit(
             job=job,
@@ -223,9 +230,12 @@ def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ..
     if job.engine is None or job.engine.name != "vllm" or starts_beside(engine, job.fleet.accelerator, others):
         return None
     free = pool.limit - others
-    return (
-        f"The engine wants {engine.budget / _GIB:.1f} GiB of a device; the other roles leave {free / _GIB:.1f} GiB. "
-        f"Use at most {max(free, 0) / pool.limit:.2f} for engine.utilization, or move them away between phases."
+    return Sentence(
+        "The engine wants {budget:.1f} GiB of a device; the other roles leave {free:.1f} GiB. Use"
+        " at most {most:.2f} for engine.utilization, or move them away between phases.",
+        budget=engine.budget / _GIB,
+        free=free / _GIB,
+        most=max(free, 0) / pool.limit,
     )
 
 

@@ -1,6 +1,7 @@
 """Hardware as people name it: so many nodes of so many devices of a kind, and what one costs."""
 
 from jobs.catalog.accelerator import Accelerator, find_accelerator
+from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Fleet
 
 MAX_NODES = 4096
@@ -31,11 +32,24 @@ def fleet_of(
     kind = find_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
     for field, value, most in (("nodes", nodes, MAX_NODES), ("devices_per_node", devices_per_node, MAX_PER_NODE)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise FleetInvalid(field, f"{value!r} is not allowed for {field}. Use a whole number from 1 to {most:,}.")
+            raise FleetInvalid(
+                field,
+                Sentence(
+                    "{value!r} is not allowed for {field}. Use a whole number from 1 to {most:,}.",
+                    value=value,
+                    field=field,
+                    most=most,
+                ),
+            )
     if price is not None and not 0 <= price < 1e6:
-        raise FleetInvalid("price", f"{price!r} is not allowed for the price. Use a number from 0 to 1,000,000.")
+        raise FleetInvalid(
+            "price", Sentence("{price!r} is not allowed for the price. Use a number from 0 to 1,000,000.", price=price)
+        )
     if host_bytes < 0:
-        raise FleetInvalid("host_bytes", f"{host_bytes!r} is not allowed for host memory. Use 0 or more bytes.")
+        raise FleetInvalid(
+            "host_bytes",
+            Sentence("{host_bytes!r} is not allowed for host memory. Use 0 or more bytes.", host_bytes=host_bytes),
+        )
     return Fleet(
         accelerator=kind,
         num_devices=nodes * devices_per_node,

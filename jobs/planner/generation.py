@@ -14,6 +14,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.decoding import Decoder, decode_step_seconds, make_decoder, prefill_seconds
 from jobs.planner.job import Engine, Lengths, Rollouts
@@ -66,9 +67,12 @@ def generation_seconds(
         raise JobInvalid(memory.shortage.field, memory.shortage.text)
     longest = lengths.max_prompt + lengths.max_response
     if memory.cache.longest_sequence() < longest:
-        text = (
-            f"rollouts.lengths.max_response {lengths.max_response} does not fit: prompt and response make {longest} "
-            f"tokens, and the cache of an engine holds {memory.cache.longest_sequence()}."
+        text = Sentence(
+            "rollouts.lengths.max_response {max_response} does not fit: prompt and response make "
+            "{longest} tokens, and the cache of an engine holds {longest_sequence}.",
+            max_response=lengths.max_response,
+            longest=longest,
+            longest_sequence=memory.cache.longest_sequence(),
         )
         raise JobInvalid("rollouts.lengths.max_response", text)
     prompt, mean = mean_lengths(lengths, k)
@@ -218,9 +222,20 @@ def _validate(rollouts: Rollouts, num_engines: int) -> None:
         value = getattr(lengths, name)
         if not 0 <= value <= most:
             field = f"rollouts.lengths.{name}"
-            raise JobInvalid(field, f"{value!r} is not allowed for {field}. Use a number from 0 (unknown) to {most}.")
+            raise JobInvalid(
+                field,
+                Sentence(
+                    "{value!r} is not allowed for {field}. Use a number from 0 (unknown) to {most}.",
+                    value=value,
+                    field=field,
+                    most=most,
+                ),
+            )
 
 
 def _positive(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
-        raise JobInvalid(field, f"{value!r} is not allowed for {field}. Use a whole number from 1.")
+        raise JobInvalid(
+            field,
+            Sentence("{value!r} is not allowed for {field}. Use a whole number from 1.", value=value, field=field),
+        )

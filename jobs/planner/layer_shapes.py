@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.config_values import LAYER_LIMIT, ConfigValues
 from jobs.planner.families import Family, Flag
 
@@ -110,7 +111,7 @@ def read_latent_attention(config: ConfigValues, hidden: int) -> Attention:
     value = config.count("v_head_dim")
     kv_rank = config.count("kv_lora_rank")
     if "q_lora_rank" not in config.values:
-        raise config.refusal("q_lora_rank", "is missing. It must be a whole number, or null for none.")
+        raise config.refusal("q_lora_rank", Sentence("is missing. It must be a whole number, or null for none."))
     query_rank = config.optional_count("q_lora_rank") or 0
     bias = config.flag("attention_bias", False)
     query = heads * (nope + rope)
@@ -143,7 +144,9 @@ def _kv_heads(config: ConfigValues, heads: int) -> int:
     if found is None:
         return heads
     if heads % found:
-        problem = f"is {found}. The {heads} attention heads must be a multiple of it."
+        problem = Sentence(
+            "is {found}. The {heads} attention heads must be a multiple of it.", found=found, heads=heads
+        )
         raise config.refusal(config.first(*keys), problem)
     return found
 
@@ -153,7 +156,11 @@ def _head_size(config: ConfigValues, hidden: int, heads: int) -> int:
     if found is not None:
         return found
     if hidden % heads:
-        problem = f"is {hidden}. Without head_dim it must be a multiple of the {heads} attention heads."
+        problem = Sentence(
+            "is {hidden}. Without head_dim it must be a multiple of the {heads} attention heads.",
+            hidden=hidden,
+            heads=heads,
+        )
         raise config.refusal(config.first("hidden_size", "n_embd"), problem)
     return hidden // heads
 
@@ -187,11 +194,23 @@ def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixtu
     if experts is None and not family.mixture:
         return None
     if experts is None:
-        raise config.refusal(names[0], f"is missing (also called {names[1]}, {names[2]}). It must be a whole number.")
+        raise config.refusal(
+            names[0],
+            Sentence(
+                "is missing (also called {second}, {third}). It must be a whole number.",
+                second=names[1],
+                third=names[2],
+            ),
+        )
     chosen = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k")
     per_token = config.count(*chosen, limit=100_000)
     if per_token > experts:
-        raise config.refusal(config.first(*chosen), f"is {per_token}. It cannot be more than the {experts} experts.")
+        raise config.refusal(
+            config.first(*chosen),
+            Sentence(
+                "is {per_token}. It cannot be more than the {experts} experts.", per_token=per_token, experts=experts
+            ),
+        )
     width = config.count("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
     num_shared = config.optional_count("n_shared_experts", "num_shared_experts", low=0, limit=100_000) or 0
     shared_width = config.optional_count("shared_expert_intermediate_size", "shared_intermediate_size", low=0)
@@ -221,7 +240,10 @@ def _expert_layers(config: ConfigValues, num_layers: int) -> tuple[bool, ...]:
     listed = config.items("moe_layer_freq", int) if isinstance(frequency, list | tuple) else None
     if listed is not None:
         if len(listed) != num_layers or set(listed) - {0, 1}:
-            raise config.refusal("moe_layer_freq", f"must be a number or a list of {num_layers} zeros and ones.")
+            raise config.refusal(
+                "moe_layer_freq",
+                Sentence("must be a number or a list of {num_layers} zeros and ones.", num_layers=num_layers),
+            )
         return tuple(value == 1 for value in listed)
     every = config.optional_count("moe_layer_freq", limit=LAYER_LIMIT) or 1
     if chosen is not None:
@@ -237,11 +259,19 @@ def read_windows(config: ConfigValues, family: Family, num_layers: int) -> tuple
     kinds = config.items("layer_types", str) or _kinds(config, family, num_layers)
     if len(kinds) != num_layers:
         raise config.refusal(
-            "layer_types", f"has {len(kinds)} items. It must have one for each of {num_layers} layers."
+            "layer_types",
+            Sentence(
+                "has {count} items. It must have one for each of {num_layers} layers.",
+                count=len(kinds),
+                num_layers=num_layers,
+            ),
         )
     for kind in kinds:
         if kind not in _KINDS:
-            raise config.refusal("layer_types", f"has {config.shown(kind)}. Known are {', '.join(_KINDS)}.")
+            raise config.refusal(
+                "layer_types",
+                Sentence("has {kind}. Known are {known}.", kind=config.shown(kind), known=", ".join(_KINDS)),
+            )
     sizes = {"full_attention": 0, "linear_attention": 0}
     if "sliding_attention" in kinds:
         sizes["sliding_attention"] = config.count("sliding_window")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.config_values import ConfigValues
 
 _DTYPES = {
@@ -35,7 +36,9 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
     key = where.first("dtype", "torch_dtype")
     dtype = where.text(key, "bfloat16").removeprefix("torch.")
     if dtype not in _DTYPES:
-        raise where.refusal(key, f"is {where.shown(dtype)}. Known are {', '.join(_DTYPES)}.")
+        raise where.refusal(
+            key, Sentence("is {dtype}. Known are {known}.", dtype=where.shown(dtype), known=", ".join(_DTYPES))
+        )
     plain = _DTYPES[dtype]
     table = outer.table("quantization_config") or text.table("quantization_config")
     if table is None:
@@ -54,7 +57,10 @@ def _bytes(table: ConfigValues, method: str) -> float:
         if block is None:
             return 1.0
         if len(block) != 2 or min(block) < 1:
-            raise table.refusal("weight_block_size", f"is {table.shown(list(block))}. It must be two positive numbers.")
+            raise table.refusal(
+                "weight_block_size",
+                Sentence("is {block}. It must be two positive numbers.", block=table.shown(list(block))),
+            )
         return 1.0 + 4 / (block[0] * block[1])
     if method == "mxfp4":
         return 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
@@ -68,7 +74,7 @@ def _bytes(table: ConfigValues, method: str) -> float:
             # 32 bits of scale for 64 elements, or 8 bits of it and 32 more for each 256 of those.
             scale = 8 / 64 + 32 / (64 * 256) if table.flag("bnb_4bit_use_double_quant", False) else 32 / 64
             return (4 + scale) / 8
-        raise table.refusal("load_in_4bit", "is missing. One of load_in_4bit and load_in_8bit must be true.")
+        raise table.refusal("load_in_4bit", Sentence("is missing. One of load_in_4bit and load_in_8bit must be true."))
     if method in ("compressed-tensors", "compressed_tensors"):
         return _compressed(table)
     if method == "modelopt":
@@ -77,21 +83,25 @@ def _bytes(table: ConfigValues, method: str) -> float:
             return 1.0
         if algorithm == "NVFP4":
             return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
-        raise table.refusal("quant_algo", f"is {table.shown(algorithm)}. Known are FP8, NVFP4.")
-    raise table.refusal("quant_method", f"is {table.shown(method)}. Known are {_METHODS}.")
+        raise table.refusal(
+            "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
+        )
+    raise table.refusal(
+        "quant_method", Sentence("is {method}. Known are {methods}.", method=table.shown(method), methods=_METHODS)
+    )
 
 
 def _compressed(table: ConfigValues) -> float:
     groups = table.table("config_groups")
     if groups is None:
-        raise table.refusal("config_groups", "is missing. It must be a table of groups of layers.")
+        raise table.refusal("config_groups", Sentence("is missing. It must be a table of groups of layers."))
     for group in groups.tables():
         weights = group.table("weights")
         if weights is not None:
             bits = weights.count("num_bits", limit=16)
             size = weights.optional_count("group_size", low=-1, limit=1 << 20)
             return bits / 8 if not size or size < 1 else _grouped(bits, size)
-    raise table.refusal("config_groups", "has no group that says how weights are held.")
+    raise table.refusal("config_groups", Sentence("has no group that says how weights are held."))
 
 
 def _grouped(bits: int, size: int) -> float:

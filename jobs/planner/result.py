@@ -4,12 +4,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jobs.catalog.sentence import Sentence
+from profiling.phases import BY_KEY
+
 TERMS = ("weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead")
 """The terms of memory, in the order in which bars show them. KV cache is the engine's; weights are everybody's."""
 
 Term = Literal["weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead"]
 Verdict = Literal["fits", "tight", "no"]
 TIGHT_FROM, TIGHT_TO = 0.92, 1.03  # shares of what is usable; above, it does not fit
+
+
+def phase_word(key: str) -> Sentence:
+    """Return what people call a phase."""
+    return Sentence(BY_KEY[key].label)
+
+
+POOL_WORDS: Mapping[str, str] = {
+    "policy": "policy",
+    "critic": "critic",
+    "reference": "reference",
+    "reward": "reward",
+    "teacher": "teacher",
+    "vllm": "rollout",
+}
+"""What people call the devices of a pool, by its name."""
+
+
+def pool_word(name: str) -> Sentence:
+    """Return what people call the devices of a pool."""
+    return Sentence(POOL_WORDS.get(name, name))
 
 
 class JobInvalid(ValueError):

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from jobs.catalog.rule import changed, refused
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import Estimator, Fit
@@ -19,7 +20,7 @@ from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.layout_space import Changes, Space, powers, spaces_of
 from jobs.planner.performance import teaches_the_same
 from jobs.planner.reading import read_models
-from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid, Rollout
+from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid, Rollout, phase_word, pool_word
 from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models, Workload, samples_per_update
 from jobs.planner.validity import REASONS, Misfit, engine_misfit, least_bytes, training_misfit
@@ -299,7 +300,7 @@ class _Hunt:
                 return None
             found = self._estimator.answer(fit)
         except JobInvalid as invalid:
-            self._rejections.add("invalid", changes, str(invalid))
+            self._rejections.add("invalid", changes, told(invalid))
             return None
         ranked = _ranked(changes, job, found)
         self._found.append(ranked)
@@ -344,7 +345,7 @@ def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
     except SpecInvalid as invalid:
         return invalid.problems[0].message
     if not teaches_the_same(spec, after):
-        return "It would change what is learned."
+        return Sentence("It would change what is learned.")
     new = [problem.message for problem in refused(after) if problem.message not in known]
     return new[0] if new else None
 
@@ -355,11 +356,21 @@ def _shortfall(fit: Fit) -> _Shortfall | None:
     if short := _no_cache(fit.rollout):
         return short
     if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
-        says = f"A node needs {_gib(fit.host_bytes)} of {_gib(job.fleet.host_bytes)} host memory."
+        says = Sentence(
+            "A node needs {needed} of {there} host memory.",
+            needed=_gib(fit.host_bytes),
+            there=_gib(job.fleet.host_bytes),
+        )
         return _Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
     if fit.verdict == "no":
         pool = fit.pool
-        says = f"{pool.name} needs {_gib(pool.binding.memory.total)} of {_gib(pool.limit)} during {pool.binding.phase}."
+        says = Sentence(
+            "{pool} needs {needed} of {limit} during {phase}.",
+            pool=pool_word(pool.name),
+            needed=_gib(pool.binding.memory.total),
+            limit=_gib(pool.limit),
+            phase=phase_word(pool.binding.phase),
+        )
         if pool.share <= TIGHT_FROM and fit.problems:
             says = fit.problems[0]  # there is room, and yet the engine does not start
         return _Shortfall(Misfit(reason="memory", says=says), pool.share)
@@ -370,7 +381,7 @@ def _no_cache(rollout: Rollout | None) -> _Shortfall | None:
     """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
     if rollout is None or rollout.full_sequences >= 1:
         return None
-    says = f"The cache of an engine holds {rollout.kv_tokens:,} tokens."
+    says = Sentence("The cache of an engine holds {kv_tokens:,} tokens.", kv_tokens=rollout.kv_tokens)
     return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - rollout.full_sequences)
 
 
@@ -384,7 +395,7 @@ def _too_large(job: Job) -> _Shortfall | None:
     least, limit = least_bytes(job.policy), job.fleet.accelerator.usable_bytes
     if least <= limit:
         return None
-    says = f"Weights and gradients alone take {_gib(round(least))} of {_gib(limit)}."
+    says = Sentence("Weights and gradients alone take {least} of {limit}.", least=_gib(round(least)), limit=_gib(limit))
     return _Shortfall(Misfit(reason="memory", says=says), least / limit)
 
 

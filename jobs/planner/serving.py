@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import weight_bytes
 from jobs.planner.job import Engine
@@ -166,26 +167,40 @@ def validate_engine(engine: Engine) -> None:
     """Raise JobInvalid, naming the field, for what no engine takes."""
     share = engine.utilization
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise _invalid("utilization", share, "a share of the memory, above 0 and at most 1")
+        raise _invalid("utilization", share, Sentence("a share of the memory, above 0 and at most 1"))
     for name in ("tensor", "pipeline", "expert", "num_engines"):
         _whole(name, getattr(engine, name), low=1)
     for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes", "block_tokens"):
         _whole(name, getattr(engine, name), low=0)
     model = engine.model
     if model.heads % engine.tensor:
-        raise _invalid("tensor", engine.tensor, f"a number that divides the model's {model.heads} attention heads")
+        raise _invalid(
+            "tensor",
+            engine.tensor,
+            Sentence("a number that divides the model's {heads} attention heads", heads=model.heads),
+        )
     if model.attention_kind != "mla" and model.kv_heads % engine.tensor and engine.tensor % model.kv_heads:
-        raise _invalid("tensor", engine.tensor, f"a divisor or a multiple of the model's {model.kv_heads} key heads")
+        raise _invalid(
+            "tensor",
+            engine.tensor,
+            Sentence("a divisor or a multiple of the model's {kv_heads} key heads", kv_heads=model.kv_heads),
+        )
     if engine.pipeline > model.num_layers:
-        raise _invalid("pipeline", engine.pipeline, f"at most the model's {model.num_layers} layers")
+        raise _invalid(
+            "pipeline",
+            engine.pipeline,
+            Sentence("at most the model's {num_layers} layers", num_layers=model.num_layers),
+        )
     if engine.expert > 1 and (not model.experts or model.experts < engine.expert):
-        raise _invalid("expert", engine.expert, f"1, or at most the model's {model.experts} experts")
+        raise _invalid(
+            "expert", engine.expert, Sentence("1, or at most the model's {experts} experts", experts=model.experts)
+        )
     for name in ("kv_bytes", "weight_bytes"):
         value = getattr(engine, name)
         if value is not None and not (isinstance(value, int | float) and 0.1 <= value <= 8):
-            raise _invalid(name, value, "bytes per element, from 0.1 to 8")
+            raise _invalid(name, value, Sentence("bytes per element, from 0.1 to 8"))
     if engine.sleep_level not in (0, 1, 2):
-        raise _invalid("sleep_level", engine.sleep_level, "0, 1 or 2")
+        raise _invalid("sleep_level", engine.sleep_level, Sentence("0, 1 or 2"))
     _version(engine)
 
 
@@ -242,17 +257,25 @@ def _shortage(
     engine: Engine, cache: KvCache, spare: int, longest: int, *, budget: int, accelerator: Accelerator
 ) -> Shortage | None:
     if spare <= 0 or cache.num_blocks <= 0:
-        text = (
-            f"engine.utilization {engine.utilization:g} gives the engine {_gib(budget)} of {accelerator.label}; "
-            f"weights and a forward pass need {_gib(budget - spare)}. Raise it, or use more devices per engine."
+        text = Sentence(
+            "engine.utilization {utilization:g} gives the engine {budget} of {label}; weights and a "
+            "forward pass need {needed}. Raise it, or use more devices per engine.",
+            utilization=engine.utilization,
+            budget=_gib(budget),
+            label=accelerator.label,
+            needed=_gib(budget - spare),
         )
         return Shortage(field="engine.utilization", text=text, missing=cache.sequence_bytes(longest) - spare)
     if cache.sequence_blocks(longest) <= cache.num_blocks:
         return None
     fits = cache.longest_sequence()
-    text = (
-        f"engine.max_model_len {longest} needs {_gib(cache.sequence_bytes(longest))} of cache; "
-        f"{_gib(spare)} is there, which holds {fits} tokens. Use at most {fits}, or raise engine.utilization."
+    text = Sentence(
+        "engine.max_model_len {longest} needs {needed} of cache; {spare} is there, which holds"
+        " {fits} tokens. Use at most {fits}, or raise engine.utilization.",
+        longest=longest,
+        needed=_gib(cache.sequence_bytes(longest)),
+        spare=_gib(spare),
+        fits=fits,
     )
     return Shortage(field="engine.max_model_len", text=text, missing=cache.sequence_bytes(longest) - spare)
 
@@ -276,13 +299,16 @@ def _numbers(engine: Engine) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in engine.version.removeprefix("v").split(".")[:3])
     except ValueError:
-        raise _invalid("version", engine.version, "numbers and dots, such as 0.19.1") from None
+        raise _invalid("version", engine.version, Sentence("numbers and dots, such as 0.19.1")) from None
 
 
 def _whole(name: str, value: object, *, low: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 10**15:
-        raise _invalid(name, value, f"a whole number from {low}")
+        raise _invalid(name, value, Sentence("a whole number from {low}", low=low))
 
 
 def _invalid(name: str, value: object, allowed: str) -> JobInvalid:
-    return JobInvalid(f"engine.{name}", f"{value!r} is not allowed for engine.{name}. Use {allowed}.")
+    return JobInvalid(
+        f"engine.{name}",
+        Sentence("{value!r} is not allowed for engine.{name}. Use {allowed}.", value=value, name=name, allowed=allowed),
+    )

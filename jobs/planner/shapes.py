@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.families import FAMILIES, GENERIC, Family
 from jobs.planner.layer_shapes import (
@@ -170,7 +171,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     type, negative, zero, not finite or out of any range, and for a kind of model that cannot be counted.
     """
     if not isinstance(config, Mapping):
-        raise ShapeUnreadable("config", f"{name or 'config.json'}: a config is a table of values.")
+        raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
     outer = ConfigValues(values=config, name=name)
     nested = next(filter(None, map(outer.table, _NESTED)), outer)
     kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
@@ -253,11 +254,15 @@ def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
         return FAMILIES[kind]
     foreign = next((key for key in _FOREIGN if nested.values.get(key)), None)
     if foreign is not None:
-        raise nested.refusal("model_type", f"is {outer.shown(kind)}, which is not known, and it has {foreign}.")
+        raise nested.refusal(
+            "model_type",
+            Sentence("is {kind}, which is not known, and it has {foreign}.", kind=outer.shown(kind), foreign=foreign),
+        )
     names = (outer if outer.has("architectures") else nested).items("architectures", str) or ()
     if not any(each.endswith("ForCausalLM") for each in names):
-        problem = (
-            f"is {outer.shown(kind)}, which is not known, and architectures does not name a causal language model."
+        problem = Sentence(
+            "is {kind}, which is not known, and architectures does not name a causal language model.",
+            kind=outer.shown(kind),
         )
         raise nested.refusal("model_type", problem)
     return GENERIC

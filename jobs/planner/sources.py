@@ -7,6 +7,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.placement import group_size, pools_of
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Fleet, Lengths, Rollouts
 from jobs.planner.knob_values import Knobs
 from jobs.planner.shapes import ModelShape
@@ -167,11 +168,11 @@ class Source:
         """Return what was assumed, in sentences."""
         found = []
         if has_rollouts and not self.workload.mean_response:
-            found.append("Lengths of answers are not known; a share of the longest is assumed.")
+            found.append(Sentence("Lengths of answers are not known; a share of the longest is assumed."))
         if self.has_reward_model and self.models.reward is None:
-            found.append("The reward model's size is not known; that of the policy is assumed.")
+            found.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
         if self.knobs.flag("algorithm.distillation") and self.models.teacher is None:
-            found.append("The teacher's size is not known; that of the policy is assumed.")
+            found.append(Sentence("The teacher's size is not known; that of the policy is assumed."))
         return tuple(found)
 
 

@@ -7,6 +7,7 @@ turns with the trainer, so that an asynchronous schedule hides their tail alone 
 
 from dataclasses import dataclass, replace
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.flops import training_flops
 from jobs.planner.generation import decode_tokens_per_second, generation_seconds, mean_lengths
@@ -58,7 +59,7 @@ def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -
     step = _overlapped(job, phases, k)
     notes = [_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
-        notes.append("The mean length of responses is not known; a share of the cap is assumed.")
+        notes.append(Sentence("The mean length of responses is not known; a share of the cap is assumed."))
     flops = training_flops(job.policy, batch.tokens * job.rollouts.epochs, batch.length)
     return StepTime(
         phases=phases,
@@ -279,9 +280,11 @@ def _mfu(job: Job, flops: float, seconds: float) -> float:
 
 def _mfu_note(job: Job) -> str:
     peak = peak_rate(job.fleet.accelerator) / 1e12
-    return (
-        f"MFU is FLOPs of the model / (seconds of the update * {job.policy.layout.num_devices} devices * "
-        f"{peak:,.0f} TFLOP/s); recomputation is not counted."
+    return Sentence(
+        "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
+        " TFLOP/s); recomputation is not counted.",
+        num_devices=job.policy.layout.num_devices,
+        peak=peak,
     )
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin, get_type_hints
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.serving import validate_engine
@@ -75,7 +76,7 @@ def _training(t: Training, where: str) -> None:
     _numbers(t.offload, f"{where}offload.")
     _layout(t.layout, t.model, f"{where}layout.")
     if t.method != "full" and not (t.lora_rank or t.adapter_parameters):
-        raise _invalid(f"{where}lora_rank", t.lora_rank, "a whole number from 1 with LoRA")
+        raise _invalid(f"{where}lora_rank", t.lora_rank, Sentence("a whole number from 1 with LoRA"))
 
 
 def _rollouts(rollouts: Rollouts) -> None:
@@ -85,14 +86,16 @@ def _rollouts(rollouts: Rollouts) -> None:
     for name, most in (("mean_prompt", lengths.max_prompt), ("mean_response", lengths.max_response)):
         value = getattr(lengths, name)
         if value > most:
-            raise _invalid(f"rollouts.lengths.{name}", value, f"a number from 0 (unknown) to {most}")
+            raise _invalid(
+                f"rollouts.lengths.{name}", value, Sentence("a number from 0 (unknown) to {most}", most=most)
+            )
 
 
 def _layout(layout: Layout, model: ModelShape, where: str) -> None:
     _numbers(layout, where)
     for name in _SIZES:
         if getattr(layout, name) < 1:
-            raise _invalid(f"{where}{name}", getattr(layout, name), "a whole number from 1")
+            raise _invalid(f"{where}{name}", getattr(layout, name), Sentence("a whole number from 1"))
     for field, allowed in _misfits(layout, model):
         raise _invalid(f"{where}{field}", getattr(layout, field), allowed)
 
@@ -103,54 +106,95 @@ def _misfits(layout: Layout, model: ModelShape) -> Iterator[tuple[str, str]]:
     for name in ("tensor", "ulysses"):
         size = getattr(layout, name)
         if heads % size:
-            yield name, f"a number that divides the {heads} attention heads of the model"
+            yield name, Sentence("a number that divides the {heads} attention heads of the model", heads=heads)
         if model.attention_kind == "gqa" and groups % size and size % groups:
-            yield name, f"a divisor or a multiple of the model's {groups} heads of keys and values"
+            yield (
+                name,
+                Sentence("a divisor or a multiple of the model's {groups} heads of keys and values", groups=groups),
+            )
     if model.mlp_width % layout.tensor:
-        yield "tensor", f"a number that divides the width {model.mlp_width} of the model's layers"
+        yield (
+            "tensor",
+            Sentence("a number that divides the width {mlp_width} of the model's layers", mlp_width=model.mlp_width),
+        )
     ends = layout.first_stage_layers + layout.last_stage_layers
     between = layout.pipeline - bool(layout.first_stage_layers) - bool(layout.last_stage_layers)
     if layout.pipeline * layout.virtual > model.num_layers:
         field = "virtual" if layout.virtual > 1 and layout.pipeline <= model.num_layers else "pipeline"
-        yield field, f"so few that each stage and chunk has one of the model's {model.num_layers} layers"
+        yield (
+            field,
+            Sentence(
+                "so few that each stage and chunk has one of the model's {num_layers} layers",
+                num_layers=model.num_layers,
+            ),
+        )
     is_uneven = ends > model.num_layers - max(between, 0) or (not between and ends != model.num_layers)
     if layout.pipeline > 1 and is_uneven:
-        yield "first_stage_layers", f"so few that the {model.num_layers} layers are divided among all stages"
+        yield (
+            "first_stage_layers",
+            Sentence("so few that the {num_layers} layers are divided among all stages", num_layers=model.num_layers),
+        )
     if layout.expert > 1 and (not model.experts or model.experts % layout.expert):
-        divides = f"a number that divides the {model.experts} experts"
-        yield "expert", divides if model.experts else "1: the model has no experts"
+        divides = Sentence("a number that divides the {experts} experts", experts=model.experts)
+        yield "expert", divides if model.experts else Sentence("1: the model has no experts")
     if layout.expert_tensor > 1 and (not model.experts or model.expert_width % layout.expert_tensor):
-        yield "expert_tensor", f"1, or a number that divides the width {model.expert_width} of an expert"
+        yield (
+            "expert_tensor",
+            Sentence(
+                "1, or a number that divides the width {expert_width} of an expert", expert_width=model.expert_width
+            ),
+        )
     for name in ("tensor", "pipeline", "context", "ulysses"):
         if layout.num_devices % getattr(layout, name):
-            yield name, f"a number that divides the {layout.num_devices} devices of the group"
+            yield (
+                name,
+                Sentence(
+                    "a number that divides the {num_devices} devices of the group", num_devices=layout.num_devices
+                ),
+            )
     whole = layout.tensor * layout.pipeline * layout.context * layout.ulysses
     if layout.num_devices % whole:
-        names = "tensor, pipeline, context and ulysses"
-        yield "num_devices", f"a multiple of {whole}, the product of {names}"
+        yield (
+            "num_devices",
+            Sentence("a multiple of {whole}, the product of tensor, pipeline, context and ulysses", whole=whole),
+        )
     stage = layout.num_devices // layout.pipeline
     if stage % (layout.expert * layout.expert_tensor):
-        yield "expert", f"sizes whose product with expert_tensor divides the {stage} devices of a stage"
+        yield (
+            "expert",
+            Sentence("sizes whose product with expert_tensor divides the {stage} devices of a stage", stage=stage),
+        )
     if layout.shard_group and layout.num_devices % layout.shard_group:
-        yield "shard_group", f"0, or a number that divides the {layout.num_devices} devices of the group"
+        yield (
+            "shard_group",
+            Sentence(
+                "0, or a number that divides the {num_devices} devices of the group", num_devices=layout.num_devices
+            ),
+        )
 
 
 def _devices(job: Job) -> None:
     total = job.fleet.num_devices
     if job.policy.layout.num_devices > total:
-        allowed = f"at most the {total} devices of the fleet"
+        allowed = Sentence("at most the {total} devices of the fleet", total=total)
         raise _invalid("policy.layout.num_devices", job.policy.layout.num_devices, allowed)
     if job.placement == "split" and job.engine is not None:
         needed = job.policy.layout.num_devices + job.engine_devices
         if needed > total:
-            allowed = f"at most {total - job.policy.layout.num_devices}: the fleet has {total} devices"
+            allowed = Sentence(
+                "at most {most}: the fleet has {total} devices",
+                most=total - job.policy.layout.num_devices,
+                total=total,
+            )
             raise _invalid("engine_devices", job.engine_devices, allowed)
     if job.engine is not None:
         pool = job.engine_devices if job.placement == "split" else job.policy.layout.num_devices
         used = job.engine.num_engines * job.engine.tensor * job.engine.pipeline
         if used > pool:
             each = job.engine.tensor * job.engine.pipeline
-            allowed = f"at most {pool // each}: each takes {each} of {pool} devices"
+            allowed = Sentence(
+                "at most {most}: each takes {each} of {pool} devices", most=pool // each, each=each, pool=pool
+            )
             raise _invalid("engine.num_engines", job.engine.num_engines, allowed)
 
 
@@ -199,9 +243,14 @@ def _numbers(part: object, where: str) -> None:
             continue
         good = isinstance(value, int) if check.is_whole else isinstance(value, int | float)
         if isinstance(value, bool) or not good or not check.low <= value <= check.high:
-            word = "whole number" if check.is_whole else "number"
-            raise _invalid(f"{where}{check.name}", value, f"a {word} from {check.low:,g} to {check.high:,g}")
+            low, high = check.low, check.high
+            number = Sentence("a number from {low:,g} to {high:,g}", low=low, high=high)
+            whole = Sentence("a whole number from {low:,g} to {high:,g}", low=low, high=high)
+            raise _invalid(f"{where}{check.name}", value, whole if check.is_whole else number)
 
 
 def _invalid(field: str, value: object, allowed: str) -> JobInvalid:
-    return JobInvalid(field, f"{value!r} is not allowed for {field}. Use {allowed}.")
+    return JobInvalid(
+        field,
+        Sentence("{value!r} is not allowed for {field}. Use {allowed}.", value=value, field=field, allowed=allowed),
+    )

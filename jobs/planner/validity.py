@@ -8,6 +8,7 @@ verl's validate_config, OpenRLHF's train_ppo_ray, and planner reference section 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from jobs.catalog.sentence import Sentence, told
 from jobs.planner.job import Engine, Job, Layout, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.serving import validate_engine
@@ -84,18 +85,28 @@ def engine_misfit(job: Job) -> Misfit | None:
 
 
 def _from(invalid: JobInvalid) -> Misfit:
-    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=str(invalid))
+    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=told(invalid))
 
 
 def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
     layout, per_node = trained.layout, job.fleet.devices_per_node
     if layout.tensor > per_node:
-        yield Misfit(reason="node", says=f"{layout.tensor} devices share a layer; a node has {per_node}.")
+        yield Misfit(
+            reason="node",
+            says=Sentence(
+                "{tensor} devices share a layer; a node has {per_node}.", tensor=layout.tensor, per_node=per_node
+            ),
+        )
     yield from _stage_misfits(trained.model, layout)
     if job.rollouts is not None:
         samples = job.rollouts.prompts * job.rollouts.samples_per_prompt // job.rollouts.updates
         if samples % max(layout.data, 1):
-            yield Misfit(reason="batch", says=f"{samples:,} samples of an update do not divide by {layout.data} ranks.")
+            yield Misfit(
+                reason="batch",
+                says=Sentence(
+                    "{samples:,} samples of an update do not divide by {data} ranks.", samples=samples, data=layout.data
+                ),
+            )
 
 
 def _stage_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
@@ -103,19 +114,36 @@ def _stage_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
     layers = model.num_layers - sum(ends)
     chunks = (layout.pipeline - sum(end > 0 for end in ends)) * layout.virtual
     if layout.pipeline > 1 and (layers <= 0 or chunks <= 0 or layers % chunks):
-        yield Misfit(reason="layers", says=f"{layers} layers do not divide by {chunks}.")
+        yield Misfit(
+            reason="layers", says=Sentence("{layers} layers do not divide by {chunks}.", layers=layers, chunks=chunks)
+        )
 
 
 def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
     pool = job.engine_devices or job.policy.layout.num_devices
     if engine.num_engines * engine.tensor * engine.pipeline != pool:
         size = engine.tensor * engine.pipeline
-        yield Misfit(reason="devices", says=f"{pool} devices are not {engine.num_engines} engines of {size}.")
+        yield Misfit(
+            reason="devices",
+            says=Sentence(
+                "{pool} devices are not {num_engines} engines of {size}.",
+                pool=pool,
+                num_engines=engine.num_engines,
+                size=size,
+            ),
+        )
     if job.rollouts is not None and engine.max_model_len:
         lengths = job.rollouts.lengths
         longest = lengths.max_prompt + lengths.max_response
         if engine.max_model_len < longest:
-            yield Misfit(reason="context", says=f"{engine.max_model_len:,} tokens are less than {longest:,}.")
+            yield Misfit(
+                reason="context",
+                says=Sentence(
+                    "{max_model_len:,} tokens are less than {longest:,}.",
+                    max_model_len=engine.max_model_len,
+                    longest=longest,
+                ),
+            )
 
 
 def least_bytes(trained: Training) -> float:
