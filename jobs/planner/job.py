@@ -114,7 +114,7 @@ class Training:
     `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
     `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
     as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
-    not of the whole model's.
+    not of the whole model's. `is_sharded_by_tensor`: every tensor by itself (FSDP2), so that a state dict is no copy.
     """
 
     model: ModelShape
@@ -151,6 +151,7 @@ class Training:
     keeps_gradients: bool = False
     has_flat_gradients: bool = False
     has_sharded_ends: bool = False
+    is_sharded_by_tensor: bool = False
     resharded: bool = True
     bucket_bytes: int = 0
     offload: Offload = field(default_factory=Offload)

@@ -213,13 +213,15 @@ def load_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
 def sync_memory(t: Training, a: Accelerator, k: Constants, *, bucket_bytes: int = 0) -> Memory:
     """Return the trainer's side of a weight sync: its weights, back on the device, and one buffer of whole tensors:
     `bucket_bytes`, or the largest unit where it sends layer by layer. FSDP gathers whole tensors in the type that it
-    keeps, and casts them after that; its state dict, while it is sent, is a second copy of the shards (PyTorch,
-    distributed/fsdp/_state_dict_utils.py: chunks are cloned)."""
+    keeps, and casts them after that; the state dict of its first version, while it is sent, is a second copy of the
+    shards (PyTorch, distributed/fsdp/_state_dict_utils.py: chunks are cloned)."""
     stage, held = _fullest(t)
     resident = resident_memory(t, a, k)
     sent = float(bucket_bytes) or largest_unit(t, stage)
     if t.family == "fsdp" and t.method == "full":
-        sent = max(sent, largest_matrix(t, stage) * t.weight_bytes) + held.weights
+        sent = max(sent, largest_matrix(t, stage) * t.weight_bytes)
+        if not t.is_sharded_by_tensor:
+            sent += held.weights
     terms: dict[Term, float] = {
         "weights": held.weights + sent,
         "gradients": float(resident.terms.get("gradients", 0)),

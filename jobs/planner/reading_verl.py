@@ -255,6 +255,7 @@ def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = 
         num_micro_batches=rows.count,
         keeps_gradients=knobs.flag("parallel.defer_gradient_sync"),
         resharded=knobs.flag("memory.reshard_after_forward"),
+        is_sharded_by_tensor=knobs.text("parallel.fsdp_version", "1") == "2",
         offload=_fsdp_offload(source, is_critic=is_critic),
     )
 

@@ -416,6 +416,8 @@ def test_a_sync_holds_a_bucket_or_the_largest_unit() -> None:
     assert sync_memory(t, H100, K, bucket_bytes=2**31).terms["weights"] == twice + 2**31
     fp32 = training(layout=t.layout, weight_bytes=4.0, gradient_bytes=4.0, has_master=False)
     assert sync_memory(fp32, H100, K).terms["weights"] == 2 * twice + 2 * unit  # gathered as it is kept
+    by_tensor = replace(fp32, is_sharded_by_tensor=True)
+    assert sync_memory(by_tensor, H100, K).terms["weights"] == twice + 2 * unit  # its state dict is no copy
     adapted = training(layout=t.layout, method="lora", lora_rank=8)
     assert sync_memory(adapted, H100, K).terms["weights"] < twice + unit
     assert "optimizer" not in sync_memory(t, H100, K).terms
