@@ -24,7 +24,7 @@ from jobs.catalog.metric import metric, metrics
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import KINDS, LEVELS, rules
 from jobs.catalog.runspec import parse_spec
-from jobs.catalog.sentence import in_words
+from jobs.catalog.sentence import in_words, told
 from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from jobs.planner.advice import TOGETHER
@@ -61,6 +61,11 @@ def field_label(name: str) -> str:
 def knob_allowed(knob: Knob) -> str:
     """Say in words what a knob takes."""
     return in_words(knob.allowed(), _)
+
+
+def error_text(error: Exception) -> str:
+    """Say what an error says."""
+    return in_words(told(error), _)
 
 
 def metric_label(name: str) -> str:
@@ -117,10 +122,7 @@ def _texts() -> Iterator[str]:
     yield from _planner_texts()
     for folder in ("jobs.catalog", "jobs.adapters", "jobs.planner"):
         yield from templates(folder)
-    for constant in constants().all():
-        yield from (constant.label, constant.unit, constant.reason)
     yield from WHY
-    yield from (*GOALS.values(), *REASONS.values(), *(move.title for move in moves()), TOGETHER)
     for trainer in trainers().values():
         for version in trainer.versions:
             yield from (spelled.why for spelled in adapter(trainer.id).spellings(version=version))

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from jobs.audit import record
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import Problem
+from jobs.catalog.sentence import told
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants
 from jobs.planner.constant import constants as shipped
@@ -53,7 +54,7 @@ def outdated(own: Mapping[str, Any]) -> dict[str, str]:
         try:
             shipped().with_values({name: value})
         except ConstantInvalid as invalid:
-            found[name] = str(invalid)
+            found[name] = told(invalid)
     return found
 
 
@@ -121,7 +122,7 @@ def _prices(
         try:
             accelerator = find_accelerator(name)
         except LookupError as unknown:
-            problems.append(Problem(field=f"prices.{name}", message=str(unknown)))
+            problems.append(Problem(field=f"prices.{name}", message=told(unknown)))
             continue
         value = None if price is None else _number(price)
         if price is not None and (value is None or not 0 <= value <= MAX_PRICE):
@@ -149,7 +150,7 @@ def _constants(given: Mapping[str, object], project: Project, problems: list[Pro
             text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}
             problems.append(Problem(field=f"constants.{name}", message=text))
         except ConstantInvalid as invalid:
-            problems.append(Problem(field=f"constants.{name}", message=str(invalid)))
+            problems.append(Problem(field=f"constants.{name}", message=told(invalid)))
     return found
 
 

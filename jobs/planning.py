@@ -23,6 +23,7 @@ from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import ModelSource
+from jobs.catalog.sentence import told
 from jobs.cluster import ClusterState, Node
 from jobs.models import Project
 from jobs.plan_settings import constants_of, prices_of
@@ -130,7 +131,7 @@ def reckon(asked: Question) -> Estimate:
     try:
         found = estimate(asked.job, asked.k)
     except JobInvalid as invalid:
-        raise PlanRefused("", str(invalid)) from invalid
+        raise PlanRefused("", told(invalid)) from invalid
     return replace(found, notes=(*asked.notes, *found.notes))
 
 
@@ -139,7 +140,7 @@ def advice(asked: Question) -> Advice:
     try:
         return advise(asked.spec, asked.shape, asked.fleet, workload=asked.workload, k=asked.k, **asked.others)
     except JobInvalid as invalid:
-        raise PlanRefused("", str(invalid)) from invalid
+        raise PlanRefused("", told(invalid)) from invalid
 
 
 def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchResult:
@@ -164,7 +165,7 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
             **asked.others,
         )
     except JobInvalid as invalid:
-        raise PlanRefused("", str(invalid)) from invalid
+        raise PlanRefused("", told(invalid)) from invalid
 
 
 def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
@@ -199,7 +200,7 @@ def policy_shape(
         try:
             return shape_of(model.id), ""
         except LookupError as unknown:
-            problem = str(unknown)
+            problem = told(unknown)
     else:
         problem = _("The folder of the model is not read for viewers. Give its config.json beside the spec.")
     if may_read:
@@ -227,7 +228,7 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
     try:
         return read_shape(config, name=name)
     except ShapeUnreadable as unreadable:
-        raise PlanRefused("config", str(unreadable)) from unreadable
+        raise PlanRefused("config", told(unreadable)) from unreadable
 
 
 def supposed_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
@@ -236,9 +237,9 @@ def supposed_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
         kind = find_accelerator(what_if.accelerator)
         fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
     except LookupError as unknown:
-        raise PlanRefused("what_if.accelerator", str(unknown)) from unknown
+        raise PlanRefused("what_if.accelerator", told(unknown)) from unknown
     except FleetInvalid as invalid:
-        raise PlanRefused(f"what_if.{invalid.field}", str(invalid)) from invalid
+        raise PlanRefused(f"what_if.{invalid.field}", told(invalid)) from invalid
     return _priced(fleet, project)
 
 
@@ -264,7 +265,7 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
     try:
         kind = find_accelerator(name)
     except LookupError as unknown:
-        raise PlanRefused("what_if", str(unknown)) from unknown
+        raise PlanRefused("what_if", told(unknown)) from unknown
     least = min(int(node.memory_bytes) for node in alike)
     fleet = fleet_of(kind, nodes=len(alike), devices_per_node=per_node, host_bytes=least)
     return _priced(fleet, project), _of_several(len(counts), len(alike), per_node, kind)

@@ -14,6 +14,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.catalog_words import error_text
 from console.forms.new_run import nearest
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import find_model
@@ -109,7 +110,7 @@ def _named(model: str, problems: dict[str, str], *, may_read: bool, reads: bool)
     try:
         return policy_shape(source, may_read=may_read, reads=reads)
     except PlanRefused as refused:
-        text = _("%(name)s is not known here.") % {"name": model} if refused.is_unread else str(refused)
+        text = _("%(name)s is not known here.") % {"name": model} if refused.is_unread else error_text(refused)
         problems["model"] = f"{text} {_('Paste its config.json, and it is reckoned.')}"
         return None, ""
 
@@ -125,7 +126,7 @@ def _pasted(config: str, model: str, problems: dict[str, str]) -> tuple[str, Mod
             return config[:MAX_CONFIG_CHARS], None
         return config, shape_of_config(values, name=model or _("the pasted model"))
     except PlanRefused as refused:
-        problems["config"] = str(refused)
+        problems["config"] = error_text(refused)
     except (ValueError, RecursionError) as error:
         problems["config"] = _("This is not JSON: %(why)s. Paste the whole config.json.") % {"why": str(error)[:120]}
     return config[:MAX_CONFIG_CHARS], None

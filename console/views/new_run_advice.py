@@ -10,7 +10,7 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from console.catalog_words import phase_label
+from console.catalog_words import error_text, phase_label
 from console.forms.new_run import base_of, form_to_raw
 from console.templatetags.pitwall import size
 from console.views.new_run import project_to_launch_in
@@ -18,6 +18,7 @@ from console.views.new_run_findings import FixButton, fix_button
 from console.views.new_run_plan import asked_of, config_of
 from console.views.plan_panel import devices_text, seconds_text, share_text
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.sentence import in_words
 from jobs.catalog.value import Value
 from jobs.cluster import cluster_state
 from jobs.planner.advice import Advised
@@ -204,7 +205,7 @@ def _spec(request: HttpRequest) -> RunSpec:
 
 
 def _refusal(error: PlanRefused) -> JsonResponse:
-    return JsonResponse({"problems": [{"field": error.field, "message": str(error)}]}, status=422)
+    return JsonResponse({"problems": [{"field": error.field, "message": error_text(error)}]}, status=422)
 
 
 def _num_layouts(asked: Question) -> int:
@@ -259,7 +260,7 @@ def _layout(row: Ranked, asked: Question) -> LayoutRow:
 
 
 def _rejected(row: Rejected, spec: RunSpec) -> RejectedRow:
-    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=_(miss.says)) for miss in row.nearest)
+    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.says, _)) for miss in row.nearest)
     label = _(row.label)
     words = [label, *(text for miss in misses for text in (*miss.changes, miss.says))]
     return RejectedRow(label=label, count=row.count, nearest=misses, words=" ".join(words).lower())

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from console.catalog_words import field_label, knob_label
+from console.catalog_words import error_text, field_label, knob_label
 from console.views.new_run_findings import input_of
 from console.views.plan_panel import PlanPanel, estimate_panel, unknown_panel
 from console.views.plan_processor import processor_panel
@@ -81,7 +81,7 @@ def _panel(
         show = processor_panel if asked.fleet.accelerator.is_host else estimate_panel
         return show(reckon(asked), asked), []
     except PlanRefused as error:
-        says = str(error)
+        says = error_text(error)
         problems: list[dict[str, str]] = []
         if isinstance(error.__cause__, JobInvalid):
             says, problems = _beside_its_knob(error.__cause__, spec)
@@ -130,9 +130,9 @@ def _beside_its_knob(error: JobInvalid, spec: RunSpec) -> tuple[str, list[dict[s
     """Return what cannot be in the words of the form, and the problem beside the input that sets it, if one does."""
     name = next((knob_id for knob_id in _KNOBS.get(error.field, ()) if _has(knob_id, spec)), "")
     if not name:
-        return str(error), []
+        return error_text(error), []
     label = knob_label(name) if name in knobs() else field_label(name)
-    says = str(error).replace(error.field, label)
+    says = error_text(error).replace(error.field, label)
     return says, [{"field": input_of(name, spec), "message": says}]
 
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.catalog_words import phase_label
 from console.templatetags.pitwall import figure, size
+from jobs.catalog.sentence import in_words
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import TERMS, TIGHT_FROM, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, Term
 
@@ -180,7 +181,7 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
         limit_x=f"{limit / scale * 100:.2f}",
         terms=terms,
         time=_time(found),
-        notes=found.notes,
+        notes=tuple(in_words(note, _) for note in found.notes),
     )
 
 
@@ -272,7 +273,7 @@ def _sentence(found: Estimate, asked: Planned) -> str:
     assumed = len(asked.notes) + len(asked.job.notes)
     pool = next(p for p in found.pools if p.name == found.pool)
     if found.verdict == "no" and pool.share <= TIGHT_FROM and len(found.notes) > assumed:
-        return found.notes[assumed]  # there is room, and yet the engine does not start
+        return in_words(found.notes[assumed], _)  # there is room, and yet the engine does not start
     phase = next(p for p in pool.phases if p.phase == found.phase)
     unit = unit_of(pool.limit)
     words = {

@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.runspec import Problem
+from jobs.catalog.sentence import in_words
 from jobs.models import Project
 from jobs.plan_settings import constants_of, outdated
 from jobs.planner.constant import Constant, constants
@@ -83,7 +84,7 @@ def planner_settings(
     project: Project, *, refused: Sequence[Problem] = (), posted: Mapping[str, str] | None = None
 ) -> PlannerSettings:
     """Return what the page shows; after a refusal with what was typed and why it is not taken."""
-    problems = {problem.field: problem.message for problem in refused}
+    problems = {problem.field: in_words(problem.message, _) for problem in refused}
     known = accelerators()
     prices = [
         PriceRow(
@@ -110,7 +111,7 @@ def planner_settings(
             )
             for group in sorted(groups, key=lambda group: (list(titles).index(group) if group in titles else 99, group))
         ),
-        gone=tuple(outdated(project.plan_constants).items()),
+        gone=tuple((name, in_words(why, _)) for name, why in outdated(project.plan_constants).items()),
         currency_problem=problems.get("currency", ""),
         price_problem=next((text for field, text in problems.items() if field.startswith("prices.")), ""),
     )

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_tables
 
 Evidence = Literal[
@@ -111,7 +112,8 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
     found = _by_name().get(wanted, ())
     if not found:
         near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
-        raise LookupError(f"{name!r} is not a known accelerator. The nearest is {_by_name()[near[0]][0].label}.")
+        text = "{name!r} is not a known accelerator. The nearest is {nearest}."
+        raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]][0].label))
     if usable_bytes:
         return min(found, key=lambda each: (abs(each.usable_bytes - usable_bytes), -each.link_bandwidth))
     return found[0]

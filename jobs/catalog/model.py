@@ -21,6 +21,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_tables
 
 _REQUIRED = {"label", "hub", "source"}
@@ -57,7 +58,8 @@ def find_model(name: str) -> KnownModel:
     found = _by_name().get(wanted)
     if found is None:
         near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
-        raise LookupError(f"{name!r} is not a known model. The nearest is {_by_name()[near[0]].id}.")
+        text = "{name!r} is not a known model. The nearest is {nearest}."
+        raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]].id))
     return found
 
 
