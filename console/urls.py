@@ -25,6 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.perfetto")),
     path("", include("console.views.run")),
     path("", include("console.views.run_symptoms")),
+    path("", include("console.views.run_plan")),
 ]
 
 handler403 = "console.views.errors.forbidden"

@@ -106,7 +106,11 @@ def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
 def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
     """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
     score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
-    made = estimate(read_job(spec, shape, host_fleet(spec.num_workers, memory_bytes)))
+    return plan_of_bytes(estimate(read_job(spec, shape, host_fleet(spec.num_workers, memory_bytes))))
+
+
+def plan_of_bytes(made: Estimate) -> Plan:
+    """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score."""
     return Plan(estimate=replace(made, pools=tuple(p for p in made.pools if p.name != "vllm")), has_seconds=False)
 
 

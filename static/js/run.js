@@ -76,7 +76,10 @@ function showHeader(next) {
   }
   const isEnd = header.header && !ENDED.includes(header.header.state) && ENDED.includes(next.state);
   header.show(next);
-  if (isEnd) document.getElementById("symptoms").dispatchEvent(new Event("pitwall:ended")); // what it died of is in the log by now
+  if (isEnd) {
+    // what it died of is in the log by now, and all that it measured is told
+    for (const id of ["symptoms", "run-plan"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
+  }
   actions.show(next);
   attempts.show(next);
   resume.show(next);
