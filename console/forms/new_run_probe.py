@@ -39,12 +39,6 @@ def probe_of(spec: RunSpec, name: str) -> RunSpec:
     return parse_spec(raw)
 
 
-def reaches_the_caps(spec: RunSpec) -> bool:
-    """Return True if answers of a probe are as long as they may be; samples of supervised runs are as the data has
-    them."""
-    return is_in(spec.algorithm, "rl") and "rollout.ignore_eos" in spec.knobs
-
-
 def _length(spec: RunSpec) -> dict[str, Value]:
     """Return what makes the run so few steps: their number, or where only the data decides, so many samples once."""
     if "train.num_steps" in spec.knobs:

@@ -227,8 +227,10 @@ def _change(each: Advised, spec: RunSpec, place: int, *, is_cure: bool) -> Chang
     }
     if is_cure:
         says = _("%(changes)s. Peak %(before)s → %(after)s of %(limit)s, step %(slow)s → %(fast)s") % words
-    else:
+    elif words["before"] != words["after"]:
         says = _("%(changes)s. Step %(slow)s → %(fast)s, peak %(before)s → %(after)s") % words
+    else:
+        says = _("%(changes)s. Step %(slow)s → %(fast)s, no more memory at the peak") % words
     if is_cure and each.after.verdict == "no":
         says += "; " + _("not enough alone")
     return ChangeRow(

@@ -169,13 +169,12 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
     unit = unit_of(limit)
     scale = max(limit, peak) * _ROOM
     terms = terms_of(found.pools)
-    kind = device_word(asked.fleet)
     is_short = asked.job.fleet.num_devices > asked.fleet.num_devices
     return PlanPanel(
         state="no" if is_short else found.verdict,
         says=_sentence(found, asked),
         numbers=_numbers(found, asked.job.fleet),
-        pools=tuple(pool_bars(pool, found, terms, scale, unit, kind) for pool in found.pools),
+        pools=tuple(pool_bars(pool, found, terms, scale, unit) for pool in found.pools),
         unit=unit_word(unit),
         limit=f"{limit / unit:.1f}",
         limit_x=f"{limit / scale * 100:.2f}",
@@ -201,9 +200,11 @@ def unit_word(unit: int) -> str:
     return "GiB" if unit == _GIB else "MiB"
 
 
-def device_word(fleet: Fleet) -> str:
-    """Return what one device of the fleet is called in the plural."""
-    return _("workers") if fleet.accelerator.is_host else _("GPUs")
+def devices_word(num: int, *, is_host: bool) -> str:
+    """Return so many devices of a pool: GPUs, or processes of a machine that has none."""
+    if is_host:
+        return ngettext("%(n)s process", "%(n)s processes", num) % {"n": f"{num:,}"}
+    return ngettext("%(n)s GPU", "%(n)s GPUs", num) % {"n": f"{num:,}"}
 
 
 def interval_text(value: Interval | None, *, unit: str = "") -> str:
@@ -296,12 +297,17 @@ def pool_word(pool: PoolEstimate) -> str:
 
 
 def pool_bars(
-    pool: PoolEstimate, found: Estimate, terms: tuple[Term, ...], scale: float, unit: int, kind: str
+    pool: PoolEstimate,
+    found: Estimate,
+    terms: tuple[Term, ...],
+    scale: float,
+    unit: int,
+    *,
+    is_host: bool = False,
 ) -> PoolBars:
     """Return the bars of a pool, on a scale and in a unit that all pools share."""
     return PoolBars(
-        says=_("%(roles)s: %(n)s %(devices)s alike")
-        % {"roles": pool_word(pool), "n": pool.num_devices, "devices": kind},
+        says=f"{pool_word(pool)}: {devices_word(pool.num_devices, is_host=is_host)}",
         rows=tuple(_row(phase, pool, found, terms, scale, unit) for phase in pool.phases),
     )
 

@@ -39,7 +39,7 @@ def processor_panel(found: Estimate, asked: Planned) -> PlanPanel:
             Number(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),
             Number(label=checkpoint, value=size(found.checkpoint_bytes), how=_("to resume from")),
         ),
-        pools=tuple(pool_bars(pool, found, terms, peak * _ROOM, unit, _("processes")) for pool in pools),
+        pools=tuple(pool_bars(pool, found, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
         unit=unit_word(unit),
         terms=terms,
         notes=(_("Seconds, and the memory of vLLM, are not planned on the CPU."),),

@@ -1,4 +1,4 @@
-"""The planner beside New run's form in a browser: verdict, advice, layouts, other hardware, a pasted config, a probe."""
+"""The planner beside New run's form in a browser: verdict, advice, layouts, hardware, a pasted config, a probe."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from jobs.catalog.model import find_model
 from jobs.models import Run
-from jobs.planner.known import find_model
 from tests.bench.panel import FOLLOWED
 from tests.console.live_console import LiveConsole
 from tests.console.window import NAMELESS, until
