@@ -19,6 +19,7 @@ from tests.conformance.hydra_compose import Composer, words
 from tests.conformance.specs import draw
 from tests.conformance.unpacked_wheels import unpacked
 from tests.conformance.verl_specs import ALGORITHMS, DRAWING, TURNS
+from tests.journeys.environments import make_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_DIR = Path("/srv/runs/r-1/a1")
@@ -26,7 +27,6 @@ VERSIONS = trainers()["verl"].versions
 WANTED = 12  # knobs that each spec gets on purpose, so that all are covered
 NOT_MISSED = {"reward.reward_model.rollout.name", "reward_model.rollout.name"}  # of a reward model that is switched off
 CHECKED = "0.9.1"
-PYTHON = ROOT / ".trainers" / f"verl-{CHECKED}" / "bin" / "python"
 MODEL = ROOT / "jobs" / "engine" / "bundled" / "tiny-word-problems"
 
 
@@ -134,9 +134,9 @@ def reachable(knob: Knob) -> int:
 
 def verdicts(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:
     """Return what verl's own checks (real_verl.py) say to each spec's command."""
-    assert PYTHON.exists(), f"There is no verl here: make trainer-env TRAINER=verl VERSION={CHECKED}"
+    python = make_environment("verl")
     asked = "".join(json.dumps(overrides_of(spec)[1]) + "\n" for spec in specs)
-    command = [str(PYTHON), str(Path(__file__).with_name("real_verl.py")), str(MODEL)]
+    command = [python, str(Path(__file__).with_name("real_verl.py")), str(MODEL)]
     env = {**os.environ, "VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, input=asked, capture_output=True, text=True, env=env, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]

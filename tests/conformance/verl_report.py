@@ -22,6 +22,7 @@ from tests.conformance.verl_checks import (
     verdicts,
 )
 from tests.conformance.verl_rejected import rejected, starts
+from tests.journeys.environments import make_environment
 
 INTRODUCTION = """\
 The commands are composed by Hydra itself from verl's own config folder, out of the wheels that
@@ -39,6 +40,7 @@ alone. They say yes to {starts} specs and {recipes} recipes; of the following sp
 
 def report(number: int) -> Part:
     """Run `number` specs per version, every recipe and every rejection."""
+    make_environment("verl")  # what the last table runs in: what may fail, fails first
     failures: list[str] = []
     rows = [_version(version, number, failures) for version in VERSIONS]
     for name, spec in recipes_of().items():
