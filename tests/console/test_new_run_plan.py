@@ -21,7 +21,9 @@ GIB = 1 << 30
 
 @pytest.fixture
 def editor(client: Client) -> Client:
-    client.force_login(make_user("planner", project=make_project()))
+    client.force_login(
+        make_user("planner", project=make_project()), backend="django.contrib.auth.backends.ModelBackend"
+    )
     return client
 
 
