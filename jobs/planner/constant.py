@@ -92,7 +92,7 @@ class Constants:
 
 @cache
 def constants() -> Constants:
-    """Return the constants as they are shipped. Raises: ValueError, naming the file and table, for one badly written."""
+    """Return the constants as shipped. Raises: ValueError, naming the file and table, for one badly written."""
     found: dict[str, Constant] = {}
     folder = files("jobs.planner") / "constants"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):

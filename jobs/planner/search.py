@@ -8,22 +8,23 @@ take less than a second.
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from jobs.catalog.rule import changed, refused
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
-from jobs.planner.estimate import Estimator, Fit
+from jobs.planner.estimate import Estimator
 from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.layout_space import Changes, Space, powers, spaces_of
 from jobs.planner.performance import teaches_the_same
 from jobs.planner.reading import read_models
-from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid, Rollout, phase_word, pool_word
+from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid
 from jobs.planner.shapes import ModelShape
+from jobs.planner.shortfall import Shortfall, no_cache, shortfall_of, too_large
 from jobs.planner.sources import Models, Workload, samples_per_update
-from jobs.planner.validity import REASONS, Misfit, engine_misfit, least_bytes, training_misfit
+from jobs.planner.validity import REASONS, engine_misfit, training_misfit
 
 Goal = Literal["time", "cost", "room"]
 GOALS: Mapping[str, str] = {
@@ -86,13 +87,6 @@ class SearchResult:
     unlisted: int
     rejected: tuple[Rejected, ...]
     skipped: int
-
-
-class _Shortfall(NamedTuple):
-    """Why a layout is no good, and the share of what there is that it needs, 0 where that cannot be said."""
-
-    misfit: Misfit
-    share: float
 
 
 @dataclass(slots=True)
@@ -216,8 +210,8 @@ class _Hunt:
         of those that differ in where states lie as well.
         """
         found: list[_Way] = []
-        sizes: dict[Hashable, _Shortfall | None] = {}
-        known: dict[Hashable, tuple[_Shortfall | None, Layout]] = {}
+        sizes: dict[Hashable, Shortfall | None] = {}
+        known: dict[Hashable, tuple[Shortfall | None, Layout]] = {}
         times = len(space.ways_to_generate)
         for changes in space.ways_to_train:
             items = tuple(changes.items())
@@ -228,8 +222,8 @@ class _Hunt:
                 job = self._read({**space.placement, **changes})
                 if of_sizes not in sizes:
                     misfit = training_misfit(job)
-                    short = sizes[of_sizes] = None if misfit is None else _Shortfall(misfit, 0.0)
-                known[key] = (short or _too_large(job), job.policy.layout)
+                    short = sizes[of_sizes] = None if misfit is None else Shortfall(misfit, 0.0)
+                known[key] = (short or too_large(job), job.policy.layout)
             short, layout = (short, None) if short is not None else known[key]
             if short is None and layout is not None:
                 found.append(_Way(changes, layout, job))
@@ -243,14 +237,14 @@ class _Hunt:
         for changes in space.ways_to_generate:
             job = self._read({**space.placement, **changes})
             misfit = engine_misfit(job)
-            short = _no_cache(self._estimator.rollout(job)) if misfit is None else _Shortfall(misfit, 0.0)
+            short = no_cache(self._estimator.rollout(job)) if misfit is None else Shortfall(misfit, 0.0)
             if short is None:
                 found.append((changes, job))
             else:
                 self._reject(short, {**space.placement, **changes}, times=times)
         return found
 
-    def _reject(self, short: _Shortfall, changes: Changes, *, times: int = 1) -> None:
+    def _reject(self, short: Shortfall, changes: Changes, *, times: int = 1) -> None:
         self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share, times=times)
 
     def _job(self, space: Space, way: _Way) -> Job:
@@ -295,7 +289,7 @@ class _Hunt:
         """Reckon one layout; return it if it fits."""
         try:
             fit = self._estimator.fit(job)
-            if short := _shortfall(fit):
+            if short := shortfall_of(fit):
                 self._reject(short, changes)
                 return None
             found = self._estimator.answer(fit)
@@ -350,53 +344,9 @@ def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
     return new[0] if new else None
 
 
-def _shortfall(fit: Fit) -> _Shortfall | None:
-    """Return what a job lacks, and the share of what there is that it needs; None if it has all that it needs."""
-    job = fit.job
-    if short := _no_cache(fit.rollout):
-        return short
-    if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
-        says = Sentence(
-            "A node needs {needed} of {there} host memory.",
-            needed=_gib(fit.host_bytes),
-            there=_gib(job.fleet.host_bytes),
-        )
-        return _Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
-    if fit.verdict == "no":
-        pool = fit.pool
-        says = Sentence(
-            "{pool} needs {needed} of {limit} during {phase}.",
-            pool=pool_word(pool.name),
-            needed=_gib(pool.binding.memory.total),
-            limit=_gib(pool.limit),
-            phase=phase_word(pool.binding.phase),
-        )
-        if pool.share <= TIGHT_FROM and fit.problems:
-            says = fit.problems[0]  # there is room, and yet the engine does not start
-        return _Shortfall(Misfit(reason="memory", says=says), pool.share)
-    return None
-
-
-def _no_cache(rollout: Rollout | None) -> _Shortfall | None:
-    """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
-    if rollout is None or rollout.full_sequences >= 1:
-        return None
-    says = Sentence("The cache of an engine holds {kv_tokens:,} tokens.", kv_tokens=rollout.kv_tokens)
-    return _Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - rollout.full_sequences)
-
-
 def _joined(train: Job, generate: Job) -> Job:
     """Return the job that trains as the one and generates as the other."""
     return replace(train, engine=generate.engine, engine_devices=generate.engine_devices)
-
-
-def _too_large(job: Job) -> _Shortfall | None:
-    """Return a shortfall where weights and gradients alone exceed a device."""
-    least, limit = least_bytes(job.policy), job.fleet.accelerator.usable_bytes
-    if least <= limit:
-        return None
-    says = Sentence("Weights and gradients alone take {least} of {limit}.", least=_gib(round(least)), limit=_gib(limit))
-    return _Shortfall(Misfit(reason="memory", says=says), least / limit)
 
 
 def _appetite(job: Job) -> float:
@@ -410,10 +360,6 @@ def _degree(way: _Way) -> tuple[int, int, bool]:
     layout = way.layout
     keeps = any(way.changes.get(knob_id) == value for knob_id, value in _KEEPS.items())
     return layout.tensor * layout.pipeline * layout.context, layout.expert, keeps
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
 
 
 def _ranked(changes: Changes, job: Job, estimate: Estimate) -> Ranked:

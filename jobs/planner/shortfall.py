@@ -1,0 +1,64 @@
+"""What a layout lacks: bytes on a device or a node, or room for one whole sequence; in words and as a share."""
+
+from typing import NamedTuple
+
+from jobs.catalog.sentence import Sentence
+from jobs.planner.estimate import Fit
+from jobs.planner.job import Job
+from jobs.planner.result import TIGHT_FROM, Rollout, phase_word, pool_word
+from jobs.planner.validity import Misfit, least_bytes
+
+
+class Shortfall(NamedTuple):
+    """Why a layout is no good, and the share of what there is that it needs, 0 where that cannot be said."""
+
+    misfit: Misfit
+    share: float
+
+
+def shortfall_of(fit: Fit) -> Shortfall | None:
+    """Return what a job lacks, and the share of what there is that it needs; None if it has all that it needs."""
+    job = fit.job
+    if short := no_cache(fit.rollout):
+        return short
+    if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
+        says = Sentence(
+            "A node needs {needed} of {there} host memory.",
+            needed=_gib(fit.host_bytes),
+            there=_gib(job.fleet.host_bytes),
+        )
+        return Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
+    if fit.verdict == "no":
+        pool = fit.pool
+        why: str = Sentence(
+            "{pool} needs {needed} of {limit} during {phase}.",
+            pool=pool_word(pool.name),
+            needed=_gib(pool.binding.memory.total),
+            limit=_gib(pool.limit),
+            phase=phase_word(pool.binding.phase),
+        )
+        if pool.share <= TIGHT_FROM and fit.problems:
+            why = fit.problems[0]  # there is room, and yet the engine does not start
+        return Shortfall(Misfit(reason="memory", says=why), pool.share)
+    return None
+
+
+def no_cache(rollout: Rollout | None) -> Shortfall | None:
+    """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
+    if rollout is None or rollout.full_sequences >= 1:
+        return None
+    says = Sentence("The cache of an engine holds {kv_tokens:,} tokens.", kv_tokens=rollout.kv_tokens)
+    return Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - rollout.full_sequences)
+
+
+def too_large(job: Job) -> Shortfall | None:
+    """Return a shortfall where weights and gradients alone exceed a device."""
+    least, limit = least_bytes(job.policy), job.fleet.accelerator.usable_bytes
+    if least <= limit:
+        return None
+    says = Sentence("Weights and gradients alone take {least} of {limit}.", least=_gib(round(least)), limit=_gib(limit))
+    return Shortfall(Misfit(reason="memory", says=says), least / limit)
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
