@@ -23,7 +23,9 @@ from jobs.planner.sources import Models, Workload, samples_per_update
 from jobs.planner.validity import misfit_of
 
 _WORTH_SECONDS = 0.005  # of a step: below, a change is not worth a line
+_WORTH_SHARE = 0.005  # of a term: a change that lowers it by less is no lever
 _MOST_STEPS = 6
+_NUM_LEVERS = 3
 TOGETHER = "All of these together"
 """The title of several moves that do it together."""
 
@@ -66,13 +68,27 @@ class Advised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One of the largest parts of an answer, and the change that lowers it most, None if none lowers it: of memory a
+    term of the phase that binds, in bytes, of time a phase of the step, in seconds; `now` and `after` the change."""
+
+    of: Literal["memory", "time"]
+    key: str
+    now: float
+    after: float
+    change: Advised | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What would make a run fit, and what would make it faster. `together`: several moves, where none alone does it;
-    None where one does, where the run fits as it is, or where no moves do."""
+    None where one does, where the run fits as it is, or where no moves do. `levers`: of the largest terms of memory,
+    then of the longest phases, what moves each most."""
 
     fit: tuple[Advised, ...]
     faster: tuple[Advised, ...]
     together: Advised | None
+    levers: tuple[Lever, ...]
 
 
 def advise(
@@ -95,7 +111,12 @@ def advise(
     adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
     fit = adviser.fit()
     needs_more = adviser.before.verdict == "no" and not any(each.after.verdict != "no" for each in fit)
-    return Advice(fit=fit, faster=adviser.faster(), together=adviser.together() if needs_more else None)
+    return Advice(
+        fit=fit,
+        faster=adviser.faster(),
+        together=adviser.together() if needs_more else None,
+        levers=adviser.levers(),
+    )
 
 
 class _Adviser:
@@ -108,6 +129,7 @@ class _Adviser:
         self._job = self._read(spec)
         self._before = estimate(self._job, k)
         self.before = _figures(self._before, self._before.pool)
+        self._after: dict[str, Estimate] = {}
         self._single = self._tried(spec, self._job, {}, ())
 
     def _read(self, spec: RunSpec) -> Job:
@@ -124,6 +146,8 @@ class _Adviser:
             changes = differences(self._spec, {**sofar, **made})
             key = tuple(sorted(changes.items(), key=lambda item: item[0]))
             if changes and key not in found and (after := self._reckoned(changes)) is not None:
+                if not parts:
+                    self._after[move.id] = after
                 found[key] = Advised(
                     id=move.id,
                     title=move.title,
@@ -162,6 +186,25 @@ class _Adviser:
         ]
         return tuple(sorted(helpful, key=lambda each: -each.saved_seconds))
 
+    def levers(self) -> tuple[Lever, ...]:
+        """Return what moves each of the largest terms of memory, and of the longest phases, most."""
+        terms, phases = _terms(self._before, self._before), _phases(self._before)
+        memory = (self._lever("memory", key, terms[key]) for key in _largest(terms))
+        return (*memory, *(self._lever("time", key, phases[key]) for key in _largest(phases)))
+
+    def _lever(self, of: Literal["memory", "time"], key: str, now: float) -> Lever:
+        found: list[tuple[float, Advised]] = []
+        for each in self._single:
+            after = self._after[each.id]
+            if of == "time" and after.verdict == "no":
+                continue
+            parts = _terms(after, self._before) if of == "memory" else _phases(after)
+            if parts and parts.get(key, 0.0) < now * (1 - _WORTH_SHARE):
+                found.append((parts.get(key, 0.0), each))
+        found.sort(key=lambda entry: entry[0])
+        best = next((entry for entry in found if self._is_allowed(entry[1])), None)
+        return Lever(of=of, key=key, now=now, after=now if best is None else best[0], change=best and best[1])
+
     def together(self) -> Advised | None:
         """Return moves that make the run fit together, each the one that helps most after those before it."""
         found = self._single
@@ -181,6 +224,22 @@ class _Adviser:
             if not found:
                 return None
         return None
+
+
+def _terms(found: Estimate, before: Estimate) -> dict[str, float]:
+    """Return bytes by term, of the phase that bound before; none if it is not there any more."""
+    pools = (pool for pool in found.pools if pool.name == before.pool)
+    phases = (phase for pool in pools for phase in pool.phases if phase.phase == before.phase)
+    return {term: float(size) for phase in phases for term, size in phase.memory.terms.items()}
+
+
+def _phases(found: Estimate) -> dict[str, float]:
+    """Return seconds by phase."""
+    return {key: seconds.middle for key, seconds in found.time.phases.items()}
+
+
+def _largest(parts: Mapping[str, float]) -> list[str]:
+    return sorted((key for key in parts if parts[key] > 0), key=lambda key: -parts[key])[:_NUM_LEVERS]
 
 
 def _is_taken(spec: RunSpec, changes: Mapping[str, Value]) -> bool:

@@ -321,7 +321,7 @@ class _Question:
         if nearest is None or nearest.job is None or nearest.estimate is None:
             return (
                 "no",
-                Sentence("No layout that divides the model among {devices:,} devices fits.", devices=devices),
+                Sentence("No layout fits on {devices:,}.", devices=devices),
                 None,
             )
         found = nearest.estimate

@@ -155,6 +155,19 @@ class Estimator:
             notes=(*job.notes, *fit.problems, *time.notes),
         )
 
+    def rests_on(self) -> tuple[Constant, ...]:
+        """Return the constants that anything asked here so far rests on."""
+        return tuple(self._k.get(name) for name in sorted(self._k.seen))
+
+    def varied(self, name: str, value: float) -> "Estimator":
+        """Return an estimator with another value of a constant, which has what is made here of the others already.
+
+        Raises: ConstantInvalid.
+        """
+        made = Estimator(self._k.with_values({name: value}))
+        made._memo = self._memo.without(name, made._k)
+        return made
+
     def _with_engine(self, job: Job) -> tuple[Job, EngineMemory | None]:
         """Return the job with its engine as trainers start it, and what that holds."""
         if job.engine is None:

@@ -12,14 +12,16 @@ Made = TypeVar("Made")
 
 
 class Watched(Constants):
-    """Constants that note which of them were used; `names` are those since it was set."""
+    """Constants that note which of them were used: `names` since it was set, `seen` ever."""
 
     def __init__(self, k: Constants) -> None:
         super().__init__({constant.name: constant for constant in k.all()})
         self.names: set[str] = set()
+        self.seen: set[str] = set()
 
     def __getitem__(self, name: str) -> float:
         self.names.add(name)
+        self.seen.add(name)
         return super().__getitem__(name)
 
 
@@ -34,6 +36,13 @@ class Memo:
     def keep(self, part: object) -> None:
         """Keep an object whose identity is a further value of a key."""
         self._kept[id(part)] = part
+
+    def without(self, name: str, k: Watched) -> "Memo":
+        """Return a copy for other constants `k`, which differ in one: it has the parts that do not rest on that."""
+        made = Memo(k)
+        made._known = {key: entry for key, entry in self._known.items() if name not in entry[1]}
+        made._kept = dict(self._kept)
+        return made
 
     def of(self, name: str, part: object, make: Callable[[], Made], *more: Hashable) -> Made:
         """Return what `make` makes of `part`, made once for the same object and the same further values."""

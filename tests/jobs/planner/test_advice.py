@@ -125,3 +125,33 @@ def test_a_knob_that_would_cease_to_count_is_seen() -> None:
     spec = changed(_spec("verl-grpo-qwen3-8b"), {"memory.master_precision": "bfloat16"})
 
     assert not teaches_the_same(spec, changed(spec, {"parallel.engine": "megatron"}))
+
+
+@pytest.mark.parametrize("name", ["verl-grpo-qwen3-8b", "openrlhf-sft-8b", "native-grpo-demo"])
+def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
+    spec = _spec(name)
+    before = estimate(read_job(spec, shape_for(spec), fleet(max(spec.num_workers, 8))))
+    pool = next(pool for pool in before.pools if pool.name == before.pool)
+    terms = next(phase for phase in pool.phases if phase.phase == before.phase).memory.terms
+    rules = {problem.message for problem in refused(spec)}
+
+    levers = _advice(spec).levers
+
+    memory = [lever for lever in levers if lever.of == "memory"]
+    assert [lever.now for lever in memory] == sorted(terms.values(), reverse=True)[:3]
+    assert any(lever.change is not None for lever in memory)
+    for lever in levers:
+        if lever.change is None:
+            assert lever.after == lever.now
+            continue
+        after = changed(spec, lever.change.changes)
+        found = estimate(read_job(after, shape_for(spec), fleet(max(spec.num_workers, 8))))
+        assert {problem.message for problem in refused(after)} <= rules
+        assert lever.after < lever.now
+        if lever.of == "time":
+            assert found.time.phases[lever.key].middle == pytest.approx(lever.after)
+            assert found.verdict != "no"
+        else:
+            there = next(each for each in found.pools if each.name == before.pool)
+            phase = next(each for each in there.phases if each.phase == before.phase)
+            assert phase.memory.terms.get(lever.key, 0) == lever.after  # type: ignore[call-overload]

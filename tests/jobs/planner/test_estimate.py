@@ -285,3 +285,18 @@ def test_an_estimate_takes_milliseconds() -> None:
             estimate(job)
             spent.append(time.perf_counter() - before)
         assert min(spent) < 0.005
+
+
+def test_knobs_that_have_no_price_are_named() -> None:
+    job = replace(supervised(), unpriced=("memory.something",))
+
+    assert estimate(job).unpriced == ("memory.something",)
+    assert estimate(supervised()).unpriced == ()
+
+
+def test_whether_it_fits_is_the_same_without_the_time() -> None:
+    for job in JOBS.values():
+        estimator = Estimator()
+        fit, found = estimator.fit(job), estimate(job)
+        assert (fit.verdict, fit.pools, fit.host_bytes) == (found.verdict, found.pools, found.host_bytes)
+        assert (fit.pool.name, fit.phase.phase, fit.rollout) == (found.pool, found.phase, found.rollout)
