@@ -7,7 +7,7 @@ the optimizer, and a floor below which the host cannot launch kernels (planner r
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
@@ -153,7 +153,7 @@ def scoring_seconds(
     if layout.shards >= 3:
         parameters, experts = _stage_elements(model, layout, 0)
         exchange = exchange_of(
-            t,
+            replace(t, layout=layout, checkpointing="none"),  # one pass forward; half of the gathers are for the other
             fleet,
             tokens=held,
             layers=model.num_layers / layout.pipeline,

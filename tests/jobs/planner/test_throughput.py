@@ -218,3 +218,12 @@ def test_money_is_device_hours_at_their_price() -> None:
     assert cost.money.low < cost.money.middle < cost.money.high
     assert cost_of(step, fleet(16), 1000, K).money is None
     assert cost_of(step, fleet(16, price=3.0), 0, K).seconds is None
+
+
+def test_scoring_does_not_depend_on_whether_the_update_recomputes() -> None:
+    where = fleet(16, node_bandwidth=5e9)  # so slow that gathers show
+    found = [
+        scoring_seconds(t.model, t.layout, t, where, K, tokens=2e5, document=1000.0, row=2000.0).middle
+        for t in (training(devices=16, checkpointing=kept) for kept in ("none", "full"))
+    ]
+    assert found[0] == found[1]
