@@ -1,15 +1,12 @@
 """The planner's accuracy on the measured cases, gated as in `make bench-planner`."""
 
-import time
 from functools import cache
 
 import pytest
 
-from jobs.planner.estimate import estimate
 from tests.planner_cases.device_rows import device_cases
 from tests.planner_cases.load import HERE, Case, load
 from tests.planner_cases.measure import Reading, readings
-from tests.planner_cases.speed import ESTIMATE_GOAL
 from tests.planner_cases.summary import Row, summarize
 
 
@@ -72,14 +69,3 @@ def test_no_reading_of_a_row_is_on_both_sides() -> None:
     assert all(len(side) == 1 for side in sides.values())
     shares = [case.is_for_fitting for case in _cases()]
     assert 0.4 < sum(shares) / len(shares) < 0.6
-
-
-def test_one_estimate_is_fast_enough_to_follow_typing() -> None:
-    jobs = [case.job for case in _cases() if case.job is not None and not case.problem]
-    took = []
-    for job in jobs:
-        began = time.perf_counter()
-        estimate(job)
-        took.append(time.perf_counter() - began)
-
-    assert sorted(took)[len(took) // 2] < ESTIMATE_GOAL
