@@ -1,4 +1,4 @@
-"""The card of the Overview that holds a run against its plan, line by line, with a sentence on top."""
+"""The card below the Timeline that holds a run against its plan, line by line, with a sentence on top."""
 
 from urllib.parse import urlencode
 

@@ -26,6 +26,7 @@ def test_a_run_is_held_against_the_plan_for_chosen_hardware(page: Page, live_con
     open_run(page, live_console, run)
     expect(page.locator("#run-plan section")).to_have_count(0)  # nothing is reckoned before somebody looks
 
+    page.locator(".tabs a[data-tab=timeline], nav a[data-tab=timeline]").first.click()
     page.locator("#run-plan").scroll_into_view_if_needed()
     card = page.locator("#run-plan section")
     expect(card.locator("[data-plan-refusal]")).to_contain_text("The cluster does not answer")
