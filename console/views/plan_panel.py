@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.catalog_words import phase_label
 from console.templatetags.pitwall import figure, size
+from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import TERMS, TIGHT_FROM, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, Term
@@ -180,8 +181,16 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
         limit_x=f"{limit / scale * 100:.2f}",
         terms=terms,
         time=_time(found),
-        notes=tuple(in_words(note, _) for note in found.notes),
+        notes=(*(in_words(note, _) for note in found.notes), *_unpriced(found)),
     )
+
+
+def _unpriced(found: Estimate) -> tuple[str, ...]:
+    """Return a sentence about knobs that change memory or time and that the planner does not reckon with, if any."""
+    if not found.unpriced:
+        return ()
+    labels = ", ".join(_(knobs()[knob_id].label) for knob_id in found.unpriced)
+    return (_("The plan does not reckon with: %(knobs)s.") % {"knobs": labels},)
 
 
 def terms_of(pools: Iterable[PoolEstimate]) -> tuple[Term, ...]:
