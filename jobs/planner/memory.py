@@ -167,6 +167,7 @@ def scoring_memory(
     tokens: int,
     has_head: bool,
     head: Head,
+    head_chunk: int = 0,
     a: Accelerator,
     k: Constants,
 ) -> Memory:
@@ -187,7 +188,7 @@ def scoring_memory(
                 gathered = scored_weights(stage, model, layout, width, k)
         logits = 0.0
         if stage.has_head and has_head:
-            logits = scoring_logits(model, tokens, tensor=layout.tensor, head=head, k=k)
+            logits = scoring_logits(model, tokens, tensor=layout.tensor, head=head, head_chunk=head_chunk, k=k)
             if a.is_host:
                 logits = scored_logits(model.vocab, tokens, width)
         peaks.append(

@@ -131,6 +131,7 @@ def _scoring(t: Training, job: Job, k: Constants) -> Memory:
         tokens=round(tokens),
         has_head=t.objective != "scalar",
         head=t.head,
+        head_chunk=t.head_chunk if t.head_axis == "tokens" else 0,
         a=job.fleet.accelerator,
         k=k,
     )
@@ -147,6 +148,7 @@ def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
             tokens=frozen.micro_batch * frozen.sequence // (frozen.layout.context * frozen.layout.ulysses),
             has_head=frozen.has_head,
             head=job.policy.head,
+            head_chunk=job.policy.head_chunk if job.policy.head_axis == "tokens" else 0,
             a=a,
             k=k,
         )
@@ -154,7 +156,7 @@ def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
         role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
         return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
 
-    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.head)
+    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.head, job.policy.head_chunk)
 
 
 def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: int) -> Member:
