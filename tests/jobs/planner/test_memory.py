@@ -384,7 +384,9 @@ def test_ends_that_are_units_of_their_own_are_gathered_one_at_a_time() -> None:
 
 
 def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
-    def score(tokens: int, has_head: bool, head: Head = "unfused", layout: Layout | None = None) -> dict[str, int]:
+    def score(
+        tokens: int, has_head: bool, head: Head = "unfused", layout: Layout | None = None, chunk: int = 0
+    ) -> dict[str, int]:
         memory = scoring_memory(
             shape_of("llama-3.1-8b"),
             layout or Layout(num_devices=8, shards=3),
@@ -392,6 +394,7 @@ def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
             tokens=tokens,
             has_head=has_head,
             head=head,
+            head_chunk=chunk,
             a=H100,
             k=K,
         )
@@ -406,6 +409,7 @@ def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
     divided = score(4096, True, "parallel", Layout(num_devices=2, tensor=2))
     assert divided["logits"] == 6 * 4096 * 128_256 / 2
     assert score(4096, True, "inplace")["logits"] == 6 * 4096 * 128_256
+    assert score(4096, True, "chunked", chunk=512)["logits"] == K["memory.logits_forward"] * 512 * 128_256
 
 
 def test_a_sync_holds_a_bucket_or_the_largest_unit() -> None:
