@@ -1,7 +1,7 @@
 """Can it run? A model, an accelerator and a method in; yes, no or unknown out, with the fewest devices, and with what
 was published for or against it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -9,9 +9,9 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants, constants
-from jobs.planner.estimate import Estimator
+from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Fleet, Job
-from jobs.planner.plans import METHODS, ON_HOST, Demand, OnHost, Recipe, plans_of, world_sizes
+from jobs.planner.plans import METHODS, ON_HOST, Demand, OnHost, Plan, Recipe, plans_of, world_sizes
 from jobs.planner.result import Estimate, Interval, JobInvalid, phase_word
 from jobs.planner.shapes import ModelShape
 
@@ -228,17 +228,12 @@ class _Question:
         return tuple(found)
 
     def _fewest(self, on_host: OnHost, label: str) -> Need:
-        miss: tuple[Job, Estimate] | None = None
-        for size in world_sizes(self._fleet.devices_per_node):
-            if self._cannot_hold(size, on_host):
-                continue
-            best = self._best(size, on_host)
-            if best is None:
-                continue
-            miss = best
-            if _is_enough(*best):
+        sizes = [size for size in world_sizes(self._fleet.devices_per_node) if not self._cannot_hold(size, on_host)]
+        for size in sizes:
+            if (best := self._enough(size, on_host)) is not None:
                 return Need(on_host=on_host, label=label, num_devices=size, job=best[0], estimate=best[1])
-        job, found = miss if miss is not None else (None, None)
+        misses = (self._nearest(size, on_host) for size in reversed(sizes))
+        job, found = next((miss for miss in misses if miss is not None), (None, None))
         return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
 
     def _cannot_hold(self, size: int, on_host: OnHost) -> bool:
@@ -247,35 +242,58 @@ class _Question:
         element = {"qlora": 0.5, "lora": 2.0, "full": full}[self._recipe.method]
         return element * self._shape.parameters > size * self._fleet.accelerator.usable_bytes
 
-    def _best(
+    def _plans(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> Iterator[Plan]:
+        fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
+        return plans_of(self._shape, self._recipe, fleet, self._demand, on_host, micro_batch=micro_batch)
+
+    def _enough(
         self, size: int, on_host: OnHost, *, micro_batch: int = 1, wants_wave: bool = False
     ) -> tuple[Job, Estimate] | None:
-        """Return the first layout that is enough, else the one that comes nearest; None if none can be reckoned."""
-        fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
-        best: tuple[float, Job, Estimate] | None = None
-        for plan in plans_of(self._shape, self._recipe, fleet, self._demand, on_host, micro_batch=micro_batch):
-            for job in plan.jobs:
-                try:
-                    found = self._estimator.estimate(job)
-                except JobInvalid:
+        """Return the first layout that is enough; None if none is. What cannot fit by a bound is not reckoned."""
+        for plan in self._plans(size, on_host, micro_batch=micro_batch):
+            if self._estimator.trainer_is_too_large(plan.job):
+                continue
+            for job in plan.jobs():
+                if self._estimator.engine_is_too_large(job):
                     continue
-                if _is_enough(job, found) and (not wants_wave or self._holds_a_wave(job, found)):
+                if (fit := self._fit(job)) is None:
+                    continue
+                if (
+                    _is_enough(fit, job.fleet.host_bytes)
+                    and (not wants_wave or _holds_a_wave(fit))
+                    and (found := self._answer(fit))
+                ):
                     return job, found
-                lack = _lack(job, found)
-                if best is None or lack < best[0]:
-                    best = (lack, job, found)
-                if found.verdict == "no" and found.phase != "rollout":
-                    break  # it is the trainer that does not fit, whatever the engine takes
-        return None if best is None else best[1:]
+                if _is_trainer_short(fit):
+                    break
+        return None
 
-    def _holds_a_wave(self, job: Job, found: Estimate) -> bool:
-        """Return True if it fits with room to spare and all answers of a step are generated at once."""
-        if found.verdict != "fits":
-            return False
-        if job.engine is None or found.rollout is None or job.rollouts is None:
-            return True
-        wave = job.rollouts.prompts * job.rollouts.samples_per_prompt / job.engine.num_engines
-        return found.rollout.mean_sequences >= min(wave, job.engine.max_num_seqs or wave)
+    def _nearest(self, size: int, on_host: OnHost) -> tuple[Job, Estimate] | None:
+        """Return the layout that comes nearest where none is enough; None if none can be reckoned."""
+        best: tuple[float, Job, Fit] | None = None
+        for plan in self._plans(size, on_host):
+            for job in plan.jobs():
+                if (fit := self._fit(job)) is None:
+                    continue
+                lack = _lack(fit, job.fleet.host_bytes)
+                if best is None or lack < best[0]:
+                    best = (lack, job, fit)
+                if _is_trainer_short(fit):
+                    break
+        found = None if best is None else self._answer(best[2])
+        return None if best is None or found is None else (best[1], found)
+
+    def _fit(self, job: Job) -> Fit | None:
+        try:
+            return self._estimator.fit(job)
+        except JobInvalid:
+            return None
+
+    def _answer(self, fit: Fit) -> Estimate | None:
+        try:
+            return self._estimator.answer(fit)
+        except JobInvalid:
+            return None
 
     def recommended(self, least: int | None) -> Need | None:
         """Return the fewest devices on which it fits with room: nothing that is in use on the host, larger
@@ -286,8 +304,8 @@ class _Question:
         for size in world_sizes(self._fleet.devices_per_node):
             if size < least or self._cannot_hold(size, on_host):
                 continue
-            best = self._best(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True)
-            if best is not None and self._holds_a_wave(*best) and _is_enough(*best):
+            best = self._enough(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True)
+            if best is not None:
                 return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=size, job=best[0], estimate=best[1])
         return None
 
@@ -310,14 +328,15 @@ class _Question:
         nearest: Need | None = None
         lack = 0.0
         for on_host, label in ON_HOST.items():
-            best = self._best(devices, on_host, micro_batch=1)
+            best = self._enough(devices, on_host) or self._nearest(devices, on_host)
             if best is None:
                 continue
             here = Need(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
-            if _is_enough(*best) and best[1].verdict == "fits":
+            if best[1].verdict == "fits" and _is_enough(best[1], best[0].fleet.host_bytes):
                 return "yes", Sentence("It fits on {devices:,}. {label}.", devices=devices, label=Sentence(label)), here
-            if nearest is None or _lack(*best) < lack:
-                nearest, lack = here, _lack(*best)
+            there = best[0].fleet.host_bytes
+            if nearest is None or _lack(best[1], there) < lack:
+                nearest, lack = here, _lack(best[1], there)
         if nearest is None or nearest.job is None or nearest.estimate is None:
             return (
                 "no",
@@ -325,7 +344,7 @@ class _Question:
                 None,
             )
         found = nearest.estimate
-        if _is_enough(nearest.job, found):
+        if _is_enough(found, nearest.job.fleet.host_bytes):
             return (
                 "unknown",
                 Sentence(
@@ -348,21 +367,37 @@ class _Question:
         )
 
 
-def _is_enough(job: Job, found: Estimate) -> bool:
+def _is_enough(found: Fit | Estimate, host_bytes: int) -> bool:
     """Return True if weights, optimizer and one full-length sequence fit, on devices and host."""
-    if found.verdict == "no" or (job.fleet.host_bytes and found.host_bytes > job.fleet.host_bytes):
+    if found.verdict == "no" or (host_bytes and found.host_bytes > host_bytes):
         return False
     return found.rollout is None or found.rollout.full_sequences >= 1
 
 
-def _lack(job: Job, found: Estimate) -> float:
+def _lack(found: Fit | Estimate, host_bytes: int) -> float:
     """Return how far from enough it is: above 1, more is needed than there is."""
     share = max(pool.share for pool in found.pools)
     if found.rollout is not None and found.rollout.full_sequences < 1:
         share = max(share, 1.0 + (1.0 - found.rollout.full_sequences))
-    if job.fleet.host_bytes:
-        share = max(share, found.host_bytes / job.fleet.host_bytes)
+    if host_bytes:
+        share = max(share, found.host_bytes / host_bytes)
     return share
+
+
+def _is_trainer_short(fit: Fit) -> bool:
+    """Return True if it is the trainer that does not fit, whatever the engine takes."""
+    return fit.verdict == "no" and fit.phase.phase != "rollout"
+
+
+def _holds_a_wave(fit: Fit) -> bool:
+    """Return True if it fits with room to spare and all answers of a step are generated at once."""
+    job = fit.job
+    if fit.verdict != "fits":
+        return False
+    if job.engine is None or fit.rollout is None or job.rollouts is None:
+        return True
+    wave = job.rollouts.prompts * job.rollouts.samples_per_prompt / job.engine.num_engines
+    return fit.rollout.mean_sequences >= min(wave, job.engine.max_num_seqs or wave)
 
 
 def _published(

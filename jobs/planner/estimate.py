@@ -11,13 +11,14 @@ little does not fit, and what is more than a node usually has is tight, where no
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, Watched
 from jobs.planner.memory import checkpoint_bytes, export_bytes, host_bytes
-from jobs.planner.pools import pools_of
+from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
 from jobs.planner.result import (
     TIGHT_FROM,
     TIGHT_TO,
@@ -82,6 +83,26 @@ class Estimator:
         job, engine = self._with_engine(job)
         return None if engine is None else self._rollout(job, engine)
 
+    def trainer_is_too_large(self, job: Job) -> bool:
+        """Return True if the states of the policy and what the other trainers and models keep beside them are alone
+        more than fits, whatever the engine: `fit` would say no. False says nothing."""
+        usual, band = _bands(job, self._k)
+        most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
+        return least_bytes_of_update(job, self._k, self._memo) > most
+
+    def engine_is_too_large(self, job: Job) -> bool:
+        """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
+        would say no. False says nothing."""
+        job, engine = self._with_engine(job)
+        if engine is None or job.engine is None:
+            return False
+        a = job.fleet.accelerator
+        if engine.shortage is not None:
+            return not _is_near(engine, a)
+        if job.engine.name != "vllm" or job.placement == "split":
+            return False
+        return not starts_beside(engine, a, sum(idle_bytes(job, self._k, self._memo).values()))
+
     def fit(self, job: Job) -> Fit:
         """Return whether a job fits. Raises: JobInvalid."""
         validate(job)
@@ -95,10 +116,7 @@ class Estimator:
         problems: list[str] = []
         if engine is not None and (problem := _start_problem(job, engine, pools)):
             problems.append(problem)
-            # What is missing may be less than the engine's own bytes are known to.
-            lack = 0 if engine.shortage is None else engine.shortage.missing
-            is_near = 0 < lack <= (TIGHT_TO - 1) * job.fleet.accelerator.usable_bytes
-            verdict = "tight" if is_near and verdict != "no" else "no"
+            verdict = "tight" if _is_near(engine, job.fleet.accelerator) and verdict != "no" else "no"
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
         on_host = host_bytes(job, k)
@@ -231,6 +249,12 @@ def _host_room(job: Job, needed: float, k: Constants) -> float | None:
     own processor has its memory in the pools."""
     room = node_bytes(job.fleet, k)
     return room if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * room else None
+
+
+def _is_near(engine: EngineMemory, accelerator: Accelerator) -> bool:
+    """Return whether what an engine is short of is less than its own bytes are known to."""
+    lack = 0 if engine.shortage is None else engine.shortage.missing
+    return 0 < lack <= (TIGHT_TO - 1) * accelerator.usable_bytes
 
 
 def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ...]) -> str | None:

@@ -20,7 +20,7 @@ from jobs.planner.job import Frozen, Head, Layout, Training
 from jobs.planner.logits import scoring_logits, training_logits
 from jobs.planner.result import Memory, Term
 from jobs.planner.shapes import ModelShape
-from jobs.planner.stages import Stage, layer_share, stages_of
+from jobs.planner.stages import Stage, layer_share, telling_stages
 from jobs.planner.states import (
     States,
     compute_bytes,
@@ -50,7 +50,7 @@ __all__ = [
 
 def update_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     """Return the peak of forward, backward and optimizer step, on the fullest stage of the pipeline."""
-    stages = stages_of(t.model, t.layout, t.num_micro_batches)
+    stages = telling_stages(t.model, t.layout, t.num_micro_batches)
     moments = host_peaks if a.is_host else _peaks
     peaks = (peak for stage in stages for peak in moments(t, stage, k))
     return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), t.layout, a, k)
@@ -129,8 +129,20 @@ def _memory(terms: dict[Term, float]) -> Memory:
 @lru_cache(maxsize=1024)
 def _fullest(t: Training) -> tuple[Stage, States]:
     """Return the stage that keeps the most states, and them."""
-    found = ((stage, states_of(t, stage)) for stage in stages_of(t.model, t.layout, t.num_micro_batches))
+    found = ((stage, states_of(t, stage)) for stage in telling_stages(t.model, t.layout, t.num_micro_batches))
     return max(found, key=lambda each: each[1].weights + each[1].gradients + each[1].optimizer)
+
+
+def least_update_bytes(t: Training, a: Accelerator, k: Constants) -> int:
+    """Return bytes that update_memory never gets below: states of the fullest stage alone, as they are in the
+    optimizer's step. It takes a part of the time."""
+    _, held = _fullest(t)
+    terms: dict[Term, float] = {
+        "weights": held.weights,
+        "gradients": held.gradients,
+        "optimizer": held.optimizer,
+    }
+    return _with_overhead(terms, t.layout, a, k).total
 
 
 def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
@@ -178,7 +190,7 @@ def scoring_memory(
     """
     peaks: list[dict[Term, float]] = []
     width = weight_bytes if a.is_host else 2.0
-    for stage, held in zip(stages_of(model, layout), frozen_bytes(model, layout, weight_bytes), strict=True):
+    for stage, held in zip(telling_stages(model, layout), frozen_bytes(model, layout, weight_bytes), strict=True):
         gathered = 0.0
         if layout.shards == 3:
             units = [layer_share(layer, layout).total for layer, _ in stage.layers]

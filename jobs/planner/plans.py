@@ -105,13 +105,18 @@ def world_sizes(devices_per_node: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One way to train, and the ways to generate beside it, the least hungry first (none without rollouts).
+    """One way to train, a job without an engine, and the ways to generate beside it, the least hungry first."""
 
-    `jobs` share their parts, so that an Estimator reckons each part once.
-    """
+    job: Job
+    engines: tuple[Engine, ...]
 
-    policy: Training
-    jobs: tuple[Job, ...]
+    def jobs(self) -> Iterator[Job]:
+        """Yield a job per engine, or the one without rollouts. They share their parts, so that an Estimator reckons
+        each part once."""
+        if self.job.rollouts is None:
+            yield self.job
+        for engine in self.engines:
+            yield replace(self.job, engine=engine)
 
 
 def plans_of(
@@ -144,8 +149,7 @@ def plans_of(
             frozen=_frozen(shape, recipe, policy, demand, on_host),
             rollouts=rollouts if recipe.has_rollouts else None,
         )
-        jobs = tuple(replace(job, engine=engine) for engine in engines) if recipe.has_rollouts else (job,)
-        yield Plan(policy=policy, jobs=jobs)
+        yield Plan(job=job, engines=engines)
 
 
 def _policies(

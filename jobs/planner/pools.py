@@ -14,6 +14,7 @@ from jobs.planner.memo import Memo
 from jobs.planner.memory import (
     checkpoint_memory,
     frozen_memory,
+    least_update_bytes,
     load_memory,
     resident_memory,
     scoring_memory,
@@ -60,6 +61,27 @@ def pools_of(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) ->
         PoolEstimate(name=name, num_devices=sizes[name], limit=limit, phases=tuple(_phases(held)))
         for name, held in members.items()
     )
+
+
+def idle_bytes(job: Job, k: Constants, memo: Memo) -> Mapping[str, int]:
+    """Return bytes that every role but the engine leaves on the devices of the policy's pool while others work."""
+    a = job.fleet.accelerator
+    found = {"policy": memo.of("idle", job.policy, lambda: resident_memory(job.policy, a, k).total, id(a))}
+    critic = job.critic
+    if critic is not None and job.critic_pool == "policy":
+        found["critic"] = memo.of("idle", critic, lambda: resident_memory(critic, a, k).total, id(a))
+    for number, frozen in enumerate(job.frozen):
+        if frozen.pool == "policy":
+            held = memo.of("idle", frozen, lambda each=frozen: frozen_memory(each, a, k).total, id(a))  # type: ignore[misc]
+            found[f"{frozen.role} {number}"] = held
+    return found
+
+
+def least_bytes_of_update(job: Job, k: Constants, memo: Memo) -> int:
+    """Return bytes that the policy's update never gets below on the fullest device of its pool, the engine left out."""
+    a, t = job.fleet.accelerator, job.policy
+    held = memo.of("least", t, lambda: least_update_bytes(t, a, k), id(a))
+    return held + sum(size for role, size in idle_bytes(job, k, memo).items() if role != "policy")
 
 
 def _phases(members: list[Member]) -> Iterator[PhaseMemory]:

@@ -84,6 +84,17 @@ def stages_of(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> 
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)
+def telling_stages(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> tuple[Stage, ...]:
+    """Return one of each kind of stages, in order: of those with the same layers and the same ends the first, as it
+    has as many micro-batches in flight as any of them, or more. The fullest stage is among them."""
+    found: dict[object, Stage] = {}
+    for stage in stages_of(model, layout, num_micro_batches):
+        layers = tuple((id(layer), count) for layer, count in stage.layers)
+        found.setdefault((layers, stage.has_embedding, stage.has_head), stage)
+    return tuple(found.values())
+
+
 def stage_sizes(num_layers: int, layout: Layout) -> tuple[int, ...]:
     """Return the layers of each stage: the ends as they are set, the others alike, the first ones one more if need
     be."""

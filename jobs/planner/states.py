@@ -19,7 +19,7 @@ from jobs.planner.stages import (
     layer_share,
     matrix_share,
     stage_share,
-    stages_of,
+    telling_stages,
     vocabulary_share,
 )
 
@@ -82,8 +82,9 @@ def optimizer_bytes(t: Training) -> float:
 
 @lru_cache(maxsize=1024)
 def frozen_bytes(model: ModelShape, layout: Layout, weight_bytes: float) -> tuple[float, ...]:
-    """Return bytes of weights that are only used, on one rank of each stage; sharded where the layout shards them."""
-    shares = (stage_share(stage, model, layout) for stage in stages_of(model, layout))
+    """Return bytes of weights that are only used, on one rank of each kind of stage (telling_stages); sharded where the
+    layout shards them."""
+    shares = (stage_share(stage, model, layout) for stage in telling_stages(model, layout))
     return tuple((each.sharded(layout) if layout.shards == 3 else each.total) * weight_bytes for each in shares)
 
 

@@ -6,7 +6,7 @@ from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import weight_bytes
 from jobs.planner.job import Engine, Fleet, Job, Layout, Training
 from jobs.planner.lora import adapter_parameters
-from jobs.planner.stages import stages_of
+from jobs.planner.stages import telling_stages
 from jobs.planner.states import frozen_bytes, optimizer_bytes, states_of
 
 _EXPORT_BYTES = 2.0  # weights leave a trainer in bf16
@@ -64,7 +64,7 @@ def _trainer_bytes(t: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases."""
     away = 0.0
     offload = t.offload
-    for stage in stages_of(t.model, t.layout):
+    for stage in telling_stages(t.model, t.layout):
         whole, held = states_of(t, stage, is_offloaded=False), states_of(t, stage)
         size = whole.optimizer if offload.optimizer_between_phases else whole.optimizer - held.optimizer
         size += whole.gradients - held.gradients

@@ -18,7 +18,14 @@ from jobs.planner.result import JobInvalid
 from tests.planner_cases.device_rows import device_cases
 from tests.planner_cases.load import HERE, Case, CaseInvalid, load
 from tests.planner_cases.measure import Reading, readings
-from tests.planner_cases.speed import ESTIMATE_GOAL, RANKED, SEARCH_GOAL, seconds_of_search
+from tests.planner_cases.speed import (
+    CAN_GOAL,
+    ESTIMATE_GOAL,
+    RANKED,
+    SEARCH_GOAL,
+    seconds_of_can_it_run,
+    seconds_of_search,
+)
 from tests.planner_cases.summary import HALVES, Half, Row, percentile, sizes, summarize
 
 Peers = dict[str, tuple[float | None, float | None]]  # case: GiB by DeepSpeed, GiB by accelerate
@@ -126,7 +133,7 @@ def print_peers(found: Sequence[Reading], peers: Peers) -> None:
 
 
 def print_speed(cases: Sequence[Case]) -> bool:
-    """Print how long one estimate and a search take; True if both are as fast as asked."""
+    """Print how long one estimate, a search and "Can it run?" take; True if both are as fast as asked."""
     took = []
     for case in (case for case in cases if case.job is not None):
         began = time.perf_counter()
@@ -143,9 +150,11 @@ def print_speed(cases: Sequence[Case]) -> bool:
     lines.append(
         (f"{RANKED:,} layouts ranked (of {num:,} in {searched:.2f} s)", f"{per_thousand:.2f} s", f"≤ {SEARCH_GOAL:g} s")
     )
+    asked, answered = seconds_of_can_it_run()
+    lines.append((f"can it run: {asked}", f"{answered:.2f} s", f"≤ {CAN_GOAL:g} s"))
     print()
     _print_columns(lines)
-    return median <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL
+    return median <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL and answered <= CAN_GOAL
 
 
 def _peers(cases: Sequence[Case]) -> Peers:

@@ -1,9 +1,10 @@
-"""How long the layout search takes, on a published recipe with layouts enough."""
+"""How long the layout search takes, on a published recipe with layouts enough, and a question of many devices."""
 
 import time
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.recipe import recipes
+from jobs.planner.answer import compare_hardware
 from jobs.planner.job import Fleet
 from jobs.planner.search import search
 from tests.planner_cases.model import read_model
@@ -11,8 +12,11 @@ from tests.planner_cases.model import read_model
 ESTIMATE_GOAL = 5e-3
 SEARCH_GOAL = 1.0
 RANKED = 1000
+CAN_GOAL = 1.0
 
 _RECIPE, _MODEL = "verl-grpo-qwen3-8b-throughput", "qwen3-8b"
+_LARGE, _METHOD = "qwen3-235b-a22b", "ppo"
+_SIDE_BY_SIDE = ("h200-sxm", "h100-sxm", "a100-80-sxm", "l40s", "rtx-4090")
 
 
 def seconds_of_search() -> tuple[int, float]:
@@ -24,3 +28,13 @@ def seconds_of_search() -> tuple[int, float]:
     began = time.perf_counter()
     found = search(spec, shape, fleet, most=RANKED)
     return found.considered - found.skipped, time.perf_counter() - began
+
+
+def seconds_of_can_it_run() -> tuple[str, float]:
+    """Return a question of the largest kind on "Can it run?", and the seconds of its answer."""
+    shape, _ = read_model(_LARGE)
+    kinds = [find_accelerator(name) for name in _SIDE_BY_SIDE]
+    compare_hardware(shape, kinds, "sft")  # what is read once per process is not the answer's time
+    began = time.perf_counter()
+    compare_hardware(shape, kinds, _METHOD)
+    return f"{_LARGE}, {_METHOD}, {len(kinds)} accelerators", time.perf_counter() - began

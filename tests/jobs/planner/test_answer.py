@@ -5,9 +5,12 @@ import pytest
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
 from jobs.planner.answer import Verdict, can_it_run, compare_hardware
+from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
+from jobs.planner.job import Fleet
 from jobs.planner.known import shape_of
-from jobs.planner.plans import METHODS, world_sizes
+from jobs.planner.plans import METHODS, ON_HOST, Demand, plans_of, world_sizes
+from jobs.planner.result import JobInvalid
 
 H100 = find_accelerator("h100-sxm")
 
@@ -168,3 +171,33 @@ def test_an_asked_number_of_devices_has_its_own_layout_time_and_cost() -> None:
     assert near.at is not None
     assert near.at.estimate is not None
     assert near.at.estimate.verdict == "tight"
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "accelerator", "devices"),
+    [
+        ("qwen2.5-7b", "grpo", "rtx-4090", 8),
+        ("qwen2.5-7b", "ppo", "a100-80-sxm", 2),
+        ("qwen2.5-72b", "sft", "h100-sxm", 16),
+        ("qwen3-30b-a3b", "ppo", "h200-sxm", 8),
+        ("qwen3-30b-a3b", "grpo", "h100-sxm", 32),
+    ],
+)
+def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, accelerator: str, devices: int) -> None:
+    fleet = Fleet(accelerator=find_accelerator(accelerator), num_devices=devices, host_bytes=2 * 10**12)
+    estimator, ruled_out, left = Estimator(), 0, 0
+    for on_host in ON_HOST:
+        for plan in plans_of(shape_of(model), METHODS[method], fleet, Demand(), on_host, micro_batch=1):
+            is_hopeless = estimator.trainer_is_too_large(plan.job)
+            for job in plan.jobs():
+                try:
+                    verdict = estimator.fit(job).verdict
+                except JobInvalid:
+                    continue
+                if is_hopeless or estimator.engine_is_too_large(job):
+                    assert verdict == "no", job
+                    ruled_out += 1
+                else:
+                    left += 1
+    assert ruled_out
+    assert left

@@ -13,13 +13,14 @@ from jobs.planner.lora import adapter_parameters
 from jobs.planner.memory import (
     checkpoint_memory,
     counted,
+    least_update_bytes,
     load_memory,
     resident_memory,
     sync_memory,
     update_memory,
 )
 from jobs.planner.result import TERMS
-from jobs.planner.stages import stages_of
+from jobs.planner.stages import stages_of, telling_stages
 from jobs.planner.states import compute_bytes, states_of
 from tests.jobs.planner.hardware import H100
 from tests.jobs.planner.trainings import trainings
@@ -154,3 +155,19 @@ def test_a_chunked_head_never_needs_more_than_a_whole_one(t: Training) -> None:
     whole = replace(t, head="unfused", has_entropy=False, method="lora")
     chunked = replace(whole, head="chunked", head_axis="tokens", keeps_logits=False)
     assert peak(chunked) <= peak(whole) + ROUNDING
+
+
+@given(trainings())
+@settings(max_examples=100, deadline=None)
+def test_a_telling_stage_stands_for_every_stage_that_holds_no_more(t: Training) -> None:
+    telling = telling_stages(t.model, t.layout, t.num_micro_batches)
+    for stage in stages_of(t.model, t.layout, t.num_micro_batches):
+        (alike,) = [each for each in telling if replace(each, index=stage.index, in_flight=stage.in_flight) == stage]
+        assert alike.in_flight >= stage.in_flight
+        assert alike.index <= stage.index
+
+
+@given(trainings())
+@settings(max_examples=100, deadline=None)
+def test_an_update_never_gets_below_its_least(t: Training) -> None:
+    assert least_update_bytes(t, H100, K) <= update_memory(t, H100, K).total + ROUNDING
