@@ -71,12 +71,14 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInfo:
-    """A job as Ray knows it; `message` says why it ended, with the tail of its log."""
+    """A job as Ray knows it; `message` says why it ended, with the tail of its log. `node`: Ray's id of the node that
+    its own process is on, "" where Ray does not say."""
 
     submission_id: str
     status: JobStatus
     message: str
     exit_code: int | None
+    node: str = ""
 
 
 def read_state() -> ClusterState:
@@ -222,6 +224,7 @@ def _job(row: Mapping[str, Any]) -> JobInfo:
         status=row["status"],
         message=row.get("message") or "",
         exit_code=row.get("driver_exit_code"),
+        node=row.get("driver_node_id") or "",
     )
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from jobs import admission, captures, cluster, lifecycle
+from jobs import admission, captures, cluster, lifecycle, ran_on
 from jobs.audit import record
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec, parse_spec, to_json
@@ -75,14 +75,16 @@ def submit(*, run_id: str, now: datetime) -> None:
         return
     admission.admit_waiting(state=state, now=now)
     for attempt in Attempt.objects.filter(run_id=run_id, state="starting", submitted_at=None):
-        hand_over(attempt, now=now)
+        hand_over(attempt, state=state, now=now)
 
 
-def hand_over(attempt: Attempt, *, now: datetime) -> bool:
+def hand_over(attempt: Attempt, *, state: cluster.ClusterState, now: datetime) -> bool:
     """Give the attempt's job to Ray; True if Ray has it. Twice does no harm, Ray knows its name.
 
-    A job that Ray will never take ends the attempt as failed.
+    `state`: the cluster as it is now, which is kept with the attempt. A job that Ray will never take ends the attempt
+    as failed.
     """
+    ran_on.keep_cluster(attempt, state)
     try:
         cluster.submit_job(
             submission_id=attempt.submission_id,

@@ -29,6 +29,9 @@ class Project(models.Model):
     currency = models.CharField(max_length=3, default="USD")  # of all prices
     prices = models.JSONField(default=dict)  # accelerator id -> {"price": of a device hour, "on": ISO date}
     plan_constants = models.JSONField(default=dict)  # name of a constant of the planner -> the project's own value
+    calibrations = models.JSONField(
+        default=dict
+    )  # accelerator id -> constants measured on finished runs (plan_settings)
 
     def __str__(self) -> str:
         return self.name
@@ -179,6 +182,7 @@ class Attempt(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)  # who began it
     num_cpus = models.FloatField(default=0)  # what it asks of the cluster
     num_gpus = models.FloatField(default=0)
+    ran_on = models.JSONField(default=dict)  # the cluster's nodes when its job was handed over (jobs.ran_on)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
     run_dir = models.CharField(max_length=500, default="")  # on the cluster
     cleanup = models.JSONField(default=dict)  # the runner's proof that nothing of it is left

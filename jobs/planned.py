@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
-from jobs.catalog.metric import peak_name
+from jobs.catalog.metric import metric, peak_name
 from jobs.catalog.runspec import RunSpec
 from jobs.chunks import Floats
 from jobs.clean_series import read_clean
+from jobs.planner.constant import constants
 from jobs.planner.estimate import estimate
 from jobs.planner.host import host_fleet
 from jobs.planner.reading import read_job
@@ -35,7 +36,13 @@ STATES: Mapping[Term, str] = {
 }
 """The terms of memory that a role reads off itself, and the readings."""
 _PHASES = tuple(phase.key for phase in PHASES)
-_SECONDS = {f"time/{phase}_seconds": phase for phase in (*_PHASES, STEP)}
+EXPERIENCE = "experience"
+TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs", "reference")}
+"""Phases that some trainers tell as one."""
+_SECONDS = {f"time/{phase}_seconds": phase for phase in (*_PHASES, STEP, *TOGETHER)}
+_FURTHER = {"time/values_seconds": "old_logprobs", "time/critic_update_seconds": "update"}
+"""Seconds that belong to a phase beside its own."""
+_DEVICE_TOTALS = tuple(f"gpu{index}_memory_total_bytes" for index in range(16))  # read by the runner
 _PEAKS = {
     peak_name(kind, phase): (kind, phase) for kind in ("resident_peak", "device_reserved_peak") for phase in _PHASES
 }
@@ -46,30 +53,34 @@ RoleKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An estimate of a run's spec. `has_seconds`: whether its time was reckoned too, not only its memory."""
+    """An estimate of a run's spec. `has_seconds`: whether its time was reckoned too, not only its memory.
+    `states_band`: how far states by themselves may be from their count, as a share of it."""
 
     estimate: Estimate
     has_seconds: bool = True
+    states_band: float = field(default_factory=lambda: constants()["memory.states_band"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What a run told. `seconds`: phase, or "step" for the whole -> median over its steps. `peaks`: (role, phase) ->
     most bytes over ranks and steps; `source` says of what: "device", or "process" less its baseline, "" for none.
-    `states`: (role, term) -> bytes of the rank that holds most. `num_steps`: steps that the medians are of."""
+    `states`: (role, term) -> bytes of the rank that holds most. `num_steps`: steps that the medians are of.
+    `device_bytes`: memory of a device as the driver reports it, 0 where it was not read."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     peaks: Mapping[RoleKey, float] = field(default_factory=dict)
     states: Mapping[RoleKey, float] = field(default_factory=dict)
     source: Source = ""
     num_steps: int = 0
+    device_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRow:
-    """One line: seconds of a `phase` ("step": the whole step), or bytes of a `role` in a phase, or of one `term` of its
-    states ("" for all terms). None where nothing was planned or measured. `difference` is measured / planned - 1 of
-    the middle; `is_inside` whether the interval holds what was measured."""
+    """One line: seconds of a `phase` ("step": the whole; "experience": all of TOGETHER's), or bytes of a `role` in a
+    phase, or of one `term` of its states ("" for all terms). None where nothing was planned or measured. `difference`
+    is measured / planned - 1 of the middle; `is_inside` whether the interval holds what was measured."""
 
     quantity: Quantity
     phase: str
@@ -100,7 +111,7 @@ def planned_and_measured(run_id: str, plan: Plan) -> tuple[PlannedRow, ...]:
 
 def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
     """Return the lines for the plan of the run's spec and what the run told."""
-    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan.estimate, measured))
+    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
 
 
 def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
@@ -117,7 +128,14 @@ def plan_of_bytes(made: Estimate) -> Plan:
 def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
     time = plan.estimate.time
     planned = {**time.phases, STEP: time.step} if plan.has_seconds else {}
-    for phase in (*_PHASES, STEP):
+    order = [*_PHASES, STEP]
+    for whole, parts in TOGETHER.items():
+        if whole in measured.seconds and not any(part in measured.seconds for part in parts):
+            order.insert(order.index(parts[0]), whole)
+            together = [planned.pop(part) for part in parts if part in planned]
+            if together:
+                planned[whole] = sum(together[1:], start=together[0])
+    for phase in order:
         if phase in planned or phase in measured.seconds:
             yield PlannedRow(
                 quantity="seconds",
@@ -142,10 +160,11 @@ def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
         )
 
 
-def _states(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
-    """Yield weights, gradients and optimizer states of each role, as planned for its fullest phase."""
+def _states(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+    """Yield weights, gradients and optimizer states of each role, as planned for its fullest phase. Their interval is
+    what padding and blocks of the allocator may add, not the band of a whole peak."""
     planned: dict[RoleKey, int] = {}
-    for (role, _phase), memory in _by_role(made).items():
+    for (role, _phase), memory in _by_role(plan.estimate).items():
         for term in STATES:
             if size := memory.terms.get(term, 0):
                 planned[role, term] = max(planned.get((role, term), 0), size)
@@ -156,7 +175,7 @@ def _states(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
             phase="",
             role=role,
             term=name,
-            predicted=None if held is None else Interval(low=held, middle=held, high=held),
+            predicted=None if held is None else _interval(held, plan.states_band),
             measured=measured.states.get((role, name)),
         )
 
@@ -199,18 +218,39 @@ def _term_place(term: str) -> int:
 
 def read_measured(run_id: str) -> Measured:
     """Return the medians and peaks of a run. The first step is left out of medians if there are others: it warms up."""
-    names = [*_SECONDS, *_PEAKS, *STATES.values(), BASELINE]
+    names = [*_SECONDS, *_further_names(), *_PEAKS, *STATES.values(), BASELINE, *_DEVICE_TOTALS]
     series = read_clean(run_id=run_id, names=names, num_points=MAX_POINTS).series
     seconds = {_SECONDS[each.name]: each for each in series if each.kind == "metric" and each.name in _SECONDS}
-    medians = {phase: _median(each) for phase, each in seconds.items()}
     source, peaks = _peaks(series)
+    totals = [float(np.nanmax(each.high)) for each in series if each.name in _DEVICE_TOTALS]
     return Measured(
-        seconds={phase: value for phase, value in medians.items() if value is not None},
+        seconds=_medians(series),
         peaks=peaks,
         states=_largest_states(series),
         source=source,
         num_steps=len(_warm(seconds[STEP])) if STEP in seconds else 0,
+        device_bytes=max(totals, default=0.0),
     )
+
+
+def _further_names() -> dict[str, str]:
+    """Return the names of seconds that belong to a phase beside its own -> the phase; also as trainers call them, which
+    is how runs have them that ended before the dictionary did."""
+    found: dict[str, str] = {}
+    for name, phase in _FURTHER.items():
+        theirs = [each for names in metric(name).names.values() for each in names]
+        found |= dict.fromkeys((name, *theirs), phase)
+    return found
+
+
+def _medians(series: Iterable[Series]) -> dict[str, float]:
+    """Return phase -> median seconds, with what belongs to the phase beside its own."""
+    phases = {**_SECONDS, **_further_names()}
+    found: dict[str, float] = {}
+    for each in series:
+        if each.kind == "metric" and each.name in phases and (value := _median(each)) is not None:
+            found[phases[each.name]] = found.get(phases[each.name], 0.0) + value
+    return found
 
 
 def _warm(series: Series) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs import admission, answer, cluster, launch, lifecycle, retry
+from jobs import admission, answer, cluster, launch, lifecycle, ran_on, retry
 from jobs.cluster import ClusterUnreachable, JobInfo
 from jobs.death import cause_of_death
 from jobs.eta import STEP_TIME
@@ -64,7 +64,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
             _judge(attempt, jobs.get(attempt.submission_id), now, memory)
         retry.queue_retries(now=now)
         admitted = admission.admit_waiting(state=state, now=now)
-        _hand_over_lost(admitted, now, memory)
+        _hand_over_lost(admitted, state, now, memory)
         for attempt in unproved:
             if launch.cleanup_id(attempt.submission_id) not in jobs:
                 _clean_up(attempt)
@@ -77,6 +77,8 @@ def _judge(attempt: Attempt, job: JobInfo | None, now: datetime, memory: Memory)
     """Hold one live attempt against Ray's word on its job (None: unknown to it)."""
     if attempt.submitted_at is None and attempt.state != "stopping":
         return  # not handed over yet
+    if job is not None:
+        ran_on.keep_node(attempt, job.node)
     if job is not None and job.status not in cluster.JOB_ENDED:
         if attempt.missing_at is not None:
             Attempt.objects.filter(pk=attempt.pk).update(missing_at=None)
@@ -150,7 +152,9 @@ def _grace(latest_values: Mapping[str, Any]) -> timedelta:
     return timedelta(seconds=max(settings.STOP_GRACE_SECONDS, min(two_steps, 3600.0)))
 
 
-def _hand_over_lost(admitted: list[tuple[str, int]], now: datetime, memory: Memory) -> None:
+def _hand_over_lost(
+    admitted: list[tuple[str, int]], state: cluster.ClusterState, now: datetime, memory: Memory
+) -> None:
     """Submit what was just admitted here, and what a task admitted but has not handed over.
 
     Only our own tries against a reachable Ray count as refusals: a console that was down meanwhile has tried nothing.
@@ -159,7 +163,7 @@ def _hand_over_lost(admitted: list[tuple[str, int]], now: datetime, memory: Memo
         is_ours = (attempt.run_id, attempt.number) in admitted
         if not is_ours and now - _admitted_at(attempt) < TASK_HEAD_START:
             continue
-        if launch.hand_over(attempt, now=now):
+        if launch.hand_over(attempt, state=state, now=now):
             memory.refused_since.pop(attempt.submission_id, None)
         elif now - memory.refused_since.setdefault(attempt.submission_id, now) >= HAND_OVER_LIMIT:
             cause = {"side": "cluster", "text": _("Ray did not take its job for five minutes")}

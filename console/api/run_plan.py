@@ -28,7 +28,7 @@ class RunPlanRow(Schema):
     """Seconds of a phase ("step": the whole), or bytes of a role in a phase, or of one term of its states."""
 
     quantity: Literal["seconds", "bytes"]
-    phase: str = Field(description='A phase, "step", or "" for states')
+    phase: str = Field(description='A phase, "step", "experience" for what a trainer tells as one, or ""')
     role: str
     term: str = Field(description='"" for all terms')
     predicted: PlanInterval | None
@@ -56,11 +56,13 @@ class RunPlanRow(Schema):
 
 
 class RunPlanOut(Schema):
-    """`accelerator`, `num_devices`: what was planned for. `source`: of what memory was measured; "process" is on the
-    CPU, less what the process held before its model. `num_steps`: of which seconds are the median."""
+    """`accelerator`, `num_devices`: what was planned for; `is_as_it_ran`: it is what the run went on. `source`: of what
+    memory was measured; "process" is on the CPU, less what the process held before its model. `num_steps`: of which
+    seconds are the median."""
 
     accelerator: str
     num_devices: int
+    is_as_it_ran: bool
     source: Literal["device", "process", ""]
     num_steps: int
     notes: list[str]
@@ -79,6 +81,7 @@ def read_run_plan(request: HttpRequest, run_id: str, supposed: Annotated[Suppose
     return RunPlanOut(
         accelerator=found.fleet.accelerator.id,
         num_devices=found.fleet.num_devices,
+        is_as_it_ran=found.is_as_it_ran,
         source=found.measured.source,
         num_steps=found.measured.num_steps,
         notes=list(found.notes),

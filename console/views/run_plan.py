@@ -42,6 +42,7 @@ def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
     host = found.fleet.accelerator.is_host
     context |= {
         "is_hardware": what_if is not None,
+        "is_as_it_ran": found.is_as_it_ran,
         "hardware": _("the CPU") if host else devices_text(found.fleet, found.fleet.num_devices),
         "says": summary(found),
         "num_steps": found.measured.num_steps,

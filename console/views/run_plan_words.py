@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.catalog_words import phase_label
+from console.catalog_words import metric_label, phase_label
 from console.templatetags.pitwall import size
 from console.views.plan_panel import ROLE_WORDS, TERM_WORDS, seconds_text
-from jobs.planned import STEP, PlannedRow
+from jobs.planned import STEP, TOGETHER, PlannedRow
 from jobs.planner.result import Interval
 from jobs.run_plan import RunPlan
+from profiling.phases import BY_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,9 @@ def line(row: PlannedRow, found: RunPlan) -> Line:
 
 
 def _label(row: PlannedRow) -> str:
-    phase = _("Step") if row.phase == STEP else phase_label(row.phase) if row.phase else ""
+    phase = _("Step") if row.phase == STEP else phase_label(row.phase) if row.phase in BY_KEY else ""
+    if row.phase in TOGETHER:
+        return metric_label(f"time/{row.phase}_seconds")
     if not row.role:
         return phase
     role = str(ROLE_WORDS.get(row.role, row.role))

@@ -159,8 +159,72 @@ def test_a_run_that_went_on_the_cpu_is_planned_there_when_the_cluster_has_gpus_b
 
     assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == "cpu"
 
-    Attempt.objects.filter(run=run).update(num_gpus=2)
+
+def ran_on(run: Run, *nodes: tuple[str, int], memory: float = 512e9) -> None:
+    """Let the run's attempt have found nodes of so many devices of a kind, and have ended with eight of them."""
+    rows = [
+        {
+            "accelerator": name,
+            "gpus": gpus,
+            "cpus": 64,
+            "memory_bytes": memory,
+            "count": 2,
+            "ids": [f"{name}1", f"{name}2"],
+        }
+        for name, gpus in nodes
+    ]
+    Attempt.objects.filter(run=run).update(num_gpus=8, ran_on={"nodes": rows})
+
+
+def test_a_finished_run_is_planned_on_what_it_ran_on_whatever_the_cluster_has_now(
+    editor: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_of(monkeypatch, gpus=4.0, accelerator="L4")
+    run = make_run(project, state="finished", spec=ON_GPUS)
+    ran_on(run, ("H200", 8), ("", 0))
+
+    found = editor.get(f"/api/runs/{run.pk}/plan").json()
+
+    assert (found["accelerator"], found["num_devices"], found["is_as_it_ran"]) == ("h200-sxm", 8, True)
+    assert "planned for 8 × H200 SXM 141 GB, on which it ran" in card(editor, run)
+    assert "on which it ran" not in card(editor, run, **H200)  # somebody supposes it
+    assert editor.get(f"/api/runs/{run.pk}/plan", {"accelerator": "l4"}).json()["is_as_it_ran"] is False
+
+
+@pytest.mark.parametrize(("gib", "kind"), [(40, "a100-40-sxm"), (80, "a100-80-sxm")])
+def test_of_two_kinds_with_one_name_it_is_the_one_whose_memory_the_runner_read(
+    editor: Client, project: Project, gib: int, kind: str
+) -> None:
+    run = make_run(project, state="finished", spec=ON_GPUS)
+    ran_on(run, ("A100", 8))
+    told(run, events.system({"gpu0_memory_total_bytes": gib * 2.0**30}, attempt=1, role="runner", rank=0, t=T0))
+
+    assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == kind
+
+
+def test_an_older_run_is_not_planned_on_what_the_cluster_has_by_now(
+    editor: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_of(monkeypatch, gpus=8.0, accelerator="H200")
+    run = make_run(project, state="finished", spec=ON_GPUS)
+    Attempt.objects.filter(run=run).update(num_gpus=8)
+
+    text = card(editor, run)
+
+    assert "On which devices this run went was not kept. Choose the hardware that it ran on." in text
+    assert 'name="accelerator"' in text
+    Attempt.objects.filter(run=run).update(state="queued")  # it will take what there is
     assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == "h200-sxm"
+
+
+def test_where_the_cluster_was_mixed_the_run_says_which_kind_it_took(editor: Client, project: Project) -> None:
+    run = make_run(project, state="finished", spec=ON_GPUS)
+    ran_on(run, ("H200", 8), ("L4", 4))
+
+    assert "had H200 and L4, and the run does not tell which of them it took" in card(editor, run)
+
+    told(run, events.note("Workers", attempt=1, meta={"nodes": [{"node": "L42", "index": 0}]}))
+    assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == "l4"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +289,8 @@ def row(quantity: Any, phase: str, planned: float, measured: float | None, role:
     ],
 )
 def test_the_sentence_names_what_differs_most(rows: tuple[PlannedRow, ...], says: str) -> None:
-    found = RunPlan(rows=rows, measured=Measured(), has_seconds=True, fleet=host_fleet(1, 1 << 30), notes=())
+    found = RunPlan(
+        rows=rows, measured=Measured(), has_seconds=True, fleet=host_fleet(1, 1 << 30), is_as_it_ran=True, notes=()
+    )
 
     assert summary(found) == says

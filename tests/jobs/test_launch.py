@@ -12,6 +12,10 @@ from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
+AWAY = cluster.ClusterState(
+    is_reachable=False, problem="away", away_since=None, nodes=(), cpus_total=0.0, gpus_total=0.0
+)
+
 
 def create(project: Project, spec: Any = None, key: str | None = None) -> tuple[Run, bool]:
     return launch.create_run(project=project, spec=spec or {}, user=None, idempotency_key=key, now=NOW)
@@ -163,7 +167,7 @@ def test_ray_is_told_of_the_place_where_another_trainer_is(
     attempt = Attempt.objects.get(run=make_run(spec={"algorithm": algorithm, "trainer": {"name": "openrlhf"}}))
     attempt.num_gpus = 8
 
-    launch.hand_over(attempt, now=NOW)
+    launch.hand_over(attempt, state=AWAY, now=NOW)
 
     assert asked["runtime"] == runtime
     assert asked["entrypoint_gpus"] == (8 if algorithm == "sft" else 0), "a child of the runner asks Ray for nothing"

@@ -1,10 +1,12 @@
 """What was planned beside what was measured: each line holds the right pair, and nothing that was not measured is 0."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from jobs.adapters.logs.names import canonical
 from jobs.catalog.runspec import parse_spec
 from jobs.planned import (
     Measured,
@@ -121,6 +123,61 @@ def test_states_are_held_against_the_fullest_phase() -> None:
     assert row(rows, "bytes", "", "policy", "gradients").measured is None
     critic = row(rows, "bytes", "", "critic", "weights")
     assert (critic.predicted, critic.measured) == (None, 5.0)
+
+
+@pytest.mark.parametrize(("held", "is_inside"), [(6.1 * GIB, True), (5.9 * GIB, True), (6.2 * GIB, False)])
+def test_states_may_be_padded_and_rounded(held: float, is_inside: bool) -> None:
+    rows = planned_rows(Plan(estimate=ESTIMATE, states_band=0.02), Measured(states={("policy", "optimizer"): held}))
+
+    assert row(rows, "bytes", "", "policy", "optimizer").is_inside is is_inside
+
+
+def test_what_a_trainer_tells_as_one_stands_beside_the_sum_of_its_phases() -> None:
+    time = replace(
+        ESTIMATE.time, phases={"rollout": around(4.0), "old_logprobs": around(1.0), "reference": around(0.5)}
+    )
+    plan = Plan(estimate=replace(ESTIMATE, time=time))
+
+    rows = planned_rows(plan, Measured(seconds={"rollout": 4.0, "experience": 1.8}))
+
+    assert [r.phase for r in rows if r.quantity == "seconds"] == ["rollout", "experience", "step"]
+    assert row(rows, "seconds", "experience").predicted == around(1.5)
+    assert row(rows, "seconds", "experience").difference == pytest.approx(0.2)
+    rows = planned_rows(plan, Measured(seconds={"experience": 1.8, "reference": 0.6}))  # it tells a part by itself
+    assert [r.phase for r in rows if r.quantity == "seconds"] == ["rollout", "old_logprobs", "reference", "step"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["time/critic_update_seconds", "timing_s/update_critic"])
+def test_the_critics_update_is_part_of_the_update(name: str) -> None:
+    run = make_run(state="running", spec={"algorithm": "sft"})
+    told = [
+        events.metric({"time/update_seconds": 2.0, name: 0.5}, attempt=1, step=number, t=T0 + number)
+        for number in (1, 2, 3)
+    ]
+    store([delivery(run.pk, 1, told)], memory=Stored(), now=NOW)
+
+    assert read_measured(run.pk).seconds == {"update": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "theirs", "seconds"),
+    [
+        ("verl", {"timing_s/gen": 4.0, "timing_s/old_log_prob": 1.0, "timing_s/values": 0.5}, {"old_logprobs": 1.5}),
+        ("verl", {"timing_s/update_actor": 2.0, "timing_s/update_critic": 1.0}, {"update": 3.0}),
+        ("openrlhf", {"train/timing/make_experience": 3.0, "train/timing/ppo_train": 2.0}, {"experience": 3.0}),
+    ],
+)
+@pytest.mark.django_db
+def test_runs_of_other_trainers_have_measured_phases(
+    trainer: str, theirs: dict[str, float], seconds: dict[str, float]
+) -> None:
+    run = make_run(state="running", spec={"algorithm": "sft"})
+    values = canonical(trainer, "ppo", theirs)
+    told = [events.metric(values, attempt=1, step=number, t=T0 + number) for number in (1, 2)]
+    store([delivery(run.pk, 1, told)], memory=Stored(), now=NOW)
+
+    assert seconds.items() <= read_measured(run.pk).seconds.items()
 
 
 def reading(role: str, rank: int = 0, second: int = 0, **values: float) -> Any:
