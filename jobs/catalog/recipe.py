@@ -6,6 +6,8 @@
     help = "One paragraph: when to use it."
     prerequisites = ["What has to be there before it can be launched."]
     hardware = "8 x H100 80 GB, one node"
+    accelerators = ["h100-sxm"]          # each kind that `hardware` names, by id; none for the CPU
+    host_gb = 1600                       # host memory of a node, where the recipe asks for so much
     source = "whose settings these are"
     version = "the version that the source describes"
     tags = ["grpo", "verl", "qwen"]
@@ -19,23 +21,25 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from jobs.catalog.accelerator import accelerators
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.tables import folder_tables
 
 _REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")
-_KEYS = {*_REQUIRED, "based_on", "without", "spec"}
+_KEYS = {*_REQUIRED, "accelerators", "host_gb", "based_on", "without", "spec"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """One recipe. `raw` is its whole spec as plain JSON, that of the recipes it is based on included.
 
-    `hardware` says in words what it was written for; `spec.num_workers` is the number of devices it asks for.
+    `hardware` says in words what it was written for, `accelerators` which of the catalog's that are and `host_gb` how
+    much host memory a node has (0: not said); `spec.num_workers` is the number of devices it asks for.
     """
 
     id: str
@@ -43,6 +47,8 @@ class Recipe:
     help: str
     prerequisites: tuple[str, ...]
     hardware: str
+    accelerators: tuple[str, ...]
+    host_gb: int
     source: str
     version: str
     tags: tuple[str, ...]
@@ -101,12 +107,20 @@ def _recipe(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
         help=table["help"],
         prerequisites=tuple(table["prerequisites"]),
         hardware=table["hardware"],
+        accelerators=_accelerators(name, table.get("accelerators", ())),
+        host_gb=table.get("host_gb", 0),
         source=table["source"],
         version=table["version"],
         tags=tuple(table["tags"]),
         based_on=table.get("based_on", ""),
         raw=_whole(name, tables, ()),
     )
+
+
+def _accelerators(name: str, ids: Sequence[str]) -> tuple[str, ...]:
+    if strange := [each for each in ids if each not in accelerators()]:
+        raise ValueError(f"{name}: there is no accelerator {strange[0]!r}.")
+    return tuple(ids)
 
 
 def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, Any]:

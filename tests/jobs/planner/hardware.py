@@ -8,13 +8,13 @@ from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.known import shape_of
 from jobs.planner.shapes import ModelShape, read_shape
+from jobs.planner.sources import Models
 
 H100 = find_accelerator("h100-sxm")
 
 _STANDS_FOR = {  # what a recipe loads from a folder or another owner's repository, and whose shape that has
     "/models/DeepSeek-V3": "deepseek-ai/DeepSeek-V3",
     "/models/Qwen3-235B-A22B": "Qwen/Qwen3-235B-A22B",
-    "OpenRLHF/Llama-3-8b-sft-mixture": "meta-llama/Meta-Llama-3-8B",
 }
 _BUNDLED = Path(__file__).parents[3] / "jobs" / "engine" / "bundled"
 
@@ -30,3 +30,8 @@ def shape_for(spec: RunSpec) -> ModelShape:
         config = json.loads((_BUNDLED / spec.model.id / "config.json").read_text("utf-8"))
         return read_shape(config, name=spec.model.id)
     return shape_of(_STANDS_FOR.get(spec.model.id, spec.model.id))
+
+
+def models_for(spec: RunSpec) -> Models:
+    """Return the models of a spec, of which the one that it trains is named."""
+    return Models(policy=shape_for(spec))

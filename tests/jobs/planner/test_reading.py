@@ -1,6 +1,7 @@
 """What each trainer's knobs become: every shipped recipe, and one run per trainer checked by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.planner.known import shape_of
 from jobs.planner.reading import read_job
 from jobs.planner.sources import Workload
-from tests.jobs.planner.hardware import fleet, shape_for
+from tests.jobs.planner.hardware import fleet, models_for
 
 
-def _read(spec: RunSpec, **more: Any) -> Any:
-    return read_job(spec, shape_for(spec), fleet(), **more)
+def _read(spec: RunSpec, workload: Workload | None = None, **models: Any) -> Any:
+    return read_job(spec, replace(models_for(spec), **models), fleet(), workload=workload)
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -101,7 +102,7 @@ def test_openrlhf_reward_model_training_sees_both_answers() -> None:
 
 
 def test_verl_fsdp_grpo_by_hand() -> None:
-    spec = recipes()["verl-grpo-qwen2-7b-memory-rescue"].spec
+    spec = changed(recipes()["verl-grpo-qwen2-7b-memory-rescue"].spec, {"train.micro_batch_size": 16})
 
     job = _read(spec, workload=Workload(mean_prompt=100, mean_response=300, samples=10_240))
 
@@ -121,7 +122,7 @@ def test_verl_fsdp_grpo_by_hand() -> None:
 def test_padding_free_micro_batches_are_planned_at_the_caps_where_lengths_are_not_known() -> None:
     policy = _read(recipes()["verl-grpo-qwen2-7b-memory-rescue"].spec).policy
 
-    assert (policy.micro_batch, policy.sequence) == (16, 2048)
+    assert (policy.micro_batch, policy.sequence) == (4, 2048)
 
 
 def test_verl_megatron_by_hand() -> None:
