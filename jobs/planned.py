@@ -21,6 +21,7 @@ from jobs.planner.host import host_fleet
 from jobs.planner.reading import read_job
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
 from jobs.planner.shapes import ModelShape
+from jobs.planner.sources import Models
 from jobs.series import MAX_POINTS, Series
 from profiling.phases import PHASES, ROLES
 
@@ -117,7 +118,7 @@ def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
 def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
     """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
     score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
-    return plan_of_bytes(estimate(read_job(spec, shape, host_fleet(spec.num_workers, memory_bytes))))
+    return plan_of_bytes(estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))))
 
 
 def plan_of_bytes(made: Estimate) -> Plan:

@@ -38,7 +38,7 @@ from jobs.planner.reading import read_job
 from jobs.planner.result import Estimate, JobInvalid
 from jobs.planner.search import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
 from jobs.planner.shapes import ModelShape, ShapeUnreadable, read_shape
-from jobs.planner.sources import Workload
+from jobs.planner.sources import Models, Workload
 from jobs.preview import kept_config, known_data, read_config
 from jobs.trial import TrialFailed
 
@@ -70,15 +70,13 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the planner is asked: a spec, the policy's shape, hardware, what is known of the data, the constants.
+    """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
 
-    `others`: the shapes of the models beside the policy by role; one that is None is taken to be as large as
-    jobs.planner.reading says. `job` is the spec on this ground. `notes`: sentences on what was assumed here.
+    `job` is the spec on this ground. `notes`: sentences on what was assumed here.
     """
 
     spec: RunSpec
-    shape: ModelShape
-    others: Mapping[str, ModelShape | None]
+    models: Models
     fleet: Fleet
     workload: Workload
     k: Constants
@@ -113,15 +111,15 @@ def question(
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
+    models = Models(policy=shape, **others)
     known = _workload(spec, project, workload or Workload())
     return Question(
         spec=spec,
-        shape=shape,
-        others=others,
+        models=models,
         fleet=fleet,
         workload=known,
         k=constants_of(project),
-        job=read_job(spec, shape, fleet, workload=known, **others),
+        job=read_job(spec, models, fleet, workload=known),
         notes=tuple(note for note in (said, read_as) if note),
     )
 
@@ -138,7 +136,7 @@ def reckon(asked: Question) -> Estimate:
 def advice(asked: Question) -> Advice:
     """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
     try:
-        return advise(asked.spec, asked.shape, asked.fleet, workload=asked.workload, k=asked.k, **asked.others)
+        return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, k=asked.k)
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid
 
@@ -155,14 +153,13 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
     try:
         return search(
             asked.spec,
-            asked.shape,
+            asked.models,
             asked.fleet,
             goal=chosen,
             limit=limit,
             most=MAX_LAYOUTS,
             workload=asked.workload,
             k=asked.k,
-            **asked.others,
         )
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid

@@ -203,8 +203,8 @@ class PlanOut(Schema):
                 price=fleet.price,
                 currency=fleet.currency,
             ),
-            parameters=asked.shape.parameters,
-            active_parameters=asked.shape.active_parameters,
+            parameters=asked.models.policy.parameters,
+            active_parameters=asked.models.policy.active_parameters,
             pools=[PlanPool.of(pool) for pool in found.pools],
             rollout=None
             if found.rollout is None

@@ -210,7 +210,7 @@ def _refusal(error: PlanRefused) -> JsonResponse:
 
 def _num_layouts(asked: Question) -> int:
     """Return the layouts that a search for the shortest step would look at."""
-    spaces = spaces_of(asked.spec, asked.shape, asked.fleet, sizes=(asked.fleet.num_devices,))
+    spaces = spaces_of(asked.spec, asked.models.policy, asked.fleet, sizes=(asked.fleet.num_devices,))
     return sum(space.size for space in spaces)
 
 

@@ -18,7 +18,6 @@ from jobs.planner.moves import Situation, moves
 from jobs.planner.reading import read_models
 from jobs.planner.result import Estimate, JobInvalid, PoolEstimate, Verdict
 from jobs.planner.search import breach, differences
-from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models, Workload, samples_per_update
 from jobs.planner.validity import misfit_of
 
@@ -93,13 +92,9 @@ class Advice:
 
 def advise(
     spec: RunSpec,
-    shape: ModelShape,
+    models: Models,
     fleet: Fleet,
     *,
-    critic: ModelShape | None = None,
-    reference: ModelShape | None = None,
-    reward: ModelShape | None = None,
-    teacher: ModelShape | None = None,
     workload: Workload | None = None,
     k: Constants | None = None,
 ) -> Advice:
@@ -107,7 +102,6 @@ def advise(
 
     Raises: JobInvalid if the run as it is cannot be reckoned.
     """
-    models = Models(policy=shape, critic=critic, reference=reference, reward=reward, teacher=teacher)
     adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
     fit = adviser.fit()
     needs_more = adviser.before.verdict == "no" and not any(each.after.verdict != "no" for each in fit)

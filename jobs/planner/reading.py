@@ -8,31 +8,19 @@ from jobs.planner.job import Fleet, Job
 from jobs.planner.reading_native import read_native
 from jobs.planner.reading_openrlhf import read_openrlhf
 from jobs.planner.reading_verl import read_verl
-from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models, Source, Workload, samples_per_update
 
 _READERS = {"native": read_native, "openrlhf": read_openrlhf, "verl": read_verl}
 
 
-def read_job(
-    spec: RunSpec,
-    shape: ModelShape,
-    fleet: Fleet,
-    *,
-    critic: ModelShape | None = None,
-    reference: ModelShape | None = None,
-    reward: ModelShape | None = None,
-    teacher: ModelShape | None = None,
-    workload: Workload | None = None,
-) -> Job:
-    """Return what the planner reckons with for a run of `shape` on devices of `fleet`'s kind.
+def read_job(spec: RunSpec, models: Models, fleet: Fleet, *, workload: Workload | None = None) -> Job:
+    """Return what the planner reckons with for a run of these models on devices of `fleet`'s kind.
 
     The devices are those that the run asks for, not those that the fleet has. A model that is not given is taken to
     have the shape that the trainer would give it: a critic that of the reward model (OpenRLHF) or the policy, a
     reference, reward model or teacher that of the policy; `notes` says so for a reward model and a teacher.
     `workload` says what is known of the data; without it lengths are the caps.
     """
-    models = Models(policy=shape, critic=critic, reference=reference, reward=reward, teacher=teacher)
     return read_models(spec, models, fleet, workload or Workload(), samples=samples_per_update(spec))
 
 

@@ -21,7 +21,6 @@ from jobs.planner.layout_space import Changes, Space, powers, spaces_of
 from jobs.planner.performance import teaches_the_same
 from jobs.planner.reading import read_models
 from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid
-from jobs.planner.shapes import ModelShape
 from jobs.planner.shortfall import Shortfall, no_cache, shortfall_of, too_large
 from jobs.planner.sources import Models, Workload, samples_per_update
 from jobs.planner.validity import REASONS, engine_misfit, training_misfit
@@ -137,14 +136,10 @@ class _Rejections:
 
 def search(
     spec: RunSpec,
-    shape: ModelShape,
+    models: Models,
     fleet: Fleet,
     *,
     goal: Goal = "time",
-    critic: ModelShape | None = None,
-    reference: ModelShape | None = None,
-    reward: ModelShape | None = None,
-    teacher: ModelShape | None = None,
     workload: Workload | None = None,
     limit: int = 20,
     most: int = MAX_LAYOUTS,
@@ -156,9 +151,8 @@ def search(
     listed only if the run that it makes is taken by the validator, breaks no rule that the run itself does not break,
     and learns the same.
     """
-    models = Models(policy=shape, critic=critic, reference=reference, reward=reward, teacher=teacher)
     sizes = _sizes(fleet)[: 1 if goal == "time" else None]
-    spaces = spaces_of(spec, shape, fleet, sizes=sizes)
+    spaces = spaces_of(spec, models.policy, fleet, sizes=sizes)
     hunt = _Hunt(spec, models, fleet, workload or Workload(), k or constants())
     total = sum(space.size for space in spaces)
     for space in spaces:

@@ -18,6 +18,7 @@ from jobs.planner.host import host_fleet
 from jobs.planner.reading import read_job
 from jobs.planner.result import Estimate
 from jobs.planner.shapes import read_shape
+from jobs.planner.sources import Models
 
 GOAL = 0.15
 PHASES = {"policy": ("old_logprobs", "update"), "reference": ("reference",)}
@@ -150,7 +151,7 @@ def planned(spec: RunSpec) -> Estimate:
     """Return the estimate of a spec on this kind of machine's processor."""
     config = json.loads((model_folder(spec.model) / "config.json").read_text(encoding="utf-8"))
     shape = read_shape(config, name=spec.model.id)
-    return estimate(read_job(spec, shape, host_fleet(spec.num_workers, _MEMORY)))
+    return estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, _MEMORY)))
 
 
 def compare(folder: Path) -> list[Found]:

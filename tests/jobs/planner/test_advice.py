@@ -15,7 +15,7 @@ from jobs.planner.moves import Situation, moves
 from jobs.planner.performance import PERFORMANCE, teaches_the_same
 from jobs.planner.reading import read_job
 from jobs.planner.sources import samples_per_update
-from tests.jobs.planner.hardware import fleet, shape_for
+from tests.jobs.planner.hardware import fleet, models_for
 
 RUNS = tuple(name for name in recipes() if "deepseek" not in name)
 
@@ -32,7 +32,7 @@ def _spec(name: str) -> RunSpec:
 
 
 def _advice(spec: RunSpec) -> Advice:
-    return advise(spec, shape_for(spec), fleet(max(spec.num_workers, 8)))
+    return advise(spec, models_for(spec), fleet(max(spec.num_workers, 8)))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -44,7 +44,7 @@ def test_every_change_does_what_it_promises(name: str) -> None:
 
     for each in (*advice.fit, *advice.faster):
         after = parse_spec(to_json(changed(spec, each.changes)))
-        found = estimate(read_job(after, shape_for(spec), fleet(max(spec.num_workers, 8))))
+        found = estimate(read_job(after, models_for(spec), fleet(max(spec.num_workers, 8))))
         assert found.time.step.middle == pytest.approx(each.after.seconds)
         assert found.verdict == each.after.verdict
         assert {problem.message for problem in refused(after)} <= rules
@@ -59,7 +59,7 @@ def test_every_change_does_what_it_promises(name: str) -> None:
 @pytest.mark.parametrize("name", _TOO_LARGE)
 def test_a_run_that_does_not_fit_is_made_to(name: str) -> None:
     spec = changed(_spec(name), _TOO_LARGE[name])
-    before = estimate(read_job(spec, shape_for(spec), fleet()))
+    before = estimate(read_job(spec, models_for(spec), fleet()))
     assert before.verdict == "no"
 
     advice = _advice(spec)
@@ -69,7 +69,7 @@ def test_a_run_that_does_not_fit_is_made_to(name: str) -> None:
     assert cure is not None
     assert cure.after.verdict != "no"
     assert cure.after.needed < cure.before.needed
-    after = read_job(changed(spec, cure.changes), shape_for(spec), fleet())
+    after = read_job(changed(spec, cure.changes), models_for(spec), fleet())
     assert estimate(after).verdict == cure.after.verdict
 
 
@@ -104,7 +104,7 @@ def test_what_is_learned_never_changes() -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_moves_change_performance_knobs_alone_and_leave_the_batch(name: str) -> None:
     spec = _spec(name)
-    job = read_job(spec, shape_for(spec), fleet())
+    job = read_job(spec, models_for(spec), fleet())
 
     for move in moves():
         changes = move.make(Situation(spec=spec, job=job, fleet=fleet(64))) or {}
@@ -130,7 +130,7 @@ def test_a_knob_that_would_cease_to_count_is_seen() -> None:
 @pytest.mark.parametrize("name", ["verl-grpo-qwen3-8b", "openrlhf-sft-8b", "native-grpo-demo"])
 def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
     spec = _spec(name)
-    before = estimate(read_job(spec, shape_for(spec), fleet(max(spec.num_workers, 8))))
+    before = estimate(read_job(spec, models_for(spec), fleet(max(spec.num_workers, 8))))
     pool = next(pool for pool in before.pools if pool.name == before.pool)
     terms = next(phase for phase in pool.phases if phase.phase == before.phase).memory.terms
     rules = {problem.message for problem in refused(spec)}
@@ -145,7 +145,7 @@ def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
             assert lever.after == lever.now
             continue
         after = changed(spec, lever.change.changes)
-        found = estimate(read_job(after, shape_for(spec), fleet(max(spec.num_workers, 8))))
+        found = estimate(read_job(after, models_for(spec), fleet(max(spec.num_workers, 8))))
         assert {problem.message for problem in refused(after)} <= rules
         assert lever.after < lever.now
         if lever.of == "time":

@@ -16,7 +16,7 @@ from jobs.planner.performance import PERFORMANCE, teaches_the_same
 from jobs.planner.reading import read_job
 from jobs.planner.search import SearchResult, search
 from jobs.planner.validity import REASONS, misfit_of
-from tests.jobs.planner.hardware import fleet, shape_for
+from tests.jobs.planner.hardware import fleet, models_for, shape_for
 
 RUNS = (
     "native-grpo-demo",
@@ -38,7 +38,7 @@ def _spec(name: str) -> RunSpec:
 
 def _found(name: str, **more: Any) -> SearchResult:
     spec = _spec(name)
-    return search(spec, shape_for(spec), fleet(spec.num_workers, price=2.0), **{"most": 200, "limit": 8, **more})
+    return search(spec, models_for(spec), fleet(spec.num_workers, price=2.0), **{"most": 200, "limit": 8, **more})
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -54,7 +54,7 @@ def test_what_is_listed_can_be_launched_fits_and_learns_the_same(name: str) -> N
         after = parse_spec(to_json(changed(spec, layout.changes)))
         assert teaches_the_same(spec, after)
         assert {problem.message for problem in refused(after)} <= before
-        job = read_job(after, shape_for(spec), fleet(spec.num_workers, price=2.0))
+        job = read_job(after, models_for(spec), fleet(spec.num_workers, price=2.0))
         assert job == layout.job  # one click makes the form's run this very layout
         assert misfit_of(job) is None
         assert job.fleet.num_devices <= spec.num_workers
@@ -96,7 +96,7 @@ def test_a_smaller_budget_looks_at_fewer() -> None:
 
 def test_nothing_fits_a_model_that_is_far_too_large() -> None:
     spec = _spec("verl-grpo-qwen3-8b")
-    large = shape_for(_spec("verl-grpo-qwen2.5-72b-32gpu"))
+    large = models_for(_spec("verl-grpo-qwen2.5-72b-32gpu"))
 
     result = search(spec, large, fleet(1), most=100)
 
@@ -108,8 +108,8 @@ def test_nothing_fits_a_model_that_is_far_too_large() -> None:
 
 def test_the_reason_of_a_layout_that_cannot_be() -> None:
     spec = _spec("verl-dapo-qwen3-30b-a3b")
-    job = read_job(changed(spec, {"parallel.tensor_parallel_size": 3}), shape_for(spec), fleet())
-    deep = read_job(changed(spec, {"parallel.pipeline_parallel_size": 5}), shape_for(spec), fleet(40))
+    job = read_job(changed(spec, {"parallel.tensor_parallel_size": 3}), models_for(spec), fleet())
+    deep = read_job(changed(spec, {"parallel.pipeline_parallel_size": 5}), models_for(spec), fleet(40))
 
     assert misfit_of(job).reason == "tensor"  # type: ignore[union-attr]
     assert misfit_of(deep).reason == "layers"  # type: ignore[union-attr]
@@ -157,7 +157,7 @@ def test_engines_that_hold_no_sequence_take_no_layout_s_place() -> None:
 def test_any_number_of_devices_is_searched(devices: int) -> None:
     spec = _spec("verl-grpo-qwen3-8b")
 
-    result = search(spec, shape_for(spec), fleet(devices), most=100)
+    result = search(spec, models_for(spec), fleet(devices), most=100)
 
     rejected = sum(each.count for each in result.rejected)
     assert result.considered > 0
@@ -168,7 +168,7 @@ def test_any_number_of_devices_is_searched(devices: int) -> None:
 def test_no_devices_have_no_layout() -> None:
     spec = _spec("verl-grpo-qwen3-8b")
 
-    result = search(spec, shape_for(spec), fleet(0))
+    result = search(spec, models_for(spec), fleet(0))
 
     assert (result.considered, result.ranked, result.rejected) == (0, (), ())
 
@@ -177,7 +177,7 @@ def test_no_devices_have_no_layout() -> None:
 def test_a_price_that_is_none_ranks_nothing(price: float) -> None:
     spec = _spec("verl-grpo-qwen3-8b")
 
-    result = search(spec, shape_for(spec), fleet(8, price=price), goal="cost", most=50)
+    result = search(spec, models_for(spec), fleet(8, price=price), goal="cost", most=50)
 
     assert result.ranked == ()
     assert any("price" in miss.says for each in result.rejected for miss in each.nearest)
