@@ -13,14 +13,18 @@ from typing import Literal
 
 from jobs.catalog.sentence import Sentence
 
+Evidence = Literal["measured", "assumed", "set"]
+SET = Sentence("set by the project")
 _KEYS = {"value", "low", "high", "unit", "evidence", "source", "reason", "label"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """One number: `low` and `high` bound what it may be; `evidence` is measured (a log or a run) or assumed.
+    """One number: `low` and `high` bound what it may be; `evidence` is measured (a log or a run), assumed, or set (by
+    somebody who gave no evidence).
 
-    `source` names where it was read or measured, `reason` says why it is needed at all.
+    `source` names where it was read or measured, `reason` says why it is needed at all. `is_changed`: it is not the one
+    that is shipped.
     """
 
     name: str
@@ -29,7 +33,7 @@ class Constant:
     low: float
     high: float
     unit: str
-    evidence: Literal["measured", "assumed"]
+    evidence: Evidence
     source: str
     reason: str
     is_changed: bool = False
@@ -61,33 +65,45 @@ class Constants:
         return self._known[name]
 
     def with_values(self, values: Mapping[str, object]) -> "Constants":
-        """Return the constants with some of them replaced.
+        """Return the constants with some of them replaced, as somebody typed them.
 
         Raises: ConstantInvalid for a name that is not known and a value that is no number from its low to its high.
         """
+        return self._with(values, "set", SET)
+
+    def measured(self, values: Mapping[str, object], source: str) -> "Constants":
+        """Return the constants with some of them replaced by what was measured; `source` says where.
+
+        Raises: ConstantInvalid, as with_values.
+        """
+        return self._with(values, "measured", source)
+
+    def _with(self, values: Mapping[str, object], evidence: Evidence, source: str) -> "Constants":
         changed = dict(self._known)
         for name, value in values.items():
             if name not in changed:
                 raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))
-            old = changed[name]
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConstantInvalid(
-                    name,
-                    Sentence(
-                        "{value!r} is not allowed for {label}. Use a number.", value=value, label=Sentence(old.label)
-                    ),
-                )
-            if not old.low <= value <= old.high:
-                text = Sentence(
-                    "{value!r} is not allowed for {label}. Use a number from {low:g} to {high:g}.",
-                    value=value,
-                    label=Sentence(old.label),
-                    low=old.low,
-                    high=old.high,
-                )
-                raise ConstantInvalid(name, text)
-            changed[name] = replace(old, value=float(value), evidence="measured", is_changed=True)
+            number = _checked(changed[name], value)
+            changed[name] = replace(changed[name], value=number, evidence=evidence, source=source, is_changed=True)
         return Constants(changed)
+
+
+def _checked(constant: Constant, value: object) -> float:
+    """Return a value that the constant takes. Raises: ConstantInvalid."""
+    label = Sentence(constant.label)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        text = Sentence("{value!r} is not allowed for {label}. Use a number.", value=value, label=label)
+        raise ConstantInvalid(constant.name, text)
+    if not constant.low <= value <= constant.high:
+        text = Sentence(
+            "{value!r} is not allowed for {label}. Use a number from {low:g} to {high:g}.",
+            value=value,
+            label=label,
+            low=constant.low,
+            high=constant.high,
+        )
+        raise ConstantInvalid(constant.name, text)
+    return float(value)
 
 
 @cache

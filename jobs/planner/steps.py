@@ -5,6 +5,7 @@ asynchronous: also, and no batch waits for its longest response, so that engines
 turns with the trainer, so that an asynchronous schedule hides their tail alone (planner reference, section 8).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jobs.catalog.sentence import Sentence
@@ -26,6 +27,14 @@ from jobs.planner.throughput import (
 )
 
 NOTHING = Interval(low=0.0, middle=0.0, high=0.0)
+PACES: Mapping[str, str] = {
+    "rollout": "decode.pace",
+    "old_logprobs": "speed.scoring_pace",
+    "reference": "speed.scoring_pace",
+    "update": "speed.update_pace",
+    "weight_sync": "network.sync_pace",
+}
+"""Phase -> the constant that its seconds are multiplied by; 1 until somebody measures it (jobs.planner.calibration)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,7 @@ def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -
     phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, k, memo)
     if not job.rollouts.lengths.mean_response:  # all phases grow with it
         phases = {key: _widest(seconds) for key, seconds in phases.items()}
+    phases = _paced(phases, k)
     step = _overlapped(job, phases, k)
     notes = [_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
@@ -82,6 +92,7 @@ def _supervised(job: Job, k: Constants, memo: Memo) -> StepTime:
         phases["reference"] += _frozen(job, frozen, tokens, work.document, k, memo)
     if not job.frozen:
         del phases["reference"]
+    phases = _paced(phases, k)
     step = sum(phases.values(), start=NOTHING)
     flops = training_flops(t, tokens, work.document)
     mfu = _mfu(job, flops, update.seconds.middle)
@@ -241,6 +252,13 @@ def _moving_seconds(job: Job, k: Constants) -> float:
         ranks = engine.tensor * engine.pipeline
         woken = k["speed.wake_seconds"] + (engine.sleep_level == 1) * 2 * t.model.parameters / ranks / rate
     return 2 * moved / rate + woken
+
+
+def _paced(phases: dict[str, Interval], k: Constants) -> dict[str, Interval]:
+    """Return the phases at the pace of the project's own runs. A pace that nobody set is 1, and no answer rests on
+    it."""
+    set_ = {phase: name for phase, name in PACES.items() if phase in phases and k.get(name).is_changed}
+    return {phase: seconds.scaled(k[set_[phase]]) if phase in set_ else seconds for phase, seconds in phases.items()}
 
 
 def _overlapped(job: Job, phases: dict[str, Interval], k: Constants) -> Interval:
