@@ -37,7 +37,7 @@ class ConstantOut(Schema):
     low: float
     high: float
     unit: str
-    evidence: Literal["measured", "assumed"]
+    evidence: Literal["measured", "assumed", "set"]
     is_own: bool
     source: str
     reason: str
