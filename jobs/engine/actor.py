@@ -127,11 +127,11 @@ class Actor:
         self._target: Any = None
         threading.Thread(target=self._flush_lines, daemon=True).start()
 
-    def address(self) -> tuple[str, int]:
+    def address(self) -> Answer:
         """Return this node's address and a free port on it."""
         from jobs.engine.address import free_address
 
-        return free_address()
+        return self._run(free_address, phase="", step=-1)
 
     def start(self, target: str, arguments: Mapping[str, Any]) -> Answer:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""

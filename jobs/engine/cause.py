@@ -6,10 +6,11 @@ from typing import Any
 
 from ray.exceptions import RayError
 
+from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.engine.actor import UNWRITABLE
-from jobs.engine.crew import WorkerFailed
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.reward import RewardFailed
+from jobs.engine.worker import WorkerFailed
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -29,6 +30,15 @@ class Stopped(Exception):
     """The run was asked to stop before its first step."""
 
 
+NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap)
+"""Failures that say themselves who is at fault."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Return True if the driver found a disk full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
     """Return the cause of a failure: side is `user` (the spec), `trainer` (the work) or `cluster` (what it runs on)."""
     if isinstance(error, CheckpointLost):  # the console passes it over when it starts the run again
@@ -41,16 +51,10 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
         return _worker_cause(error, step, log_tail)
     if isinstance(error, SyncGap):
         return _cause("trainer", "vllm", 0, step, str(error), "")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _cause(
-            "cluster",
-            "driver",
-            0,
-            step,
-            f"The disk is full: {error.filename or 'the run directory'} cannot be written. Free space "
-            "and launch again.",
-            str(error),
-        )
+    if is_full(error):
+        where = getattr(error, "filename", None) or "the run directory"
+        text = f"The disk is full: {where} cannot be written. Free space and launch again."
+        return _cause("cluster", "driver", 0, step, text, str(error))
     if isinstance(error, MemoryError):
         return _cause(
             "cluster",
@@ -96,10 +100,15 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
             f"The disk is full: {who} could not write at step {at}. Free space and launch again.",
             line or error.text,
         )
-    if error.is_death:
-        return _cause(
-            "cluster", error.role, error.rank, at, f"The process of {who} died at step {at}: {error.text}", line
-        )
+    if error.how == "died":
+        text = f"The process of {who} died at step {at}: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line)
+    if error.how == "lost":
+        text = f"The answer of {who} at step {at} was lost, and Ray tells of nobody's death: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line)
+    if tells_of_lost_peer(error.text):
+        text = f"{who} lost its connection to another rank at step {at}, and Ray tells of nobody's death: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line or error.text)
     return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
 
 

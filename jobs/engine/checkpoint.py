@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.crew import Crew, Worker
+from jobs.engine.crew import Crew
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.whole_folder import whole_folder
+from jobs.engine.worker import Worker
 
 INDEX, TOKEN = "checkpoint.json", "token"
 VERSION = 1

@@ -1,64 +1,25 @@
 """The actors of a run: placed together, called together, and whose death or error is told apart."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.actor import Actor, Answer, LogQueue, RoleError
+from jobs.engine.actor import Actor, Answer, LogQueue
+from jobs.engine.deaths import first_death
 from jobs.engine.device import Device
 from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
+from jobs.engine.worker import Pending, Worker, WorkerFailed, answer_of
 from profiling.launch_nsys import runtime_env
 
 _POLL_SECONDS = 0.5
-_CUT_OFF = "connection error code 2. End of file"
 _DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
-
-
-class WorkerFailed(RuntimeError):
-    """A role of the run raised or died; says which, at which step, and how."""
-
-    def __init__(self, *, role: str, rank: int, step: int, text: str, is_death: bool) -> None:
-        self.role, self.rank, self.step, self.text, self.is_death = role, rank, step, text, is_death
-        super().__init__(text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """A call under way."""
-
-    worker: "Worker"
-    reference: Any
-    step: int
-
-
-class Worker:
-    """The driver's hand on one actor."""
-
-    def __init__(self, actor: Any, *, role: str, rank: int, place: Place) -> None:
-        self.actor, self.role, self.rank, self.place = actor, role, rank, place
-
-    @property
-    def name(self) -> str:
-        """What logs, notes and files call it: "policy-0"."""
-        return f"{self.role}-{self.rank}"
-
-    def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
-        """Start a call; `phase` marks it on the actor's lane of the timeline."""
-        return Pending(
-            worker=self, reference=self.actor.call.remote(method, step, phase, arguments, options), step=step
-        )
-
-    def start(self, target: str, **arguments: Any) -> Pending:
-        """Start building the role's object."""
-        return Pending(worker=self, reference=self.actor.start.remote(target, arguments), step=0)
+_NODE_SECONDS = 40.0  # within which it tells of a node that is gone
 
 
 class Crew:
@@ -154,17 +115,16 @@ class Crew:
         """Return where a worker sits."""
         return self.workers[role][rank].place
 
-    @staticmethod
-    def address_of(worker: Worker) -> tuple[str, int]:
-        """Return the address of the worker's node and a port that is free there now."""
-        host, port = ray.get(worker.actor.address.remote())
+    def address_of(self, worker: Worker) -> tuple[str, int]:
+        """Return the address of the worker's node and a port that is free there now. Raises: WorkerFailed."""
+        ((host, port),) = self.gather([worker.address()])
         return str(host), int(port)
 
     def gather(self, pending: Sequence[Pending], *, interruptible: bool = False) -> list[Any]:
         """Return the values of all calls, in order, as soon as all are there.
 
-        The first error ends the waiting: where one rank is gone the others would wait in a collective for ever. Of a
-        death and the errors that it causes in the others, the death is told.
+        The first error ends the waiting: where one rank is gone the others would wait in a collective for ever. Of
+        deaths, and the errors that they cause in the others, the first death is told, whoever's it is.
         With `interruptible` the check for commands runs meanwhile. Raises: WorkerFailed, RunProblem.
         """
         waiting = {p.reference: p for p in pending}
@@ -174,48 +134,28 @@ class Crew:
             for reference in ready:
                 call = waiting.pop(reference)
                 try:
-                    values[reference] = self._value(call)
+                    answer = answer_of(call)
                 except WorkerFailed as failed:
-                    raise self._death_behind(failed, waiting) from None
+                    raise self._death_behind(failed) from None
+                self._on_answer(call.worker, answer)
+                values[reference] = answer.value
             if interruptible:
                 self._check()
         return [values[p.reference] for p in pending]
 
-    def _death_behind(self, failed: WorkerFailed, waiting: dict[Any, Pending]) -> WorkerFailed:
-        """Return the death of another worker if one is told of soon, else `failed` itself.
+    def first_death(self, *, step: int = -1, seconds: float = _DEATH_SECONDS) -> WorkerFailed | None:
+        """Return the death of the worker that died first, None if nobody is known to be dead within `seconds`."""
+        return first_death(self.all(), step=step, seconds=seconds)
 
-        A rank that dies closes its connections, so its peers may raise before Ray knows of the death.
+    def _death_behind(self, failed: WorkerFailed) -> WorkerFailed:
+        """Return the first death of a worker if one is told of soon, else `failed` itself.
+
+        A rank that dies closes its connections, so its peers may raise before Ray knows of the death; where its whole
+        node died Ray knows long after them.
         """
-        end = time.monotonic() + _DEATH_SECONDS
-        while waiting and not failed.is_death and (left := end - time.monotonic()) > 0:
-            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=left)
-            for reference in ready:
-                try:
-                    self._value(waiting.pop(reference))
-                except WorkerFailed as other:
-                    if other.is_death:
-                        return other
-                except RunProblem:
-                    continue  # the first failure is the one to tell
-        return failed
-
-    def _value(self, call: Pending) -> Any:
-        try:
-            answer: Answer = ray.get(call.reference)
-        except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, RoleError) and cause.field:
-                raise RunProblem(cause.field, cause.text) from None
-            text = str(cause).strip() or type(cause).__name__
-            raise self._failed(call, text, is_death=False) from None
-        except (RayActorError, GetTimeoutError) as error:
-            raise self._failed(call, _why_died(error), is_death=True) from None
-        self._on_answer(call.worker, answer)
-        return answer.value
-
-    @staticmethod
-    def _failed(call: Pending, text: str, *, is_death: bool) -> WorkerFailed:
-        return WorkerFailed(role=call.worker.role, rank=call.worker.rank, step=call.step, text=text, is_death=is_death)
+        has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
+        seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _DEATH_SECONDS
+        return self.first_death(step=failed.step, seconds=seconds) or failed
 
     def close(self) -> None:
         """End every actor and give the place back."""
@@ -223,20 +163,3 @@ class Crew:
             ray.kill(worker.actor)
         ray.kill(self.log_queue)
         remove_placement_group(self.group)
-
-
-def _why_died(error: Exception) -> str:
-    """Return the sentence of Ray's report that says how the process ended."""
-    if _CUT_OFF in str(error):  # all that Ray knows of it; what it says besides is advice about settings of its own
-        return "it was killed, or crashed in native code (Ray saw its connection end)"
-    for line in str(error).splitlines():
-        for mark in (
-            "Worker exit detail:",
-            "The actor died because of an error",
-            "The actor is dead because",
-            "exit detail",
-        ):
-            if mark in line:
-                return line.split(mark, 1)[-1].strip(" :.") or line.strip()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

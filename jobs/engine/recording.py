@@ -15,9 +15,10 @@ import ray
 
 from jobs.engine.capture_request import CaptureRefused, Request, parse_request, within
 from jobs.engine.commands import Commands
-from jobs.engine.crew import Crew, Worker
+from jobs.engine.crew import Crew
 from jobs.engine.report import Report
 from jobs.engine.traces import Collector, Recorded
+from jobs.engine.worker import Worker
 from profiling.config import TOOLS
 
 ASK_SECONDS = 30.0

@@ -12,9 +12,9 @@ import ray
 
 from jobs.catalog.metric import PEAKS, peak_name
 from jobs.engine.actor import Answer
-from jobs.engine.crew import Worker
 from jobs.engine.places import Place, read_there
 from jobs.engine.tensorboard_log import TensorboardLog
+from jobs.engine.worker import Worker
 from profiling import events, profile
 
 _LINES_SECONDS = 1.0

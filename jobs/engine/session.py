@@ -14,10 +14,10 @@ from typing import Any
 import ray
 
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.engine.cause import Stopped, cause_of
+from jobs.engine.cause import NAMED, Stopped, cause_of, is_full
 from jobs.engine.checkpoint import Checkpoint, LoopState
 from jobs.engine.commands import Commands
-from jobs.engine.crew import Crew, WorkerFailed
+from jobs.engine.crew import Crew
 from jobs.engine.dataset import load_table
 from jobs.engine.device import load_device
 from jobs.engine.examples import mapping_problem, render, token_limit, usable
@@ -29,6 +29,7 @@ from jobs.engine.reward import open_reward
 from jobs.engine.saving import Saver
 from jobs.engine.sources import model_folder
 from jobs.engine.text import TextModel
+from jobs.engine.worker import WorkerFailed
 from profiling import profile
 from profiling.profile import mark
 
@@ -54,6 +55,7 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
         return STOPPED
     except BaseException as error:
         report.fetch_lines()
+        error = session.behind(error)
         if isinstance(error, WorkerFailed):
             report.last_words(error.role, error.rank, place=session.place_of(error.role, error.rank))
         if not isinstance(error, (RunProblem, KeyboardInterrupt)):
@@ -97,6 +99,15 @@ class Session:
         """Say of captures under way that the run has failed; never raises."""
         if self._loop is not None:
             self._loop.recording.abandon(why)
+
+    def behind(self, error: BaseException) -> BaseException:
+        """Return the death of a worker that stands behind an error of the driver's own, else the error itself.
+
+        A full disk, and what names who is at fault, stand for themselves.
+        """
+        if self._crew is None or isinstance(error, NAMED) or not isinstance(error, Exception) or is_full(error):
+            return error
+        return self._crew.first_death(step=self.step) or error
 
     def place_of(self, role: str, rank: int) -> Place | None:
         """Return where a worker sits; None while there are none."""

@@ -15,8 +15,8 @@ from typing import Any
 import ray
 
 from jobs.engine.capture_request import Request
-from jobs.engine.crew import Worker
 from jobs.engine.report import Report
+from jobs.engine.worker import Worker
 
 PIECE_BYTES = 4 << 20
 POLL_SECONDS = 0.3

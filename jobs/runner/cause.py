@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog import lost_peer
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.runner.appending import RESERVE_BYTES
 from jobs.runner.progress import Progress
@@ -31,6 +32,13 @@ def _symptom(pattern: str, side: str, text: str) -> _Symptom:
 
 
 _DISK_FULL = "found the disk full{step}. Free space where the run directories are, then launch the run again"
+
+_REPORT_LINES = 4  # of Ray on a dead actor, from its first to the class
+_CLASS = re.compile(r"\s*class_name: (?P<name>[\w.<>]{1,200})")
+_WORKERS = {"workerdict": "policy", "llmrayactor": "vllm"}
+"""Classes of other trainers by part of their name: verl's worker of all roles that share a device, OpenRLHF's vLLM."""
+
+_WORKER_LOST = "lost a worker process{step}: Ray says that it died"
 
 # From the cause to its consequences: what stands higher explains what stands lower.
 _SYMPTOMS = (
@@ -91,19 +99,19 @@ _SYMPTOMS = (
         "could not reach the Ray cluster",
     ),
     _symptom(
-        r"Watchdog caught collective operation timeout|ncclSystemError|ncclRemoteError|NCCL error|NCCL timeout",
+        lost_peer.NCCL,
         "cluster",
         "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
     ),
     _symptom(
-        r"(?i)gloo.*(?:timed? ?out|connection closed by peer|connection reset)|Timed out waiting \d+ms for",
+        lost_peer.GLOO,
         "cluster",
         "lost its gloo connection to another rank{step}: a rank died or hangs",
     ),
     _symptom(
         r"ActorDiedError|RayActorError|actor died unexpectedly|ActorUnavailableError|WorkerCrashedError",
         "cluster",
-        "lost a worker process{step}: Ray says that it died",
+        _WORKER_LOST,
     ),
     _symptom(
         r"NodeDiedError|node .* (?:is dead|died)",
@@ -181,6 +189,8 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
     for symptom in _SYMPTOMS:
         for line in reversed(lines):
             if match := symptom.pattern.search(line.said):
+                if symptom.text is _WORKER_LOST and (dead := _dead_worker(lines, line)):
+                    return dead, symptom.side, f"a process of {dead.said} died{at}: Ray says so", line.text
                 text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
                 return line, symptom.side, f"{_name(line)} {text}", line.text
     if ended.signal_name:
@@ -189,6 +199,27 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
     who = last or driver
     said = f": {log_line[:200]}" if log_line else ""
     return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{said}", log_line
+
+
+def _dead_worker(lines: Sequence[_Line], told: _Line) -> _Line | None:
+    """Return who it is that Ray tells of in the driver's log as dead, and `said` its class, from the report below.
+
+    None where another than the driver tells it, and for a class that says no role. Ray tells no rank.
+    """
+    if told.role != "driver":
+        return None
+    at = next(n for n, line in enumerate(lines) if line is told)
+    for line in lines[at : at + _REPORT_LINES]:
+        if named := _CLASS.match(line.said):
+            role = _role_in(named["name"])
+            return _Line(role=role, rank=0, text=told.text, said=named["name"]) if role else None
+    return None
+
+
+def _role_in(name: str) -> str:
+    """Return the role that a class of actors is named after, "" for none."""
+    name = name.lower()
+    return next((role for role in ROLES if role in name), "") or next((r for n, r in _WORKERS.items() if n in name), "")
 
 
 def _name(line: _Line) -> str:
@@ -221,10 +252,9 @@ def _worker_line(role: str, rank: int, raw: str) -> _Line:
 def _driver_line(raw: str) -> _Line:
     """Give a line that a worker printed through the driver to the worker, as far as its prefixes name one."""
     line = read_line(raw)
-    label = line.label.lower()
     role, rank = "driver", 0
-    if named := next((role for role in ROLES if role in label), ""):
-        number = re.search(r"(\d+)$", label)
+    if named := _role_in(line.label):
+        number = re.search(r"(\d+)$", line.label)
         role, rank = named, int(number[1]) if number else 0
     elif line.rank is not None:  # an exception in a process group of torch
         role, rank = "policy", line.rank

@@ -1,18 +1,19 @@
 """Causes: who failed, where, in a sentence."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from jobs.engine.actor import Actor, Capture, RoleError
 from jobs.engine.cause import SyncGap, cause_of
-from jobs.engine.crew import WorkerFailed
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.reward import RewardFailed
+from jobs.engine.worker import WorkerFailed
 
 
-def failed(text: str, *, role: str = "policy", is_death: bool = False) -> WorkerFailed:
-    return WorkerFailed(role=role, rank=1, step=7, text=text, is_death=is_death)
+def failed(text: str, *, role: str = "policy", how: Literal["raised", "died", "lost"] = "raised") -> WorkerFailed:
+    return WorkerFailed(role=role, rank=1, step=7, text=text, how=how)
 
 
 def test_what_a_person_can_put_right_is_theirs() -> None:
@@ -41,10 +42,33 @@ def test_a_role_that_raised_is_named_with_its_last_log_line() -> None:
 
 
 def test_a_process_that_died_is_the_clusters() -> None:
-    cause = cause_of(failed("Worker exit: SIGKILL", is_death=True), step=9, log_tail={})
+    cause = cause_of(failed("Worker exit: SIGKILL", how="died"), step=9, log_tail={})
 
     assert cause["side"] == "cluster"
     assert "policy rank 1 died at step 7" in cause["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "says"),
+    [
+        ("The object is lost", "lost", "The answer of policy rank 1 at step 7 was lost"),
+        (
+            "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.5]:4411",
+            "raised",
+            "policy rank 1 lost its connection to another rank at step 7",
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:2006, remote process exited: ncclRemoteError",
+            "raised",
+            "policy rank 1 lost its connection to another rank at step 7",
+        ),
+    ],
+)
+def test_a_worker_that_lost_another_is_the_clusters(text: str, how: Literal["raised", "lost"], says: str) -> None:
+    cause = cause_of(failed(text, how=how), step=9, log_tail={})
+
+    assert (cause["side"], cause["role"], cause["rank"]) == ("cluster", "policy", 1)
+    assert cause["text"].startswith(says)
 
 
 @pytest.mark.parametrize(

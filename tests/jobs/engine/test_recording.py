@@ -13,8 +13,8 @@ import pytest
 
 from jobs.engine import recording as recording_module
 from jobs.engine import traces as traces_module
-from jobs.engine.crew import Worker
 from jobs.engine.recording import Recording
+from jobs.engine.worker import Worker
 
 TRACE = b"events" * 2_000_000  # more than one piece
 

@@ -134,6 +134,33 @@ def test_a_worker_that_died_is_named_by_role_and_rank(
     assert cause["log_line"] == line
 
 
+RAY_SAYS = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
+\tclass_name: {name}
+\tactor_id: a48d1186f4d71f1f9068c44d01000000
+\tpid: 16451
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"""
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("PolicyModelActor", "policy"),
+        ("ReferenceModelActor", "reference"),
+        ("CriticModelActor", "critic"),
+        ("LLMRayActor", "vllm"),
+        ("create_colocated_worker_cls.<locals>.WorkerDict", "policy"),
+    ],
+)
+def test_an_actor_of_which_ray_tells_only_in_the_drivers_log_is_named(tmp_path: Path, name: str, role: str) -> None:
+    cause = die(tmp_path, f"import sys; sys.exit({RAY_SAYS.format(name=name)!r})")
+
+    assert (cause["side"], cause["role"]) == ("cluster", role)
+    assert cause["text"] == f"a process of {name} died in step 12: Ray says so"
+    assert cause["log_line"].startswith("ray.exceptions.ActorDiedError: The actor died unexpectedly")
+
+
 def test_what_ray_prefixes_in_the_drivers_log_is_the_workers(tmp_path: Path) -> None:
     cause = die(tmp_path, "import sys; sys.exit('(PolicyActor pid=123, ip=10.0.0.1) CUDA out of memory.')")
 

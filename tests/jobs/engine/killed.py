@@ -1,0 +1,129 @@
+"""Program of test_deaths: argument RUN_DIR. Kills real actors of real crews; writes who is blamed to `found.json`."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.engine.crew import Crew
+from jobs.engine.worker import Worker, WorkerFailed
+from tests.jobs.engine.ranks import make_crew
+
+ROLE = "tests.jobs.engine.killed:Linked"
+PATIENCE = 60.0
+
+
+class Linked:
+    """A rank that is connected with the others by gloo, and does nothing else."""
+
+    def __init__(self, rank: int, world_size: int, host: str, port: int) -> None:
+        import torch.distributed as distributed
+
+        distributed.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=world_size)
+
+    def pid(self) -> int:
+        """Return the process."""
+        return os.getpid()
+
+    def reduce(self) -> float:
+        """Wait for all ranks; raises when one is gone."""
+        import torch
+        import torch.distributed as distributed
+
+        value = torch.ones(1)
+        distributed.all_reduce(value)
+        return float(value)
+
+
+def linked(crew: Crew) -> list[int]:
+    """Connect the policy ranks; return their processes."""
+    host, port = crew.address_of(crew.policies[0])
+    size = len(crew.policies)
+    crew.gather([p.start(ROLE, rank=p.rank, world_size=size, host=host, port=port) for p in crew.policies])
+    return [int(pid) for pid in crew.gather([p.call("pid") for p in crew.policies])]
+
+
+def kill(pid: int) -> None:
+    """Kill a process and return when it is gone."""
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(PATIENCE)
+
+
+def in_its_constructor(crew: Crew, run_dir: Path) -> None:
+    """Rank 0 is killed as soon as it is there: its constructor has opened the log, and may be at work yet."""
+    log = str(run_dir / "log" / "policy-0.stdout")
+    end = time.monotonic() + PATIENCE
+    pid = None
+    while pid is None:
+        assert time.monotonic() < end, "no process opened the log"
+        pid = next((p.pid for p in psutil.process_iter() if _writes(p, log)), None)
+    kill(pid)
+    crew.address_of(crew.policies[0])
+
+
+def between_two_calls(crew: Crew, run_dir: Path) -> None:
+    """Rank 1 is killed when nothing is asked of it, and only rank 0 is asked for what cannot be without it."""
+    del run_dir
+    pids = linked(crew)
+    assert crew.gather([p.call("reduce", step=4) for p in crew.policies]) == [2.0, 2.0]
+    kill(pids[1])
+    crew.gather([crew.policies[0].call("reduce", step=5)])
+
+
+def one_after_the_other(crew: Crew, run_dir: Path) -> None:
+    """Rank 1 is killed, then rank 0, both before the driver asks for anything."""
+    del run_dir
+    pids = linked(crew)
+    kill(pids[1])
+    _until_dead(crew.policies[1])
+    kill(pids[0])
+    _until_dead(crew.policies[0])
+    crew.gather([p.call("reduce", step=6) for p in crew.policies])
+
+
+def _writes(process: psutil.Process, log: str) -> bool:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{process.pid}/fd/1").readlink()) == log
+    return False
+
+
+def _until_dead(worker: Worker) -> None:
+    """Return when Ray knows of the death."""
+    with contextlib.suppress(ray.exceptions.RayActorError):
+        ray.get(worker.actor.__ray_ready__.remote(), timeout=PATIENCE)
+
+
+def blamed(case: Callable[[Crew, Path], None], spec: RunSpec, run_dir: Path) -> dict[str, Any]:
+    """Return whose fault it is."""
+    crew = make_crew(spec, run_dir)
+    try:
+        case(crew, run_dir)
+    except WorkerFailed as failed:
+        return {"role": failed.role, "rank": failed.rank, "how": failed.how, "step": failed.step, "text": failed.text}
+    finally:
+        crew.close()
+    return {}
+
+
+def main() -> None:
+    """Try every case on the spec in the run directory."""
+    run_dir = Path(sys.argv[1])
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+    spec = parse_spec(json.loads((run_dir / "spec.json").read_text()))
+    cases = (in_its_constructor, between_two_calls, one_after_the_other)
+    found = {case.__name__: blamed(case, spec, run_dir / case.__name__) for case in cases}
+    (run_dir / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
