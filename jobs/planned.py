@@ -15,7 +15,7 @@ from jobs.catalog.metric import metric, peak_name
 from jobs.catalog.runspec import RunSpec
 from jobs.chunks import Floats
 from jobs.clean_series import read_clean
-from jobs.planner.constant import constants
+from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import estimate
 from jobs.planner.host import host_fleet
 from jobs.planner.reading import read_job
@@ -36,6 +36,12 @@ STATES: Mapping[Term, str] = {
     "optimizer": "optimizer_bytes",
 }
 """The terms of memory that a role reads off itself, and the readings."""
+BANDS: Mapping[str, str] = {
+    "weights": "memory.states_band",
+    "gradients": "memory.gradients_band",
+    "optimizer": "memory.states_band",
+}
+"""The constants that say how far what holds these terms may be from their elements."""
 _PHASES = tuple(phase.key for phase in PHASES)
 EXPERIENCE = "experience"
 TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs", "reference")}
@@ -55,11 +61,11 @@ RoleKey = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An estimate of a run's spec. `has_seconds`: whether its time was reckoned too, not only its memory.
-    `states_band`: how far states by themselves may be from their count, as a share of it."""
+    `k`: the constants that it was reckoned with."""
 
     estimate: Estimate
     has_seconds: bool = True
-    states_band: float = field(default_factory=lambda: constants()["memory.states_band"])
+    k: Constants = field(default_factory=constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +168,14 @@ def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
 
 
 def _states(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
-    """Yield weights, gradients and optimizer states of each role, as planned for its fullest phase. Their interval is
-    what padding and blocks of the allocator may add, not the band of a whole peak."""
+    """Yield weights, gradients and optimizer states of each role: the least of its phases, as what is gathered or
+    copied for a while is not what the role reads off itself. Their interval is what holding them may add (BANDS), not
+    the band of a whole peak."""
     planned: dict[RoleKey, int] = {}
     for (role, _phase), memory in _by_role(plan.estimate).items():
         for term in STATES:
             if size := memory.terms.get(term, 0):
-                planned[role, term] = max(planned.get((role, term), 0), size)
+                planned[role, term] = min(planned.get((role, term), size), size)
     for role, name in sorted({*planned, *measured.states}, key=lambda key: (_place(key[0]), _term_place(key[1]))):
         held = planned.get((role, name))
         yield PlannedRow(
@@ -176,7 +183,7 @@ def _states(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
             phase="",
             role=role,
             term=name,
-            predicted=None if held is None else _interval(held, plan.states_band),
+            predicted=None if held is None else _interval(held, plan.k[BANDS[name]]),
             measured=measured.states.get((role, name)),
         )
 

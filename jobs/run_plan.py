@@ -109,7 +109,7 @@ def question_of(
 def _plan(asked: Question) -> Plan:
     made, is_host = reckon(asked), asked.fleet.accelerator.is_host
     plan = plan_of_bytes(made) if is_host else Plan(estimate=made)
-    return replace(plan, states_band=asked.k["memory.states_band"])
+    return replace(plan, k=asked.k)
 
 
 def _is_kept(run: Run) -> bool:

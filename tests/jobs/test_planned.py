@@ -17,6 +17,7 @@ from jobs.planned import (
     planned_rows,
     read_measured,
 )
+from jobs.planner.constant import constants
 from jobs.planner.known import shape_of
 from jobs.planner.result import Cost, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, StepTime
 from jobs.storing import Memory as Stored
@@ -125,11 +126,31 @@ def test_states_are_held_against_the_fullest_phase() -> None:
     assert (critic.predicted, critic.measured) == (None, 5.0)
 
 
-@pytest.mark.parametrize(("held", "is_inside"), [(6.1 * GIB, True), (5.9 * GIB, True), (6.2 * GIB, False)])
-def test_states_may_be_padded_and_rounded(held: float, is_inside: bool) -> None:
-    rows = planned_rows(Plan(estimate=ESTIMATE, states_band=0.02), Measured(states={("policy", "optimizer"): held}))
+@pytest.mark.parametrize(
+    ("term", "held", "is_inside"),
+    [
+        ("optimizer", 6.1 * GIB, True),
+        ("optimizer", 5.9 * GIB, True),
+        ("optimizer", 6.2 * GIB, False),
+        ("gradients", 1.1 * GIB, True),  # a tensor that lies across the edge of a part is kept whole
+        ("gradients", 1.2 * GIB, False),
+    ],
+)
+def test_states_may_be_padded_and_rounded(term: str, held: float, is_inside: bool) -> None:
+    k = constants().with_values({"memory.states_band": 0.02, "memory.gradients_band": 0.15})
+    rows = planned_rows(Plan(estimate=ESTIMATE, k=k), Measured(states={("policy", term): held}))
 
-    assert row(rows, "bytes", "", "policy", "optimizer").is_inside is is_inside
+    assert row(rows, "bytes", "", "policy", term).is_inside is is_inside
+
+
+def test_a_state_is_what_is_there_all_the_time_not_what_is_gathered_for_a_while() -> None:
+    gathering = {**POLICY, "weight_sync": Memory(terms={"weights": 9 * GIB})}
+    made = replace(ESTIMATE, pools=(pool("policy", gathering),))
+
+    predicted = row(planned_rows(Plan(estimate=made), Measured()), "bytes", "", "policy", "weights").predicted
+
+    assert predicted is not None
+    assert predicted.middle == 2 * GIB
 
 
 def test_what_a_trainer_tells_as_one_stands_beside_the_sum_of_its_phases() -> None:
