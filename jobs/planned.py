@@ -22,6 +22,7 @@ from jobs.planner.reading import read_job
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
 from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models
+from jobs.planner.steps import TOGETHER
 from jobs.series import MAX_POINTS, Series
 from profiling.phases import PHASES, ROLES
 
@@ -43,9 +44,6 @@ BANDS: Mapping[str, str] = {
 }
 """The constants that say how far what holds these terms may be from their elements."""
 _PHASES = tuple(phase.key for phase in PHASES)
-EXPERIENCE = "experience"
-TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs", "reference")}
-"""Phases that some trainers tell as one."""
 _SECONDS = {f"time/{phase}_seconds": phase for phase in (*_PHASES, STEP, *TOGETHER)}
 _FURTHER = {"time/values_seconds": "old_logprobs", "time/critic_update_seconds": "update"}
 """Seconds that belong to a phase beside its own."""

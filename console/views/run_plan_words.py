@@ -8,8 +8,9 @@ from django.utils.translation import gettext as _
 from console.catalog_words import metric_label, phase_label
 from console.templatetags.pitwall import size
 from console.views.plan_panel import ROLE_WORDS, TERM_WORDS, seconds_text
-from jobs.planned import STEP, TOGETHER, PlannedRow
+from jobs.planned import STEP, PlannedRow
 from jobs.planner.result import Interval
+from jobs.planner.steps import TOGETHER
 from jobs.run_plan import RunPlan
 from profiling.phases import BY_KEY
 

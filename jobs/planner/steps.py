@@ -27,14 +27,18 @@ from jobs.planner.throughput import (
 )
 
 NOTHING = Interval(low=0.0, middle=0.0, high=0.0)
+SCORING = "speed.scoring_pace"
 PACES: Mapping[str, str] = {
     "rollout": "decode.pace",
-    "old_logprobs": "speed.scoring_pace",
-    "reference": "speed.scoring_pace",
+    "old_logprobs": SCORING,
+    "reference": SCORING,
     "update": "speed.update_pace",
     "weight_sync": "network.sync_pace",
 }
 """Phase -> the constant that its seconds are multiplied by; 1 until somebody measures it (jobs.planner.calibration)."""
+EXPERIENCE = "experience"
+TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs", "reference")}
+"""Phases whose seconds some trainers tell as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
