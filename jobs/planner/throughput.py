@@ -49,7 +49,7 @@ class UpdateTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rates:
+class Rates:
     """FLOP/s and bytes/s that one device reaches."""
 
     products: float
@@ -103,7 +103,7 @@ def update_time(t: Training, fleet: Fleet, k: Constants, *, tokens: float = 0.0,
     each = slowest + talk
     bubble = (layout.pipeline - 1) / layout.virtual * each
     reduced = exposed(exchange.gradients, slowest, k["network.weights_overlap"])
-    optimizer = _optimizer_seconds(t, fleet, share, k) + k["speed.step_seconds"]
+    optimizer = optimizer_seconds(t, fleet, share, k) + k["speed.step_seconds"]
     total = work.count * each + bubble + reduced + optimizer
     executed = training_flops(t, work.tokens * work.count, work.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(a, t.compute)
@@ -139,7 +139,7 @@ def scoring_seconds(
     divided = layout.context * layout.ulysses
     count = max(each / max(row, 1.0), 1.0)
     held = each / count / divided
-    rates = _rates(t, fleet.accelerator, k)
+    rates = rates_of(t, fleet.accelerator, k)
     layers = {
         id(kind): _layer(kind, model, layout, t, held, document, rates, k).forward for kind, _ in layer_kinds(model)
     }
@@ -203,12 +203,12 @@ def peak_rate(a: Accelerator, compute: str = "bf16") -> float:
     return a.peak.get(compute_type(a, compute)) or max(a.peak.values())
 
 
-def _rates(t: Training, a: Accelerator, k: Constants) -> _Rates:
+def rates_of(t: Training, a: Accelerator, k: Constants) -> Rates:
     products, peak = _product_rate(a, t.compute, k), peak_rate(a)
     if t.compute == "fp32" or (t.compute == "bf16" and not a.has_bf16):
         products, peak = (rate * k["speed.fp32_share"] for rate in (products, peak))
     memory = a.bandwidth * k["speed.bandwidth"]
-    return _Rates(products=products, attention=_attention_rate(t, peak, k), memory=memory)
+    return Rates(products=products, attention=_attention_rate(t, peak, k), memory=memory)
 
 
 def _product_rate(a: Accelerator, compute: str, k: Constants) -> float:
@@ -240,7 +240,7 @@ def _layer(
     t: Training,
     tokens: float,
     document: float,
-    rates: _Rates,
+    rates: Rates,
     k: Constants,
 ) -> _Pass:
     """Return seconds of one layer over `tokens` tokens of a rank's group of tensor parallelism."""
@@ -280,7 +280,7 @@ def _moved_elements(layer: LayerShape, model: ModelShape, t: Training, k: Consta
     return dense + routed * (k["speed.moved_experts"] + beside)
 
 
-def _head(model: ModelShape, layout: Layout, t: Training, tokens: float, rates: _Rates) -> tuple[float, float]:
+def _head(model: ModelShape, layout: Layout, t: Training, tokens: float, rates: Rates) -> tuple[float, float]:
     """Return seconds of head and loss, forward and backward. A scalar head takes none to speak of."""
     if t.objective == "scalar":
         return 0.0, 0.0
@@ -333,7 +333,7 @@ def _stage_elements(model: ModelShape, layout: Layout, stage: int) -> tuple[floa
 def _slowest_stage(t: Training, fleet: Fleet, work: Work, k: Constants) -> tuple[float, Exchange, tuple[float, float]]:
     """Return seconds of the slowest stage per micro-batch, what it exchanges, and its elements."""
     model, layout = t.model, t.layout
-    rates = _rates(t, fleet.accelerator, k)
+    rates = rates_of(t, fleet.accelerator, k)
     again = RECOMPUTED[t.checkpointing]
     seconds: dict[int, float] = {}
     for kind, _ in layer_kinds(model):
@@ -369,7 +369,7 @@ def _host_traffic(
     return exposed(moved / rate, computing, k["speed.host_overlap"]) + k["speed.host_slowdown"] * computing
 
 
-def _optimizer_seconds(t: Training, fleet: Fleet, share: tuple[float, float], k: Constants) -> float:
+def optimizer_seconds(t: Training, fleet: Fleet, share: tuple[float, float], k: Constants) -> float:
     """Return seconds of the optimizer's step: memory traffic on the device, or the host's processors."""
     layout = t.layout
     is_sharded = layout.shards >= 1
