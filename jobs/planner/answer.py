@@ -1,7 +1,7 @@
 """Can it run? A model, an accelerator and a method in; yes, no or unknown out, with the fewest devices, and with what
 was published for or against it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -175,18 +175,23 @@ def compare_hardware(
     `prices`: money per device hour by accelerator id; `more` as in `can_it_run`.
     """
     known = prices or {}
-    found = [
-        _option(can_it_run(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
-    ]
+    return in_order(
+        option_of(can_it_run(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
+    )
+
+
+def in_order(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Return options with those on which it runs first, the cheapest (then fastest) step first."""
 
     def order(option: Option) -> tuple[bool, float, float]:
         cost = option.cost_per_step.middle if option.cost_per_step else float("inf")
         return option.step is None, cost, option.step.middle if option.step else 0.0
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(options, key=order))
 
 
-def _option(verdict: Verdict) -> Option:
+def option_of(verdict: Verdict) -> Option:
+    """Return what a comparison says of one hardware."""
     at = verdict.at if verdict.answer != "no" else None
     if at is None or at.num_devices is None or at.estimate is None or at.job is None:
         return Option(
