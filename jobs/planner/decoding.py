@@ -13,7 +13,9 @@ from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import expert_bytes, expert_ranks, layer_bytes, matrix_bytes, vocabulary_bytes
 from jobs.planner.job import Engine
 from jobs.planner.kv_cache import layer_token_bytes
+from jobs.planner.network import NIC_SHARE
 
+_NODE = 8  # devices of a node, where more of them are not joined by one link
 _WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
 
 
@@ -56,7 +58,10 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
         dense -= vocabulary_bytes(engine, 0) / 2
     experts = fixed = products = expert_products = 0.0
     reach: dict[int, float] = {}
-    is_shared = max(tensor, engine.expert) > 1
+    ranks = max(tensor, engine.expert)
+    is_shared = ranks > 1
+    # Of an engine over several nodes: hops of a layer's two reductions around them, there and back.
+    beyond = 2 * 2 * (-(-ranks // max(accelerator.domain, _NODE)) - 1)
     per_token = layer_token_bytes(model, tensor, engine.kv_bytes)
     for key, count in counts.items():
         layer = kinds[key]
@@ -71,6 +76,7 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
         else:
             fixed += count * k["decode.layer_seconds"]
             fixed += count * k["decode.exchange_seconds"] if is_shared else 0.0
+        fixed += count * beyond * k["network.node_latency"]
         if layer.has_cache:
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if engine.is_eager:
@@ -80,8 +86,9 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
     sequence += 2 * expert_products / (peak * k["decode.compute_experts"])
     sequence += k["decode.sequence_seconds"]
     if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
-        volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / max(tensor, engine.expert))
-        sequence += volume / (accelerator.link_bandwidth * k["decode.link"])
+        volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
+        link = accelerator.link_bandwidth * (NIC_SHARE if beyond else 1.0)
+        sequence += volume / (link * k["decode.link"])
     slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
     return Decoder(
         dense_seconds=(dense / bandwidth + fixed) * slower,

@@ -84,7 +84,13 @@ def _peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float
 def _keeps_gradients(t: Training) -> bool:
     """Return True if gradients of all parameters are there while a forward pass runs: buffers made once, or the sum of
     earlier micro-batches."""
-    return t.family in ("deepspeed", "megatron") or t.num_micro_batches > 1 or t.keeps_gradients
+    return _has_gradient_buffers(t) or t.num_micro_batches > 1 or t.keeps_gradients
+
+
+def _has_gradient_buffers(t: Training) -> bool:
+    """Return True if gradients have buffers that outlive a step: Megatron's, and the partitions of ZeRO-3. Below it
+    DeepSpeed drops gradients with the step (zero_grad, and averaged_gradients of stage_1_and_2.py)."""
+    return t.family == "megatron" or (t.family == "deepspeed" and t.layout.shards == 3)
 
 
 def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
@@ -151,7 +157,7 @@ def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     Gradients stay only where they are buffers that were made once, and leave together with the weights.
     """
     _, held = _fullest(t)
-    keeps = t.family in ("deepspeed", "megatron") and not t.offload.params_between_phases
+    keeps = _has_gradient_buffers(t) and not t.offload.params_between_phases
     gradients = between_steps(t, held, k) if a.is_host else held.gradients
     leaves = t.offload.optimizer_between_phases
     terms: dict[Term, float] = {
@@ -250,7 +256,7 @@ def checkpoint_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     gathered = largest_unit(t, stage) if t.layout.shards == 3 else 0.0
     terms: dict[Term, float] = {
         "weights": held.weights + gathered,
-        "gradients": held.gradients if t.family in ("deepspeed", "megatron") else 0.0,
+        "gradients": held.gradients if _has_gradient_buffers(t) else 0.0,
         "optimizer": held.optimizer,
     }
     return _with_overhead(terms, t.layout, a, k)

@@ -12,7 +12,7 @@ from jobs.planner.job import Fleet, Training
 from jobs.planner.shapes import ModelShape
 
 _HALF = 2  # bytes of an element of activations and of gathered weights
-_NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, as nodes of both generations are built
+NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, as nodes of both generations are built
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def node_bandwidth(fleet: Fleet) -> float:
         return fleet.node_bandwidth
     if fleet.accelerator.link == "pcie":
         return 12.5e9
-    return fleet.accelerator.link_bandwidth * _NIC_SHARE * fleet.devices_per_node
+    return fleet.accelerator.link_bandwidth * NIC_SHARE * fleet.devices_per_node
 
 
 def link_of(fleet: Fleet, ranks: int, stride: int, k: Constants) -> Link:

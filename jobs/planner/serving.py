@@ -18,6 +18,7 @@ from jobs.planner.result import JobInvalid, Memory, Term
 
 _GIB = 2**30
 NEWEST = (0, 32)
+_CHUNKED_FROM = 32_768  # the first engine of vLLM cuts prompts into pieces above this length
 _LEAST_POSITIONS = 2048  # assumed where neither engine nor config names a greatest length
 
 
@@ -63,7 +64,7 @@ def engine_memory(engine: Engine, accelerator: Accelerator, k: Constants) -> Eng
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, k) for stage in ranks]
     graphs = round(k["engine.graph_bytes"] * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
-    others = _non_torch(engine, k)
+    others = _non_torch(engine, accelerator, k)
     context = round(k["engine.context_bytes"])
     if engine.name == "sglang":
         free = accelerator.usable_bytes - context - others
@@ -121,7 +122,10 @@ def scheduler_sizes(engine: Engine, accelerator: Accelerator) -> tuple[int, int]
         sizes = ((20, 2048), (35, 2048), (60, 4096), (160, 8192))
         tokens = next((tokens for gib, tokens in sizes if total < gib * _GIB), 16384)
         return engine.max_num_seqs or 2048, engine.max_batched_tokens or tokens
-    if total >= 160 * _GIB:
+    longest = engine.max_model_len or engine.model.max_positions or _LEAST_POSITIONS
+    if _version(engine) < (0, 8):  # the first engine: prompts whole, unless they may be longer than 32,768
+        seqs, tokens = 256, 2048 if longest > _CHUNKED_FROM else max(longest, 2048)
+    elif total >= 160 * _GIB:
         seqs, tokens = 1024, 16384
     elif total >= 70 * _GIB and not is_a100:
         seqs, tokens = 1024, 8192
@@ -233,10 +237,12 @@ def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
     return 2 * rows * (max(width, model.hidden) + max(2 * width, model.hidden))
 
 
-def _non_torch(engine: Engine, k: Constants) -> int:
+def _non_torch(engine: Engine, accelerator: Accelerator, k: Constants) -> int:
+    """Return bytes outside of torch. Devices that cannot read one another's memory exchange through the host's, where
+    the buffers are then (NCCL's transport over shared memory)."""
     if engine.name == "sglang":
         return round(k["engine.sglang_nccl_bytes"]) if engine.tensor * engine.pipeline > 1 else 0
-    if max(engine.tensor, engine.expert) > 1:
+    if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
         return round(k["engine.non_torch_bytes_group"])
     return round(k["engine.non_torch_bytes_pipeline" if engine.pipeline > 1 else "engine.non_torch_bytes_single"])
 

@@ -212,12 +212,21 @@ def _dummy_gradients(t: Training, stage: Stage) -> float:
 
 
 def _buckets(t: Training, held: States, k: Constants) -> float:
-    """Return bytes of DeepSpeed's two buckets for reducing gradients, of which one fills while the other is sent."""
+    """Return bytes in which DeepSpeed reduces gradients.
+
+    From ZeRO 1 on a bucket is made as large as it may be, however little is trained (stage_1_and_2.py, ipg_buffer;
+    stage3.py, __ipg_bucket_flat_buffer); of ZeRO-3's what is in it is laid out once more to be scattered
+    (coalesced_collectives.py). A second one to fill meanwhile comes with overlap_comm, which is on in ZeRO-3 alone,
+    where there is none. Without ZeRO what is reduced at once is copied flat.
+    """
     if t.layout.num_devices == 1:
         return 0.0
     width = compute_bytes(t)
     largest = t.bucket_bytes or k["memory.deepspeed_bucket_elements"] * width
-    return 2 * min(largest, held.trained.total * width)
+    filled = min(largest, held.trained.total * width)
+    if not t.layout.shards:
+        return filled
+    return largest + filled if t.layout.shards == 3 else float(largest)
 
 
 def _step_bytes(t: Training, held: States, k: Constants) -> float:

@@ -13,7 +13,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.flops import RECOMPUTED, head_flops, layer_flops, layer_kinds, training_flops
 from jobs.planner.job import Fleet, Frozen, Layout, Training
-from jobs.planner.lora import adapter_parameters
+from jobs.planner.lora import adapted_shares, adapter_parameters
 from jobs.planner.network import Exchange, exchange_of, exposed
 from jobs.planner.result import Interval
 from jobs.planner.shapes import LayerShape, ModelShape
@@ -257,6 +257,8 @@ def _layer(
     streams = (moved + held * (_HALF + widening)) / rates.memory
     launches = k["speed.layer_seconds_compiled" if t.kernels == "compiled" else "speed.layer_seconds"]
     floor = launches
+    if t.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
+        floor = max(floor, k["speed.layer_seconds_zero3"])
     if layer.is_moe and t.family in ("plain", "deepspeed"):  # modules of transformers go through experts one by one
         floor += model.experts * k["speed.expert_seconds"]
         if t.layout.shards >= 3:
@@ -270,14 +272,17 @@ def _layer(
 def _moved_elements(layer: LayerShape, model: ModelShape, t: Training, k: Constants) -> float:
     """Return elements read and written per token in a layer's forward pass, as a factor over what it saves."""
     width = model.shared_width if layer.is_moe else model.mlp_width
-    beside = 0.0 if t.method == "full" else k["speed.moved_adapter"]
+    beside = beside_experts = 0.0
+    if t.method != "full":
+        shares = adapted_shares(layer, model, t.lora_targets)
+        beside, beside_experts = (share * k["speed.moved_adapter"] for share in shares)
     saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
     kernels = "fused" if t.kernels == "liger" else t.kernels
     dense = saved * (k[f"speed.moved_{kernels}"] + beside)
     if not layer.is_moe:
         return dense
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    return dense + routed * (k["speed.moved_experts"] + beside)
+    return dense + routed * (k["speed.moved_experts"] + beside_experts)
 
 
 def _head(model: ModelShape, layout: Layout, t: Training, tokens: float, rates: Rates) -> tuple[float, float]:
@@ -385,6 +390,7 @@ def optimizer_seconds(t: Training, fleet: Fleet, share: tuple[float, float], k: 
     if on_host:
         per_node = min(layout.num_devices, fleet.devices_per_node)
         moved = (t.gradient_bytes + _HALF) * local / (fleet.accelerator.pcie_bandwidth * k["speed.host_share"])
-        handled = per_node * local * k["speed.cpu_adam_seconds"] / 1e9
+        each = k["speed.deepspeed_offload_seconds" if t.family == "deepspeed" else "speed.cpu_adam_seconds"]
+        handled = per_node * local * each / 1e9
         seconds += on_host * (handled * (1.0 if t.has_fused_optimizer else k["speed.unfused_cpu_adam"]) + moved)
     return seconds

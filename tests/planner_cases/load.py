@@ -108,7 +108,7 @@ def load(path: Path) -> tuple[Case, ...]:
         frameworks = {**known, **tables.pop("frameworks", {})}
         for id, table in tables.items():
             try:
-                found.append(_case(id, table, frameworks, is_ours=file.parent == HERE))
+                found.append(_case(id, table, frameworks, is_ours=HERE in file.parents))
             except (CaseInvalid, TruthInvalid) as error:
                 raise CaseInvalid(f"{file.name}, {id}: {error}") from error
     ids = [case.id for case in found]

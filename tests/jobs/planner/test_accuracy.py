@@ -55,6 +55,15 @@ def test_every_measured_quantity_is_read_and_nothing_is_skipped() -> None:
         assert len(by_case[case.id]) == measured, case.id
 
 
+def test_later_cases_are_read_and_none_that_ran_out_of_memory_is_called_fitting() -> None:
+    later = load(HERE / "later")
+    verdicts = [(case, reading) for case in later for reading in readings(case) if reading.quantity == "verdict"]
+    ran_out = [(case.id, reading.estimate) for case, reading in verdicts if case.truth.verdict == "oom"]
+
+    assert len(ran_out) >= 6
+    assert not [each for each in ran_out if each[1] == "fits"]
+
+
 def test_all_but_what_is_declared_unsupported_is_computed() -> None:
     missing = {each.case.id: each.why for each in _readings() if each.estimate is None and not each.case.problem}
 

@@ -43,6 +43,19 @@ def test_one_sequence_streams_the_weights_and_its_keys() -> None:
     assert decode_step_seconds(engine(), H100, 1, 1000, K) == pytest.approx(expected, rel=1e-3)
 
 
+def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
+    far = make_decoder(engine("deepseek-v3", tensor=32), H100, K)
+    layers, hidden = 61, 7168
+    # Two reductions a layer, three further nodes there and back.
+    hops = layers * 2 * 2 * 3 * K["network.node_latency"]
+    rack = replace(H100, domain=32)
+    joined = make_decoder(engine("deepseek-v3", tensor=32), rack, K)
+    assert far.dense_seconds - joined.dense_seconds == pytest.approx(hops)
+    # hidden states twice there and back, over a ninth of the link: eight times as long again
+    more = 4 * layers * hidden * 2 * 31 / 32 * 8 / (H100.link_bandwidth * K["decode.link"])
+    assert far.sequence_seconds - joined.sequence_seconds == pytest.approx(more)
+
+
 def test_experts_are_read_as_far_as_tokens_reach_them() -> None:
     decoder = make_decoder(engine("qwen3-30b-a3b"), H100, K)
     assert decoder.ratio == 8 / 128

@@ -8,6 +8,7 @@ from jobs.planner.constant import constants
 from jobs.planner.job import Frozen, Head, Layout, Offload, Training
 from jobs.planner.known import shape_of
 from jobs.planner.memory import (
+    _peaks,
     checkpoint_bytes,
     checkpoint_memory,
     counted,
@@ -207,7 +208,7 @@ def test_a_tied_head_has_a_gradient_too() -> None:
     assert transients_of(t, only_stage(t), held(t), K).at_loss == 2 * 151_936 * 1024
 
 
-def test_deepspeed_lets_weights_live_and_fills_two_buckets() -> None:
+def test_deepspeed_lets_weights_live_and_makes_its_bucket_whole() -> None:
     t = training(layout=Layout(num_devices=8, shards=3), family="deepspeed")
     found = transients_of(t, only_stage(t), held(t), K)
     assert found.gathered == 2 * 1e9
@@ -216,6 +217,22 @@ def test_deepspeed_lets_weights_live_and_fills_two_buckets() -> None:
     assert found.in_step == 4 * 1e9  # a group of parameters at a time
     second = replace(t, layout=replace(t.layout, shards=2))
     assert transients_of(second, only_stage(t), held(second), K).in_step == 4 * 8_030_261_248 / 8
+    assert transients_of(second, only_stage(t), held(second), K).buffers == 2 * 5e8  # one alone
+    adapters = replace(t, method="lora", lora_rank=8)  # 20,971,520 elements are trained, and the bucket is as large
+    assert transients_of(adapters, only_stage(t), held(adapters), K).buffers == 2 * (5e8 + 20_971_520)
+    none = replace(adapters, layout=replace(t.layout, shards=0))
+    assert transients_of(none, only_stage(t), held(none), K).buffers == 2 * 20_971_520
+
+
+def test_deepspeed_below_zero_3_has_gradients_in_the_backward_pass_alone() -> None:
+    t = training(layout=Layout(num_devices=8, shards=2), family="deepspeed", sequence=8192, micro_batch=8)
+    own = 2 * 8_030_261_248 / 8
+    assert "gradients" not in resident_memory(t, H100, K).terms
+    at_loss, _, in_step = _peaks(t, only_stage(t), K)
+    assert at_loss["gradients"] == 2 * 5e8  # the bucket
+    assert in_step["gradients"] == own + 2 * 5e8
+    summed = next(_peaks(replace(t, num_micro_batches=2), only_stage(t), K))
+    assert summed["gradients"] == own + 2 * 5e8
 
 
 def test_adam_without_a_fused_kernel_copies_what_it_updates() -> None:

@@ -154,6 +154,24 @@ def test_sizes_that_vllm_chooses() -> None:
     assert capture_sizes(engine(is_eager=True), H100, 1024) == ()
 
 
+def test_the_first_engine_takes_prompts_whole_unless_they_may_be_long() -> None:
+    assert scheduler_sizes(engine(version="0.6.4", max_model_len=20_000), H100) == (256, 20_000)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=512), H100) == (256, 2048)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=131_072), H100) == (256, 2048)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=20_000, max_batched_tokens=99), H100) == (99, 99)
+    # Issue 10517 of vLLM: a forward over 20,000 tokens of Llama 3.1 8B took 2.07 GiB: 2 bytes of 3f + 3h each.
+    taken = memory("llama-3.1-8b", find_accelerator("rtx-3090"), version="0.6.4", max_model_len=20_000)
+    assert taken.memory.terms["activations"] == 2 * 3 * (14_336 + 4096) * 20_000 == pytest.approx(2.07 * GIB, rel=0.01)
+
+
+def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> None:
+    card, k = find_accelerator("rtx-4090"), constants()
+    assert not card.has_peer_to_peer
+    alone = memory(accelerator=card).memory.terms["overhead"]
+    assert memory(accelerator=card, tensor=2).memory.terms["overhead"] == alone
+    assert memory(tensor=2).memory.terms["overhead"] == k["engine.context_bytes"] + k["engine.non_torch_bytes_group"]
+
+
 def test_sglang_takes_a_share_of_what_is_free() -> None:
     served = engine(name="sglang", utilization=0.8)
     taken = engine_memory(served, H100, constants())

@@ -12,6 +12,7 @@ from jobs.planner.cost import cost_of
 from jobs.planner.flops import training_flops
 from jobs.planner.job import Fleet, Layout, Offload, Training
 from jobs.planner.known import shape_of
+from jobs.planner.lora import adapted_shares
 from jobs.planner.network import Link, exposed, link_of, matrices, node_bandwidth, weight_sync_seconds
 from jobs.planner.result import Interval
 from jobs.planner.throughput import best_rate, scoring_seconds, stage_layers, update_seconds, update_time, work_of
@@ -168,6 +169,34 @@ def test_recomputation_costs_time_and_adapters_save_some(model: str) -> None:
     none, part, full = (seconds(training(model, checkpointing=mode)) for mode in ("none", "selective", "full"))
     assert none < part < full
     assert full / none < 1.4
+
+
+def test_deepspeeds_step_on_the_host_is_its_own() -> None:
+    t = training(family="deepspeed", offload=Offload(optimizer=1.0))
+    copies = (2 + 2) * t.model.parameters / 8 / (H100.pcie_bandwidth * K["speed.host_share"])
+    expected = t.model.parameters * K["speed.deepspeed_offload_seconds"] / 1e9 + copies + K["speed.step_seconds"]
+    assert update_time(t, fleet(8), K).optimizer == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_hooks_of_zero_3_bound_a_layer_of_few_tokens() -> None:
+    t = training(family="deepspeed", devices=1, sequence=64, checkpointing="full")
+    # 28 layers: forward, forward again, and backward with two products
+    assert update_time(t, fleet(1), K).computing == pytest.approx(28 * 4 * K["speed.layer_seconds_zero3"], rel=0.02)
+    second = replace(t, layout=replace(t.layout, shards=2))
+    assert update_time(second, fleet(1), K).computing < update_time(t, fleet(1), K).computing / 2
+    many = (replace(each, micro_batch=512) for each in (t, second))
+    assert len({update_time(each, fleet(1), K).computing for each in many}) == 1
+
+
+def test_adapters_cost_by_what_they_adapt() -> None:
+    t = training(method="lora", lora_rank=8)
+    some = replace(t, lora_targets=("q_proj", "v_proj"))
+    layer, model = t.model.layers[0], t.model
+    # of q, k, v, o (3584 wide, keys and values 512) and the MLP (18,944): q and v
+    share = (2 * 3584 + 3584 + 512) / (2 * 7168 + 2 * 4096 + 3 * 22_528)
+    assert adapted_shares(layer, model, some.lora_targets) == (pytest.approx(share), 0.0)
+    assert adapted_shares(layer, model, ("all-linear",)) == (1.0, 0.0)
+    assert seconds(some) < seconds(t)
 
 
 def test_deepspeed_fetches_experts_one_by_one() -> None:
