@@ -84,6 +84,23 @@ class ApiClient:
         answer: dict[str, Any] = self._send("POST", path, json=dict(asked)).json()
         return answer
 
+    def calibration(self, project: str) -> dict[str, Any]:
+        """Return what the project's finished runs say of the planner."""
+        return self._calibration("GET", project)
+
+    def take_calibration(self, project: str, accelerator: str) -> dict[str, Any]:
+        """Let plans for a kind of device reckon with what runs propose. Raises: RequestRefused, ConsoleAway."""
+        return self._calibration("POST", project, json={"accelerator": accelerator})
+
+    def undo_calibration(self, project: str, accelerator: str) -> dict[str, Any]:
+        """Take the last of that back. Raises: RequestRefused, ConsoleAway."""
+        return self._calibration("DELETE", project, params={"accelerator": accelerator})
+
+    def _calibration(self, method: str, project: str, **request: Any) -> dict[str, Any]:
+        path = f"/api/projects/{quote(project, safe='')}/calibration"
+        answer: dict[str, Any] = self._send(method, path, **request).json()
+        return answer
+
     def study(self, study_id: str) -> dict[str, Any]:
         """Return a sweep: its header as `study`, its runs as `runs`."""
         table: dict[str, Any] = self._send("GET", f"/api/studies/{study_id}").json()

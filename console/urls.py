@@ -18,6 +18,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.guide")),
     path("", include("console.views.account")),
     path("", include("console.views.settings")),
+    path("", include("console.views.settings_calibration")),
     path("", include("console.views.new_run_sweep")),
     path("", include("console.views.new_run_advice")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run

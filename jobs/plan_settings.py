@@ -1,8 +1,15 @@
-"""What a project tells the planner: the price of a device hour, and its own values of the planner's constants."""
+"""What a project tells the planner: the price of a device hour, its own values of constants, what its runs measured.
 
+`Project.calibrations` holds, by the id of the accelerator that the runs were on ("cpu" for none), what was taken from
+them (jobs.calibrating): it counts for plans on that kind of device alone.
+
+    {"on": ISO date, "num_runs", "constants": {name: {"value", "num_runs", "before", "after"}}, "previous": the same}
+"""
+
+import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date
 from typing import Any
 
@@ -13,7 +20,7 @@ from django.utils.translation import gettext as _
 from jobs.audit import record
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import Problem
-from jobs.catalog.sentence import told
+from jobs.catalog.sentence import Sentence, told
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants
 from jobs.planner.constant import constants as shipped
@@ -37,14 +44,104 @@ def prices_of(project: Project | None) -> dict[str, float]:
     return {} if project is None else {name: float(entry["price"]) for name, entry in project.prices.items()}
 
 
-def constants_of(project: Project | None) -> Constants:
-    """Return the planner's constants with the project's own values.
+def constants_of(project: Project | None, accelerator: str = "") -> Constants:
+    """Return the planner's constants with the project's own values, and with what its runs measured on an accelerator.
 
-    One that is not known any more, or whose range no longer holds the value, is as shipped (`outdated` names it).
+    `accelerator`: the id of the kind that is planned for, "" for none in particular. A value whose constant is not
+    known any more, or no longer takes it, is left out (`outdated` names the project's own).
     """
-    own = project.plan_constants if project is not None else {}
+    if project is None:
+        return shipped()
+    gone = outdated(project.plan_constants)
+    k = shipped().with_values({name: value for name, value in project.plan_constants.items() if name not in gone})
+    for name, entry in measured_on(project, accelerator).items():
+        source = Sentence("measured on {n} finished runs of this project", n=entry["num_runs"])
+        with contextlib.suppress(ConstantInvalid):
+            k = k.measured({name: entry["value"]}, source)
+    return k
+
+
+def constants_without(project: Project, names: Collection[str]) -> Constants:
+    """Return the constants with the project's own values, but `names` as shipped: what runs are held against."""
+    own = {name: value for name, value in project.plan_constants.items() if name not in names}
     gone = outdated(own)
     return shipped().with_values({name: value for name, value in own.items() if name not in gone})
+
+
+def measured_on(project: Project, accelerator: str) -> dict[str, dict[str, Any]]:
+    """Return what was taken from runs on a kind of device: constant -> its value, from how many runs, with which error
+    of runs left out before and after."""
+    kept: dict[str, dict[str, Any]] = project.calibrations.get(accelerator, {}).get("constants", {})
+    return kept
+
+
+def keep_calibration(
+    *,
+    project: Project,
+    accelerator: str,
+    found: Mapping[str, Mapping[str, Any]],
+    num_runs: int,
+    actor: AbstractBaseUser,
+    today: date,
+) -> None:
+    """Let plans for an accelerator reckon with what its runs measured; what counted there before can be had back.
+
+    `found`: as in measured_on. Constants that are not in it keep what was measured earlier.
+    Raises: PlanSettingsRefused.
+    """
+    try:
+        shipped().measured({name: entry["value"] for name, entry in found.items()}, "")
+    except ConstantInvalid as invalid:
+        raise PlanSettingsRefused([Problem(field=f"constants.{invalid.name}", message=told(invalid))]) from invalid
+
+    def changed(kept: dict[str, Any] | None) -> dict[str, Any]:
+        earlier = {name: value for name, value in (kept or {}).items() if name != "previous"}
+        constants = {**earlier.get("constants", {}), **{name: dict(entry) for name, entry in found.items()}}
+        return {
+            "on": today.isoformat(),
+            "num_runs": num_runs,
+            "constants": constants,
+            "previous": earlier or None,
+        }
+
+    _change_calibration(project, accelerator, changed, actor, "planner.calibrate")
+
+
+def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseUser) -> bool:
+    """Take plans for an accelerator back to what they reckoned with before the last calibration; False if there is
+    none."""
+    if accelerator not in project.calibrations:
+        return False
+
+    def undone(kept: dict[str, Any] | None) -> dict[str, Any] | None:
+        return {**kept["previous"], "previous": None} if kept and kept.get("previous") else None
+
+    _change_calibration(project, accelerator, undone, actor, "planner.uncalibrate")
+    return True
+
+
+def _change_calibration(
+    project: Project,
+    accelerator: str,
+    change: Callable[[dict[str, Any] | None], dict[str, Any] | None],
+    actor: AbstractBaseUser,
+    verb: str,
+) -> None:
+    with transaction.atomic():
+        held = Project.objects.select_for_update().get(pk=project.pk)
+        before = held.calibrations.pop(accelerator, None)
+        after = change(before)
+        if after is not None:
+            held.calibrations[accelerator] = after
+        held.save(update_fields=["calibrations"])
+        told_of = ({accelerator: _values(kept)} for kept in (before, after))
+        was, now = told_of
+        record(actor=actor, verb=verb, object_type="project", object_id=project.slug, before=was, after=now)
+    project.calibrations = held.calibrations
+
+
+def _values(kept: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if kept is None else {name: entry["value"] for name, entry in kept["constants"].items()}
 
 
 def outdated(own: Mapping[str, Any]) -> dict[str, str]:
@@ -96,11 +193,26 @@ def change_settings(
                 after.setdefault(field, {})[name] = value
                 if value is not None:
                     stored[name] = value
+        for name, value in new_constants.items():
+            if value is not None:  # what somebody sets counts everywhere, whatever runs had measured
+                _forget_measured(held, name, before, after)
         if after:
-            held.save(update_fields=["currency", "prices", "plan_constants"])
+            held.save(update_fields=["currency", "prices", "plan_constants", "calibrations"])
             slug = project.slug
             record(actor=actor, verb="planner.set", object_type="project", object_id=slug, before=before, after=after)
-    project.currency, project.prices, project.plan_constants = held.currency, held.prices, held.plan_constants
+    for field in ("currency", "prices", "plan_constants", "calibrations"):
+        setattr(project, field, getattr(held, field))
+
+
+def _forget_measured(held: Project, name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Take a constant out of every calibration."""
+    for accelerator, kept in list(held.calibrations.items()):
+        entry = kept["constants"].pop(name, None)
+        if entry is not None:
+            before.setdefault("calibrations", {}).setdefault(accelerator, {})[name] = entry["value"]
+            after.setdefault("calibrations", {}).setdefault(accelerator, {})[name] = None
+        if not kept["constants"]:
+            del held.calibrations[accelerator]
 
 
 def _currency(given: str, problems: list[Problem]) -> str:

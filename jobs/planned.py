@@ -22,7 +22,7 @@ from jobs.planner.reading import read_job
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
 from jobs.planner.shapes import ModelShape
 from jobs.planner.sources import Models
-from jobs.planner.steps import TOGETHER
+from jobs.planner.steps import PACES, TOGETHER
 from jobs.series import MAX_POINTS, Series
 from profiling.phases import PHASES, ROLES
 
@@ -58,11 +58,11 @@ RoleKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An estimate of a run's spec. `has_seconds`: whether its time was reckoned too, not only its memory.
+    """An estimate of a run's spec. `seconds`: the phases, and "step", whose time means anything; None: all of them.
     `k`: the constants that it was reckoned with."""
 
     estimate: Estimate
-    has_seconds: bool = True
+    seconds: frozenset[str] | None = None
     k: Constants = field(default_factory=constants)
 
 
@@ -122,17 +122,26 @@ def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
 def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
     """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
     score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
-    return plan_of_bytes(estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))))
+    return plan_of_processor(
+        estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))), constants()
+    )
 
 
-def plan_of_bytes(made: Estimate) -> Plan:
-    """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score."""
-    return Plan(estimate=replace(made, pools=tuple(p for p in made.pools if p.name != "vllm")), has_seconds=False)
+def plan_of_processor(made: Estimate, k: Constants) -> Plan:
+    """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
+    seconds of phases whose pace was measured there (`k`)."""
+    paces = {phase: k.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
+    phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and pace.evidence == "measured")
+    step = {STEP} if phases and phases >= set(made.time.phases) - {"reward"} else set()
+    pools = tuple(pool for pool in made.pools if pool.name != "vllm")
+    return Plan(estimate=replace(made, pools=pools), seconds=phases | step, k=k)
 
 
 def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
     time = plan.estimate.time
-    planned = {**time.phases, STEP: time.step} if plan.has_seconds else {}
+    planned = {**time.phases, STEP: time.step}
+    if plan.seconds is not None:
+        planned = {phase: seconds for phase, seconds in planned.items() if phase in plan.seconds}
     order = [*_PHASES, STEP]
     for whole, parts in TOGETHER.items():
         if whole in measured.seconds and not any(part in measured.seconds for part in parts):

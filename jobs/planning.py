@@ -118,7 +118,7 @@ def question(
         models=models,
         fleet=fleet,
         workload=known,
-        k=constants_of(project),
+        k=constants_of(project, fleet.accelerator.id),
         job=read_job(spec, models, fleet, workload=known),
         notes=tuple(note for note in (said, read_as) if note),
     )

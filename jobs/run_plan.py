@@ -19,7 +19,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import parse_spec
 from jobs.cluster import ClusterState, Node
 from jobs.models import ENDED, Attempt, Run
-from jobs.planned import Measured, Plan, PlannedRow, plan_of_bytes, planned_rows, read_measured
+from jobs.planned import Measured, Plan, PlannedRow, plan_of_processor, planned_rows, read_measured
 from jobs.planner.job import Fleet
 from jobs.planner.sources import Workload
 from jobs.planning import PlanRefused, Question, WhatIf, question, reckon
@@ -54,7 +54,7 @@ class RunPlan:
         """Return why a line has no planned value, "" if it has one."""
         if row.predicted is not None:
             return ""
-        return "seconds_on_cpu" if row.quantity == "seconds" and not self.has_seconds else "not_planned"
+        return "seconds_on_cpu" if row.quantity == "seconds" and self.fleet.accelerator.is_host else "not_planned"
 
 
 def run_plan(run: Run, *, user: User, state: ClusterState, what_if: WhatIf | None = None) -> RunPlan:
@@ -69,7 +69,7 @@ def run_plan(run: Run, *, user: User, state: ClusterState, what_if: WhatIf | Non
     return RunPlan(
         rows=planned_rows(plan, measured),
         measured=measured,
-        has_seconds=plan.has_seconds,
+        has_seconds=plan.seconds is None or bool(plan.seconds),
         fleet=asked.job.fleet,
         is_as_it_ran=what_if is None and _is_kept(run),
         notes=plan.estimate.notes,
@@ -108,8 +108,7 @@ def question_of(
 
 def _plan(asked: Question) -> Plan:
     made, is_host = reckon(asked), asked.fleet.accelerator.is_host
-    plan = plan_of_bytes(made) if is_host else Plan(estimate=made)
-    return replace(plan, k=asked.k)
+    return plan_of_processor(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
 
 
 def _is_kept(run: Run) -> bool:

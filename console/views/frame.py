@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import path, reverse
@@ -15,7 +15,7 @@ from django.views.i18n import JavaScriptCatalog
 
 from console.ingest_words import ingest_problem
 from console.look import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
-from jobs.access import projects_of, role
+from jobs.access import Role, projects_of, require, role
 from jobs.cluster_use import cluster_in_use
 from jobs.models import Project, Run
 from jobs.queries import queue_summary
@@ -35,6 +35,15 @@ def person(request: HttpRequest) -> User:
     """Return who is signed in; for views behind LoginRequiredMiddleware, which lets nobody else in."""
     assert isinstance(request.user, User)
     return request.user
+
+
+def named_project(request: HttpRequest, slug: str, needed: Role) -> Project:
+    """Return the project that the address names: a form must never reach another one. Raises: Http404, NotAllowed."""
+    project = projects_of(request.user).filter(slug=slug).first()
+    if project is None:
+        raise Http404
+    require(request.user, project, needed)
+    return project
 
 
 def _find_project(request: HttpRequest) -> Project | None:

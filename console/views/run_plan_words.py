@@ -34,7 +34,7 @@ def summary(found: RunPlan) -> str:
 
 def _said_of_seconds(found: RunPlan) -> str:
     if not found.has_seconds:
-        return _("Seconds are not planned on the CPU.")
+        return _("Seconds are not planned on the CPU before they are calibrated.")
     both = [row for row in found.rows if row.quantity == "seconds" and row.difference is not None]
     if not both:
         return _("No step was measured yet.")
@@ -116,7 +116,7 @@ def _share(difference: float) -> str:
 
 def _reasons(row: PlannedRow, found: RunPlan) -> Iterable[str]:
     planned = {
-        "seconds_on_cpu": _("Not planned on the CPU."),
+        "seconds_on_cpu": _("Planned on the CPU once it is calibrated."),
         "not_planned": _("Not part of the plan."),
     }
     measured = {

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings as console_settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
@@ -15,9 +15,9 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.accounts import AccountRefused, make_account
 from console.once import keep_once, take_once
-from console.views.frame import current_project, person
+from console.views.frame import current_project, named_project, person
 from console.views.settings_planner import constants_posted, planner_settings
-from jobs.access import projects_of, require, require_superuser, role
+from jobs.access import require, require_superuser, role
 from jobs.members import MemberRefused, remove_member, set_member
 from jobs.models import Membership, Project
 from jobs.plan_settings import PlanSettingsRefused, change_settings
@@ -39,15 +39,6 @@ def _show(request: HttpRequest, project: Project | None, **more: Any) -> HttpRes
     return render(request, "settings/settings.html", context | more, status=422 if more.get("problem") else 200)
 
 
-def _own_project(request: HttpRequest, slug: str) -> Project:
-    """Return the project that the address names: a form must never reach another one. Raises: Http404, NotAllowed."""
-    project = projects_of(request.user).filter(slug=slug).first()
-    if project is None:
-        raise Http404
-    require(request.user, project, "admin")
-    return project
-
-
 @require_GET
 @never_cache
 def settings(request: HttpRequest) -> HttpResponse:
@@ -61,7 +52,7 @@ def settings(request: HttpRequest) -> HttpResponse:
 @require_POST
 def change_member(request: HttpRequest, project: str) -> HttpResponse:
     """Add a person to the project, or change their role."""
-    home = _own_project(request, project)
+    home = named_project(request, project, "admin")
     name, given = (request.POST.get(field, "").strip() for field in ("username", "role"))
     try:
         set_member(project=home, username=name, role=given, actor=person(request))
@@ -74,7 +65,7 @@ def change_member(request: HttpRequest, project: str) -> HttpResponse:
 @require_POST
 def drop_member(request: HttpRequest, project: str) -> HttpResponse:
     """Take a person out of the project."""
-    home = _own_project(request, project)
+    home = named_project(request, project, "admin")
     name = request.POST.get("username", "")
     try:
         remove_member(project=home, username=name, actor=person(request))
@@ -103,13 +94,13 @@ def change_currency(request: HttpRequest, project: str) -> HttpResponse:
 @require_POST
 def change_constants(request: HttpRequest, project: str) -> HttpResponse:
     """Set constants of the planner, take some back to what is shipped, or all."""
-    home = _own_project(request, project)
+    home = named_project(request, project, "admin")
     given = constants_posted(request.POST, home)
     return _change_planner(request, project, _("The planner reckons with these values now."), constants=given)
 
 
 def _change_planner(request: HttpRequest, slug: str, done: str, **changes: Any) -> HttpResponse:
-    home = _own_project(request, slug)
+    home = named_project(request, slug, "admin")
     try:
         change_settings(project=home, actor=person(request), today=timezone.localdate(), **changes)
     except PlanSettingsRefused as error:

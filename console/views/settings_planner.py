@@ -6,11 +6,12 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console.calibration_words import kind_label, miss
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.runspec import Problem
 from jobs.catalog.sentence import in_words
 from jobs.models import Project
-from jobs.plan_settings import constants_of, outdated
+from jobs.plan_settings import constants_of, measured_on, outdated
 from jobs.planner.constant import Constant, constants
 
 
@@ -26,7 +27,8 @@ class PriceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantRow:
-    """A constant: `value` as it stands in its input, `shipped` what it is without the project's own."""
+    """A constant: `value` as it stands in its input, `shipped` what it is without the project's own; `measured`: what
+    was taken from finished runs, by kind of device."""
 
     constant: Constant
     value: str
@@ -34,6 +36,8 @@ class ConstantRow:
     label: str
     unit: str
     reason: str
+    source: str
+    measured: tuple[str, ...]
     allowed: str
     problem: str
 
@@ -96,7 +100,8 @@ def planner_settings(
         for name, entry in sorted(project.prices.items())
     ]
     own = constants_of(project)
-    rows = [_row(constant, problems, posted or {}) for constant in own.all()]
+    measured = _measured(project)
+    rows = [_row(constant, problems, posted or {}, measured.get(constant.name, ())) for constant in own.all()]
     titles = _titles()
     groups = {row.constant.name.partition(".")[0] for row in rows}
     return PlannerSettings(
@@ -129,7 +134,21 @@ def constants_posted(posted: Mapping[str, str], project: Project) -> dict[str, A
     return {name: text for name, text in posted.items() if name in shown and text.strip() != shown[name]}
 
 
-def _row(constant: Constant, problems: Mapping[str, str], posted: Mapping[str, str]) -> ConstantRow:
+def _measured(project: Project) -> dict[str, tuple[str, ...]]:
+    """Return what was taken from runs of each constant, a sentence by kind of device."""
+    found: dict[str, tuple[str, ...]] = {}
+    text = _("%(value)s on %(kind)s, measured on %(runs)s runs; error %(before)s before, %(after)s after")
+    for accelerator in sorted(project.calibrations):
+        for name, entry in measured_on(project, accelerator).items():
+            words = {"value": _text(entry["value"]), "kind": kind_label(accelerator), "runs": entry["num_runs"]}
+            said = text % {**words, "before": miss(entry["before"]), "after": miss(entry["after"])}
+            found[name] = (*found.get(name, ()), said)
+    return found
+
+
+def _row(
+    constant: Constant, problems: Mapping[str, str], posted: Mapping[str, str], measured: tuple[str, ...]
+) -> ConstantRow:
     problem = problems.get(f"constants.{constant.name}", "")
     return ConstantRow(
         constant=constant,
@@ -138,6 +157,8 @@ def _row(constant: Constant, problems: Mapping[str, str], posted: Mapping[str, s
         label=_(constant.label),
         unit=_(constant.unit) if constant.unit else "",
         reason=_(constant.reason),
+        source=in_words(constant.source, _),
+        measured=measured,
         allowed=_("%(low)s to %(high)s") % {"low": _text(constant.low), "high": _text(constant.high)},
         problem=problem,
     )

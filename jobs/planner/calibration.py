@@ -60,6 +60,11 @@ class Proposal:
     far: tuple[str, ...] = ()
     refusal: str = ""
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether enough runs were held against the value of now, and none that they make of it comes closer."""
+        return self.before is not None and self.after is not None and self.before <= self.after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
@@ -83,6 +88,13 @@ class _Reading:
     run: str
     setting: str
     ratio: float
+
+
+def miss_text(error: float) -> Sentence:
+    """Return an error of a Proposal for people: a share, or how many times as long or short it is."""
+    if error < 1:
+        return Sentence("{share:.0f} %", share=error * 100)
+    return Sentence("a factor of {factor:.3g}", factor=1 + error)
 
 
 def calibrate(runs: Sequence[Finished], neutral: Constants, present: Constants) -> Calibration:
@@ -145,12 +157,14 @@ def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Pr
     after = _error(ratio - fitted for ratio, fitted in _left_out(settings))
     known = replace(known, before=before, after=after)
     value = _value(name, fit)
+    if name == OTHER and value < 0:
+        return _refused(known, Sentence("Phases of these runs overlap: together they take longer than the step."))
     if not constant.low <= value <= constant.high:
         text = "Runs say {value:.3g}, which is not from {low:g} to {high:g}: something else than this differs."
         return _refused(known, Sentence(text, value=value, low=constant.low, high=constant.high))
     if after >= before:
-        text = "It would not come closer: runs that it was not fitted on are missed by {after} %, by {before} % now."
-        return _refused(known, Sentence(text, after=_percent(after), before=_percent(before)))
+        text = "It would not come closer: runs that it was not fitted on are missed by {after}, by {before} now."
+        return _refused(known, Sentence(text, after=miss_text(after), before=miss_text(before)))
     return replace(known, proposed=value)
 
 
@@ -216,7 +230,3 @@ def _value(name: str, ratio: float) -> float:
 def _within(k: Constants, name: str, value: float) -> float:
     constant = k.get(name)
     return min(max(value, constant.low), constant.high)
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.0f}"

@@ -121,7 +121,7 @@ def test_runs_of_one_setting_count_once() -> None:
         (updates(2, 2), {}, "Runs of 3 different settings are needed, and there are 2."),
         (updates(2, 2, 2, 2, settings="aabb"), {}, "Runs of 3 different settings are needed, and there are 2."),
         (updates(2, 2, 2), {"speed.update_pace": 2.0}, "It would not come closer: runs that it was not fitted on"),
-        (updates(1, 1, 4, 0.25), {}, "that it was not fitted on are missed by 100 %, by 100 % now."),
+        (updates(1, 1, 4, 0.25), {}, "that it was not fitted on are missed by a factor of 2, by a factor of 2 now."),
         (updates(500, 500, 500), {}, "Runs say 500, which is not from 0.01 to 100"),
     ],
     ids=["no run", "two runs", "two settings", "as it is", "no pattern", "out of range"],

@@ -1,0 +1,116 @@
+"""What a project's finished runs say of the planner, and taking it over."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Field, Router, Schema
+
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, project_for
+from jobs.calibrating import KindCalibration, NothingToTake, apply, calibrations
+from jobs.cluster import cluster_state
+from jobs.models import Project
+from jobs.plan_settings import PlanSettingsRefused, undo_calibration
+from jobs.planner.calibration import Proposal
+
+router = Router(tags=["planner"])
+
+
+class ProposalOut(Schema):
+    """What runs say of one constant. `before` and `after` are the median error of runs that were left out of the fit,
+    as a share (1 is a factor of 2), with the value of now and with one fitted on the others."""
+
+    constant: str
+    present: float
+    evidence: str = Field(description="Of `present`: measured, assumed, or set by somebody")
+    proposed: float | None = Field(description="null where nothing is proposed, for the reason in `refusal`")
+    before: float | None
+    after: float | None
+    runs: list[str]
+    num_settings: int
+    far: list[str] = Field(description="Runs that are further than a factor of 2 from the fit")
+    refusal: str
+
+    @classmethod
+    def of(cls, proposal: Proposal, kind: KindCalibration) -> "ProposalOut":
+        """Return a proposal as the API gives it."""
+        names = ("constant", "present", "proposed", "before", "after", "num_settings", "refusal")
+        told: dict[str, Any] = {name: getattr(proposal, name) for name in names}
+        evidence = kind.present.get(proposal.constant).evidence
+        return cls(**told, evidence=evidence, runs=list(proposal.runs), far=list(proposal.far))
+
+
+class KindOut(Schema):
+    """The runs on one kind of device. `before` and `after`: of whole steps, with all that is proposed."""
+
+    accelerator: str
+    num_runs: int
+    before: float | None
+    after: float | None
+    taken_on: str = Field(description='The day on which values were last taken over, ""')
+    proposals: list[ProposalOut]
+
+
+class LeftOut(Schema):
+    """Runs that say nothing, and why."""
+
+    why: str
+    num_runs: int
+
+
+class CalibrationOut(Schema):
+    """What finished runs say, the kind of device with most runs first."""
+
+    kinds: list[KindOut]
+    left_out: list[LeftOut]
+
+
+class CalibrationIn(Schema):
+    """Of which kind of device to take what is proposed."""
+
+    model_config = {"extra": "forbid"}
+
+    accelerator: str = Field(max_length=200, description="An `accelerator` of the answer to GET")
+
+
+@router.get("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="What runs say")
+def read_calibration(request: HttpRequest, project: str) -> CalibrationOut:
+    """Return what the newest finished runs say of the planner's paces, by kind of device."""
+    return _answer(request, project_for(request, project))
+
+
+@router.post("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Take it over")
+def take_calibration(request: HttpRequest, project: str, asked: CalibrationIn) -> CalibrationOut:
+    """Let plans for a kind of device reckon with what runs on it propose; admins only."""
+    home = project_for(request, project, "admin")
+    try:
+        apply(home, asked.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
+    except (NothingToTake, PlanSettingsRefused) as error:
+        raise Refused(422, str(error), field="accelerator") from error
+    return _answer(request, home)
+
+
+@router.delete("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Undo the last")
+def undo(request: HttpRequest, project: str, accelerator: str) -> CalibrationOut:
+    """Take plans for a kind of device back to what they reckoned with before; admins only."""
+    home = project_for(request, project, "admin")
+    if not undo_calibration(project=home, accelerator=accelerator, actor=caller(request)):
+        raise Refused(422, f"Nothing was taken over for {accelerator[:40]!r}.", field="accelerator")
+    return _answer(request, home)
+
+
+def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
+    found = calibrations(home, user=caller(request), state=cluster_state())
+    kinds = [
+        KindOut(
+            accelerator=kind.accelerator.id,
+            num_runs=kind.num_runs,
+            before=kind.found.before,
+            after=kind.found.after,
+            taken_on=kind.on,
+            proposals=[ProposalOut.of(each, kind) for each in kind.found.proposals],
+        )
+        for kind in found.kinds
+    ]
+    return CalibrationOut(kinds=kinds, left_out=[LeftOut(why=why, num_runs=count) for why, count in found.left_out])

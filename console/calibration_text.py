@@ -1,0 +1,40 @@
+"""What finished runs say of the planner, as the API answers it, as text for a terminal."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.planner.calibration import miss_text
+
+Answer = Mapping[str, Any]
+
+
+def calibration_text(answer: Answer) -> str:
+    """Return a paragraph for each kind of device, then why runs were left out."""
+    lines = [line for kind in answer["kinds"] for line in (*_kind(kind), "")]
+    if not answer["kinds"]:
+        lines = ["No finished run says anything of the planner yet.", ""]
+    lines += [f"{each['num_runs']} left out: {each['why']}" for each in answer["left_out"]]
+    return "\n".join(lines).rstrip()
+
+
+def _kind(kind: Answer) -> Iterator[str]:
+    taken = f", last taken over on {kind['taken_on']}" if kind["taken_on"] else ""
+    yield f"{kind['accelerator']}: {kind['num_runs']} finished runs{taken}"
+    if kind["before"] is not None:
+        before, after = _miss(kind["before"]), _miss(kind["after"])
+        yield f"  whole steps of runs left out are missed by {before} now, {after} with this"
+    for each in kind["proposals"]:
+        yield f"  {each['constant']} is {each['present']:.3g} ({each['evidence']}){_says(each)}"
+
+
+def _says(proposal: Answer) -> str:
+    if proposal["proposed"] is None:
+        return f". {proposal['refusal']}"
+    runs = f"{len(proposal['runs'])} runs of {proposal['num_settings']} settings"
+    errors = f"missed by {_miss(proposal['before'])} now, {_miss(proposal['after'])} with it"
+    far = f"; far off: {', '.join(proposal['far'])}" if proposal["far"] else ""
+    return f", {proposal['proposed']:.3g} by {runs}, {errors}{far}"
+
+
+def _miss(error: float) -> str:
+    return str(miss_text(error))
