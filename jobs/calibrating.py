@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import numpy as np
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
 from jobs.access import User
 from jobs.catalog.accelerator import Accelerator
-from jobs.clean_series import read_clean
 from jobs.cluster import ClusterState
 from jobs.models import Attempt, Project, Run
 from jobs.plan_settings import constants_of, constants_without, keep_calibration, measured_on
@@ -37,8 +35,6 @@ MAX_RUNS = 40
 """The newest runs that are looked at: it takes some ten milliseconds each."""
 LEAST_STEPS = 3
 """Steps after the first one that a median is taken of."""
-_LENGTHS = ("prompt/length_mean", "response/length_mean")
-_LONGEST = 1e9  # what a trainer says may be anything
 
 
 class NothingToTake(ValueError):
@@ -156,9 +152,7 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _Told:
         raise _SaysNothing(_("It tells the time of fewer than four steps."))
     try:
         unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
-        asked = question_of(
-            run, user=user, state=state, measured=measured, workload=_lengths(run, measured), reads=False
-        )
+        asked = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
         setting = _setting(unknown)
         estimate(asked.job, asked.k)
     except PlanRefused as refused:
@@ -180,12 +174,10 @@ def _setting(asked: Question) -> str:
     return f"{asked.spec.algorithm}: {', '.join(parts)}"
 
 
-def _lengths(run: Run, measured: Measured) -> Workload:
+def _lengths(measured: Measured) -> Workload:
     """Return what the run measured of its own data: what it generated is no error of a pace."""
-    medians: dict[str, float] = {}
-    for series in read_clean(run_id=run.pk, names=_LENGTHS).series:
-        usual = series.y[(series.y > 0) & (series.y < _LONGEST)]
-        if series.kind == "metric" and len(usual):
-            medians[series.name] = float(np.median(usual))
-    prompt, response = (medians.get(name, 0.0) for name in _LENGTHS)
-    return Workload(mean_prompt=prompt, mean_response=response, reward_seconds=measured.seconds.get("reward", 0.0))
+    return Workload(
+        mean_prompt=measured.mean_prompt,
+        mean_response=measured.mean_response,
+        reward_seconds=measured.seconds.get("reward", 0.0),
+    )

@@ -51,6 +51,8 @@ _DEVICE_TOTALS = tuple(f"gpu{index}_memory_total_bytes" for index in range(16)) 
 _PEAKS = {
     peak_name(kind, phase): (kind, phase) for kind in ("resident_peak", "device_reserved_peak") for phase in _PHASES
 }
+_LENGTHS = ("prompt/length_mean", "response/length_mean")
+_LONGEST = 1e9  # what a trainer says may be anything
 _OUTSIDE: tuple[Term, ...] = ("graphs", "overhead")  # torch's allocator does not know of them
 
 RoleKey = tuple[str, str]
@@ -71,7 +73,8 @@ class Measured:
     """What a run told. `seconds`: phase, or "step" for the whole -> median over its steps. `peaks`: (role, phase) ->
     most bytes over ranks and steps; `source` says of what: "device", or "process" less its baseline, "" for none.
     `states`: (role, term) -> bytes of the rank that holds most. `num_steps`: steps that the medians are of.
-    `device_bytes`: memory of a device as the driver reports it, 0 where it was not read."""
+    `device_bytes`: memory of a device as the driver reports it; `mean_prompt`, `mean_response`: tokens, the median of
+    steps; 0 where it was not told."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     peaks: Mapping[RoleKey, float] = field(default_factory=dict)
@@ -79,6 +82,8 @@ class Measured:
     source: Source = ""
     num_steps: int = 0
     device_bytes: float = 0.0
+    mean_prompt: float = 0.0
+    mean_response: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +238,7 @@ def _term_place(term: str) -> int:
 
 def read_measured(run_id: str) -> Measured:
     """Return the medians and peaks of a run. The first step is left out of medians if there are others: it warms up."""
-    names = [*_SECONDS, *_further_names(), *_PEAKS, *STATES.values(), BASELINE, *_DEVICE_TOTALS]
+    names = [*_SECONDS, *_further_names(), *_LENGTHS, *_PEAKS, *STATES.values(), BASELINE, *_DEVICE_TOTALS]
     series = read_clean(run_id=run_id, names=names, num_points=MAX_POINTS).series
     seconds = {_SECONDS[each.name]: each for each in series if each.kind == "metric" and each.name in _SECONDS}
     source, peaks = _peaks(series)
@@ -245,7 +250,15 @@ def read_measured(run_id: str) -> Measured:
         source=source,
         num_steps=len(_warm(seconds[STEP])) if STEP in seconds else 0,
         device_bytes=max(totals, default=0.0),
+        mean_prompt=_length(series, _LENGTHS[0]),
+        mean_response=_length(series, _LENGTHS[1]),
     )
+
+
+def _length(series: Iterable[Series], name: str) -> float:
+    """Return the median of mean lengths, 0 where none was told or it is no length."""
+    found = [_median(each) or 0.0 for each in series if each.kind == "metric" and each.name == name]
+    return next((length for length in found if 0 < length < _LONGEST), 0.0)
 
 
 def _further_names() -> dict[str, str]:

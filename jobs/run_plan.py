@@ -20,12 +20,14 @@ from jobs.catalog.runspec import parse_spec
 from jobs.cluster import ClusterState, Node
 from jobs.models import ENDED, Attempt, Run
 from jobs.planned import Measured, Plan, PlannedRow, plan_of_processor, planned_rows, read_measured
+from jobs.planner.generation import mean_lengths
 from jobs.planner.job import Fleet
 from jobs.planner.sources import Workload
 from jobs.planning import PlanRefused, Question, WhatIf, question, reckon
 
 Missing = Literal["", "no_steps", "phase_not_told", "no_peaks", "role_not_told", "state_not_told"]
 Absent = Literal["", "seconds_on_cpu", "not_planned"]
+_ALIKE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ def run_plan(run: Run, *, user: User, state: ClusterState, what_if: WhatIf | Non
         has_seconds=plan.seconds is None or bool(plan.seconds),
         fleet=asked.job.fleet,
         is_as_it_ran=what_if is None and _is_kept(run),
-        notes=plan.estimate.notes,
+        notes=(*_of_lengths(asked, measured), *plan.estimate.notes),
     )
 
 
@@ -109,6 +111,18 @@ def question_of(
 def _plan(asked: Question) -> Plan:
     made, is_host = reckon(asked), asked.fleet.accelerator.is_host
     return plan_of_processor(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
+
+
+def _of_lengths(asked: Question, measured: Measured) -> tuple[str, ...]:
+    """Return what the run generated, where the plan reckons with something else: seconds and memory follow from it."""
+    rollouts = asked.job.rollouts
+    if rollouts is None or not measured.mean_response:
+        return ()
+    _prompt, planned = mean_lengths(rollouts.lengths, asked.k)
+    if abs(measured.mean_response / planned - 1) < _ALIKE:
+        return ()
+    text = _("Responses were %(measured)s tokens long in the mean; the plan reckons with %(planned)s.")
+    return (text % {"measured": f"{measured.mean_response:,.0f}", "planned": f"{planned:,.0f}"},)
 
 
 def _is_kept(run: Run) -> bool:

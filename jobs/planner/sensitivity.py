@@ -29,10 +29,12 @@ class Sensitivity:
 
 
 def sensitivities(job: Job, k: Constants | None = None) -> tuple[Sensitivity, ...]:
-    """Return the constants that move a job's answer, the one that moves it most first. Raises: JobInvalid."""
+    """Return the constants that move a job's answer, the one that moves it most first; what a project has set or
+    measured is taken as known. Raises: JobInvalid."""
     estimator = Estimator(k)
     now = estimator.estimate(job)
-    found = [_sensitivity(job, constant, estimator, now) for constant in estimator.rests_on()]
+    open_ones = [constant for constant in estimator.rests_on() if not constant.is_changed]
+    found = [_sensitivity(job, constant, estimator, now) for constant in open_ones]
     return tuple(sorted((each for each in found if each.share > 0), key=lambda each: -each.share))
 
 
