@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from console.catalog_words import error_text
 from console.forms.new_run import nearest
+from console.views.can_it_run_pictures import Pictured, read_pictured
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import find_model
 from jobs.catalog.sections import ModelSource
@@ -42,7 +43,8 @@ _TRAINERS = ("verl", "openrlhf", "native")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked, as it was read. `problems`: a sentence by field of the form; `note`: what was assumed.
-    `can_be_read`: the model is not known, and its config.json may be looked for (`reads`: it was)."""
+    `can_be_read`: the model is not known, and its config.json may be looked for (`reads`: it was). `pictured`: a
+    diffusion transformer, which has no `shape`."""
 
     model: str
     config: str
@@ -57,6 +59,7 @@ class Question:
     show: str
     reads: bool
     can_be_read: bool
+    pictured: Pictured | None = None
 
     @property
     def is_asked(self) -> bool:
@@ -79,7 +82,10 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool) 
     on = _chosen(asked.getlist("on"), project, problems)
     size, shape, note = None, None, ""
     reads = may_read and asked.get("read") == "1"
-    if config:
+    pictured = read_pictured(asked, model, config, method, problems) if model or config else None
+    if pictured is not None or "config" in problems:
+        pass  # a diffusion transformer, or a config.json that says it is one
+    elif config:
         config, shape = _pasted(config, model, problems)
     elif found := _SIZE.fullmatch(model):
         size = float(found[1].replace(",", "."))
@@ -100,6 +106,7 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool) 
         show=asked.get("show", ""),
         reads=reads,
         can_be_read=may_read and not reads and "model" in problems,
+        pictured=pictured,
     )
 
 
@@ -174,6 +181,7 @@ def address_of(question: Question, *, show: str = "", read: bool = False) -> str
         ("prompt", str(demand.max_prompt) if demand.max_prompt != usual.max_prompt else ""),
         ("response", str(demand.max_response) if demand.max_response != usual.max_response else ""),
         ("read", "1" if read or question.reads else ""),
+        *(question.pictured.asked.items() if question.pictured is not None else ()),
         ("show", show),
     ]
     return f"{reverse('guide-devices')}?{urlencode([(name, value) for name, value in pairs if value])}"
