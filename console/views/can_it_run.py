@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from console.catalog_words import phase_label
 from console.guide.device_answer import published_answer, shown_row
 from console.templatetags.pitwall import size
+from console.views.can_it_run_pictures import known_diffusion_models, picture_facts, picture_note
 from console.views.can_it_run_question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, plan_url, read_question
 from console.views.plan_panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
@@ -23,9 +24,9 @@ from jobs.catalog.model import models
 from jobs.models import Project
 from jobs.plan_settings import constants_of, prices_of
 from jobs.planner.answer import Need, Option, Published, Verdict, compare_hardware
+from jobs.planner.diffusion_answer import compare_for_diffusion
 from jobs.planner.job import Fleet, Job
 from jobs.planner.plans import METHODS, OnHost
-from jobs.planner.shapes import ModelShape
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _EXAMPLES = (
@@ -149,34 +150,42 @@ def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool) -
         "known_models": [(each.id, each.label) for each in models().values()],
         "hardware": _hardware_choices(question.on),
         "most_options": MAX_OPTIONS,
-        "facts": _facts(question.shape) if question.shape is not None else (),
+        "diffusion_models": known_diffusion_models(),
+        "facts": _facts(question),
         "address_of_page": address_of(question),
         "read_url": address_of(question, read=True) if question.can_be_read else "",
     }
     if not question.is_asked:
         return context | {"examples": _examples(), "published": published_answer(None, "")}
-    if question.shape is None:
+    if question.shape is None and question.pictured is None:
         is_size = question.size is not None
         return context | {"published": published_answer(question.size, _table(question)) if is_size else None}
     if question.problems:
         return context
-    options = compare_hardware(
-        question.shape,
-        [accelerators()[name] for name in question.on],
-        question.method,
-        question.devices,
-        demand=question.demand,
-        prices=prices_of(project),
-        k=constants_of(project),
-    )
+    options = _compare(question, project)
     currency = project.currency if project is not None else "USD"
     shown = next((o for o in options if o.accelerator.id == question.show), options[0])
     return context | {
         "options": [_option(option, question, currency, is_shown=option is shown) for option in options],
         "has_costs": any(option.cost_per_step for option in options),
+        "trained_on": picture_note(question.pictured) if question.pictured is not None else "",
         "verdict": _overall(options, question),
         "detail": _detail(shown, question),
     }
+
+
+def _compare(question: Question, project: Project | None) -> tuple[Option, ...]:
+    """Return the answer for each hardware, of a language model or of a diffusion transformer."""
+    on = [accelerators()[name] for name in question.on]
+    more: dict[str, Any] = {"prices": prices_of(project), "k": constants_of(project)}
+    if question.shape is not None:
+        return compare_hardware(question.shape, on, question.method, question.devices, demand=question.demand, **more)
+    if question.pictured is None:
+        return ()
+    pictured = question.pictured
+    return compare_for_diffusion(
+        pictured.shape, on, question.method, question.devices, picture=pictured.picture, **more
+    )
 
 
 def _hardware_choices(chosen: tuple[str, ...]) -> list[tuple[str, list[tuple[Accelerator, bool]]]]:
@@ -187,8 +196,13 @@ def _hardware_choices(chosen: tuple[str, ...]) -> list[tuple[str, list[tuple[Acc
     return [(vendor, found[vendor]) for vendor in _VENDORS.values() if vendor in found]
 
 
-def _facts(shape: ModelShape) -> tuple[tuple[str, str], ...]:
+def _facts(question: Question) -> tuple[tuple[str, str], ...]:
     """Return what the shape says, counted and not rounded."""
+    if question.pictured is not None:
+        return picture_facts(question.pictured)
+    shape = question.shape
+    if shape is None:
+        return ()
     found = [(_("Parameters"), f"{shape.parameters:,}")]
     if shape.experts:
         found.append((_("Per token"), f"{shape.active_parameters:,}"))
@@ -306,7 +320,7 @@ def _detail(option: Option, question: Question) -> Detail:
         is_recommended=verdict.recommended is not None and at is verdict.recommended,
         plan=_panel(at),
         published=tuple(_published(each) for each in verdict.published),
-        plan_url=plan_url(question, option.accelerator, at) if fits and at is not None else "",
+        plan_url=plan_url(question, option.accelerator, at) if fits and at is not None and not question.pictured else "",
     )
 
 
@@ -350,7 +364,7 @@ def _layout(need: Need | None) -> str:
         sizes = (("TP", layout.tensor), ("PP", layout.pipeline), ("EP", layout.expert), ("DP", layout.data))
         said = "Megatron, " + " × ".join(f"{name} {size}" for name, size in sizes if size > 1)
     else:
-        name = "DeepSpeed ZeRO-3" if job.policy.family == "deepspeed" else "FSDP"
+        name = f"DeepSpeed ZeRO-{layout.shards}" if job.policy.family == "deepspeed" else "FSDP"
         said = _("%(name)s over %(n)s") % {"name": name, "n": layout.num_devices} if layout.num_devices > 1 else name
     said = said.removesuffix(", ")
     if job.engine is None:
