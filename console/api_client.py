@@ -111,6 +111,11 @@ class ApiClient:
         header: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}").json()
         return header
 
+    def run_plan(self, run_id: str) -> dict[str, Any]:
+        """Return a run's plan beside what it measured. Raises: RequestRefused, ConsoleAway."""
+        found: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}/plan").json()
+        return found
+
     def stop(self, run_id: str) -> None:
         """Ask the run to stop."""
         self._send("POST", f"/api/runs/{run_id}/stop")

@@ -1,30 +1,20 @@
 """What finished runs say of the planner: each held against its own plan, by kind of device; taken over, and undone."""
 
 from datetime import date
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import AbstractUser
 
 from jobs.calibrating import Calibrations, NothingToTake, apply, calibrations
-from jobs.cluster import ClusterState
 from jobs.models import Attempt, AuditEvent, Project, Run
 from jobs.plan_settings import change_settings, constants_of, undo_calibration
-from jobs.planned import Measured
-from jobs.planner.constant import constants
-from jobs.planner.estimate import estimate
-from jobs.planner.sources import Workload
-from jobs.run_plan import question_of, run_plan
-from jobs.storing import Memory, store
-from profiling import events
-from tests.batches import T0, delivery
-from tests.rows import NOW, make_project, make_run, make_user
+from jobs.run_plan import run_plan
+from tests.measured_runs import AWAY, four_runs, measured_run, spec_of
+from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
-AWAY = ClusterState(is_reachable=False, problem="away", away_since=None, nodes=(), cpus_total=0.0, gpus_total=0.0)
 TODAY = date(2026, 11, 20)
-PROMPT, RESPONSE = 128.0, 128.0  # as a plan assumes them
 
 
 @pytest.fixture
@@ -37,47 +27,8 @@ def admin(project: Project) -> AbstractUser:
     return make_user(project=project, role="admin")
 
 
-def spec_of(prompts: int, **knobs: Any) -> dict[str, Any]:
-    return {
-        "algorithm": "grpo",
-        "trainer": {"name": "verl", "version": "0.9.1"},
-        "model": {"kind": "hub", "id": "Qwen/Qwen2.5-7B"},
-        "knobs": {"placement.policy_gpus_per_node": 8, "rollout.prompts_per_step": prompts, **knobs},
-    }
-
-
-def finished(
-    project: Project,
-    admin: AbstractUser,
-    *,
-    prompts: int = 128,
-    kind: str = "H200",
-    response: float = RESPONSE,
-    steps: int = 5,
-    knobs: dict[str, Any] | None = None,
-    **factors: float,
-) -> Run:
-    """Return a finished run on eight devices of a kind whose phases took so many times what is reckoned."""
-    run = make_run(project, state="finished", spec=spec_of(prompts, **(knobs or {})))
-    row = {"accelerator": kind, "gpus": 8, "cpus": 64, "memory_bytes": 1e12, "count": 1, "ids": []}
-    Attempt.objects.filter(run=run).update(num_gpus=8, ran_on={"nodes": [row]})
-    known = Workload(mean_prompt=PROMPT, mean_response=response)
-    asked = question_of(run, user=admin, state=AWAY, measured=Measured(), workload=known, reads=False)
-    planned = estimate(asked.job, constants()).time.phases
-    values = {f"time/{phase}_seconds": seconds.middle * factors.get(phase, 1.0) for phase, seconds in planned.items()}
-    values["time/step_seconds"] = sum(values.values()) / 0.9
-    values |= {"prompt/length_mean": PROMPT, "response/length_mean": response}
-    told = [events.metric(values, attempt=1, step=number, t=T0 + number) for number in range(1, steps + 1)]
-    store([delivery(run.pk, 1, told)], memory=Memory(), now=NOW)
-    return run
-
-
 def say(project: Project, admin: AbstractUser) -> Calibrations:
     return calibrations(project, user=admin, state=AWAY)
-
-
-def four_runs(project: Project, admin: AbstractUser, **factors: float) -> list[Run]:
-    return [finished(project, admin, prompts=prompts, **factors) for prompts in (64, 128, 256, 512)]
 
 
 def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project: Project, admin: AbstractUser) -> None:
@@ -124,7 +75,7 @@ def test_what_was_taken_over_is_undone_step_by_step(project: Project, admin: Abs
 def test_kinds_of_devices_do_not_mix(project: Project, admin: AbstractUser) -> None:
     four_runs(project, admin, update=2.0)
     for prompts in (64, 128, 256):
-        finished(project, admin, prompts=prompts, kind="H100", update=0.5)
+        measured_run(project, admin, prompts=prompts, kind="H100", update=0.5)
 
     found = {kind.accelerator.id: kind.found.values["speed.update_pace"] for kind in say(project, admin).kinds}
 
@@ -134,7 +85,7 @@ def test_kinds_of_devices_do_not_mix(project: Project, admin: AbstractUser) -> N
 def test_a_run_is_held_against_what_it_generated(project: Project, admin: AbstractUser) -> None:
     """Long and short answers take the planner's time for each: no pace is to be learned from that."""
     for prompts, response in ((64, 100.0), (128, 300.0), (256, 500.0)):
-        finished(project, admin, prompts=prompts, response=response, rollout=1.5)
+        measured_run(project, admin, prompts=prompts, response=response, rollout=1.5)
 
     (kind,) = say(project, admin).kinds
 
@@ -143,7 +94,7 @@ def test_a_run_is_held_against_what_it_generated(project: Project, admin: Abstra
 
 def test_the_same_setting_again_is_no_further_setting(project: Project, admin: AbstractUser) -> None:
     for seed in range(4):
-        finished(project, admin, prompts=64, knobs={"train.seed": seed}, response=300.0 + seed, update=2.0)
+        measured_run(project, admin, prompts=64, knobs={"train.seed": seed}, response=300.0 + seed, update=2.0)
 
     (kind,) = say(project, admin).kinds
 
@@ -153,10 +104,10 @@ def test_the_same_setting_again_is_no_further_setting(project: Project, admin: A
 
 
 def test_runs_that_say_nothing_are_counted_with_the_reason(project: Project, admin: AbstractUser) -> None:
-    finished(project, admin, steps=3)
-    older = finished(project, admin)
+    measured_run(project, admin, steps=3)
+    older = measured_run(project, admin)
     Attempt.objects.filter(run=older).update(ran_on={})
-    moved = finished(project, admin)
+    moved = measured_run(project, admin)
     Attempt.objects.create(run=moved, number=2, submission_id="x", num_gpus=8, ran_on={"nodes": []})
     make_run(project, state="failed", spec=spec_of(64))
 
