@@ -1,7 +1,7 @@
 """*Can it run?* of a diffusion transformer: what an address asks of pictures or clips, read and checked.
 
-Beside the model: `width`, `height`, `frames`, `text` (tokens), `steps` of denoising, `encoders` (1: text encoders and VAE
-stay on the devices), `zero` (the stage of sharding) and `recompute` (0: no checkpointing).
+Beside the model: `width`, `height`, `frames`, `text` (tokens), `steps` of denoising, `encoders` (1: text encoders and
+VAE stay on the devices), `zero` (the stage of sharding) and `recompute` (0: no checkpointing).
 """
 
 import json
@@ -126,7 +126,7 @@ def _picture(given: Mapping[str, str], known: DiffusionModel | None, problems: d
     steps = numbers.get("denoising_steps", usual.denoising_steps)
     return replace(
         usual,
-        **numbers,  # type: ignore[arg-type]  # all of them are whole numbers
+        **numbers,
         trained_steps=min(steps, usual.trained_steps),
         zero=int(given["zero"] or usual.zero),
         recomputes=given["recompute"] != "0",

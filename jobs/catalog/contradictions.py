@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
@@ -43,6 +44,13 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
                 f"{section}.id",
                 Sentence("Name the {section}: {what}.", section=_SECTIONS[section], what=_WHAT_ID_MEANS[source.kind]),
             )
+    if (diffusion := _diffusion_model(spec.model.id)) is not None:
+        text = Sentence(
+            "{model} is a diffusion transformer, which none of the trainers here trains. Guide, Can it run? plans it as"
+            " a supposition.",
+            model=diffusion.label,
+        )
+        refuse("model.id", text)
     if (
         spec.is_native
         and spec.data.kind == "path"
@@ -88,6 +96,15 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
         _check_told(spec, refuse)
     _check_profile(spec, refuse)
     return found
+
+
+def _diffusion_model(place: str) -> DiffusionModel | None:
+    """Return the diffusion transformer of a repository's name, or of a folder that is called like one."""
+    name = place.strip().rstrip("/")
+    try:
+        return find_diffusion_model(name.rpartition("/")[2] if name.startswith(("/", "~", ".")) else name)
+    except LookupError:
+        return None
 
 
 def _check_told(spec: "RunSpec", refuse: Refuse) -> None:

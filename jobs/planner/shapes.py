@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
+from jobs.planner.diffusion_shapes import is_diffusion
 from jobs.planner.families import FAMILIES, GENERIC, Family
 from jobs.planner.layer_shapes import (
     Attention,
@@ -173,6 +174,8 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     if not isinstance(config, Mapping):
         raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
     outer = ConfigValues(values=config, name=name)
+    if is_diffusion(config):
+        raise outer.refusal("_class_name", Sentence("makes it a diffusion transformer, which no trainer here trains."))
     nested = next(filter(None, map(outer.table, _NESTED)), outer)
     kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
     family = _family(outer, nested, kind)

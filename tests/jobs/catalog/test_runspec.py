@@ -155,3 +155,13 @@ def test_a_limit_is_written_as_people_read_it() -> None:
         parse_spec({"profile": {"first_step": 0}})
 
     assert refused.value.problems[0].message == "0 is not allowed. Use a whole number from 1 to 1,000,000."
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("hub", "black-forest-labs/FLUX.1-dev"), ("hub", "qwen/qwen-image"), ("path", "/models/FLUX.1-dev/")],
+)
+def test_a_diffusion_transformer_is_refused_in_words(kind: str, place: str) -> None:
+    found = problems_of({"algorithm": "sft", "trainer": {"name": "verl"}, "model": {"kind": kind, "id": place}})
+
+    assert "is a diffusion transformer, which none of the trainers here trains" in found["model.id"]

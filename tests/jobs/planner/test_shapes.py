@@ -364,3 +364,10 @@ def test_the_parts_of_every_known_model_add_up(model: str) -> None:
     assert all(0 <= layer.replicated_linear <= layer.replicated for layer in shape.layers)
     assert all(layer.largest_matrix <= layer.total for layer in shape.layers)
     assert shape.max_positions > 0
+
+
+def test_a_diffusion_transformer_is_no_language_model() -> None:
+    with pytest.raises(ShapeUnreadable, match="_class_name makes it a diffusion transformer") as refused:
+        read_shape({"_class_name": "FluxTransformer2DModel", "num_layers": 19})
+
+    assert refused.value.key == "_class_name"
