@@ -150,6 +150,9 @@ API: dict[str, Rule] = {
     "POST /api/projects/{project}/plan": _plan(),
     "POST /api/projects/{project}/plan/advice": _plan(),
     "POST /api/projects/{project}/plan/layouts": _plan(),
+    "POST /api/projects/{project}/plan/diffusion": Rule(
+        needs="viewer", body=lambda: {"model": "flux.1-dev", "on": ["h200"]}
+    ),
     "GET /api/projects/{project}/plan-settings": VIEWER,
     "GET /api/projects/{project}/calibration": VIEWER,
     "POST /api/projects/{project}/calibration": Rule(needs="admin", body=lambda: {"accelerator": "h200-sxm"}),

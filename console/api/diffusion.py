@@ -1,0 +1,166 @@
+"""Can it run? for diffusion transformers: a model, hardware and a method in; whether it can be trained out."""
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from console.api.plan_schema import PlanInterval, PlanPool
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import project_for
+from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.diffusion_model import find_diffusion_model
+from jobs.plan_settings import constants_of, prices_of
+from jobs.planner.config_values import ShapeUnreadable
+from jobs.planner.diffusion_answer import compare_for_diffusion
+from jobs.planner.diffusion_job import Picture, stream_tokens
+from jobs.planner.diffusion_shapes import DiffusionShape, read_diffusion_shape
+from jobs.planner.result import JobInvalid
+from jobs.planner.verdict import Option
+
+router = Router(tags=["planner"])
+
+_Whole = Annotated[int, Field(strict=True, ge=1)]
+
+
+class DiffusionIn(Schema):
+    """What is asked. `model` by id or hub repository, or the `config` of its transformer folder; what is left out is as
+    usual for the model."""
+
+    model_config = {"extra": "forbid"}
+
+    model: str = Field("", max_length=200)
+    config: dict[str, Any] | None = None
+    method: Literal["sft", "sft-lora", "grpo", "grpo-lora"] = "sft"
+    on: list[str] = Field(min_length=1, max_length=8, description="Accelerators, by id or name")
+    devices: Annotated[int, Field(strict=True, ge=1, le=65536)] | None = None
+    width: _Whole | None = None
+    height: _Whole | None = None
+    frames: _Whole | None = None
+    text_tokens: _Whole | None = None
+    prompts: _Whole | None = None
+    samples_per_prompt: _Whole | None = None
+    batch_size: _Whole | None = None
+    denoising_steps: _Whole | None = None
+    trained_steps: _Whole | None = None
+    zero: Literal[0, 1, 2, 3] = 3
+    recomputes: bool = True
+    encoders: bool = Field(False, description="Text encoders and VAE stay on every device; of known models only")
+
+
+class DiffusionNeed(Schema):
+    """The fewest devices with so much on the host; null: with none of those that were tried."""
+
+    on_host: Literal["nothing", "between_phases", "always"]
+    devices: int | None
+
+
+class DiffusionOption(Schema):
+    """The answer for one hardware. `verdict`, `pool`, `seconds` and `notes` are of the layout on `devices`, or of the
+    nearest miss; null where none was reckoned."""
+
+    accelerator: str
+    answer: Literal["yes", "no", "unknown"]
+    says: str
+    needs: list[DiffusionNeed]
+    recommended: int | None
+    devices: int | None
+    verdict: Literal["fits", "tight", "no"] | None
+    pool: PlanPool | None
+    seconds: dict[str, PlanInterval]
+    step: PlanInterval | None
+    cost_per_step: PlanInterval | None
+    notes: list[str]
+
+    @classmethod
+    def of(cls, option: Option) -> "DiffusionOption":
+        """Return an option as the API gives it."""
+        verdict = option.verdict
+        found = verdict.at.estimate if verdict.at is not None else None
+        return cls(
+            accelerator=option.accelerator.id,
+            answer=verdict.answer,
+            says=str(verdict.says),
+            needs=[DiffusionNeed(on_host=need.on_host, devices=need.num_devices) for need in verdict.needs],
+            recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
+            devices=option.num_devices,
+            verdict=found.verdict if found is not None else None,
+            pool=PlanPool.of(found.pools[0]) if found is not None else None,
+            seconds={p: PlanInterval.of(s) for p, s in found.time.phases.items()} if found is not None else {},
+            step=PlanInterval.of(found.time.step) if found is not None else None,
+            cost_per_step=PlanInterval.of(option.cost_per_step) if option.cost_per_step is not None else None,
+            notes=[str(note) for note in found.notes] if found is not None else [],
+        )
+
+
+class DiffusionOut(Schema):
+    """The answer: exact parameters, tokens of a sample, and every hardware, the cheapest that runs it first."""
+
+    model: str
+    parameters: int
+    latent_tokens: int
+    text_tokens: int
+    options: list[DiffusionOption]
+
+
+@router.post(
+    "/{slug:project}/plan/diffusion", response={200: DiffusionOut, **REFUSALS}, summary="Plan a diffusion model"
+)
+def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> DiffusionOut:
+    """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
+    takes. A supposition: no trainer that is started from here trains these, and nothing is queued."""
+    home = project_for(request, project)
+    shape, picture = _asked(asked)
+    try:
+        on = [find_accelerator(name) for name in asked.on]
+    except LookupError as unknown:
+        raise Refused(422, str(unknown), field="on") from unknown
+    try:
+        latent, text = stream_tokens(shape, picture)
+        options = compare_for_diffusion(
+            shape, on, asked.method, asked.devices, picture=picture, prices=prices_of(home), k=constants_of(home)
+        )
+    except JobInvalid as invalid:
+        raise Refused(422, str(invalid), field=invalid.field) from invalid
+    return DiffusionOut(
+        model=shape.name,
+        parameters=shape.parameters,
+        latent_tokens=latent,
+        text_tokens=text,
+        options=[DiffusionOption.of(option) for option in options],
+    )
+
+
+def _asked(asked: DiffusionIn) -> tuple[DiffusionShape, Picture]:
+    """Return the shape and what it is trained on. Raises: Refused."""
+    usual, encoders = Picture(), 0
+    try:
+        if asked.config is not None:
+            shape = read_diffusion_shape(asked.config, name=asked.model or "config")
+        else:
+            model = find_diffusion_model(asked.model)
+            shape = read_diffusion_shape(model.config, name=model.id)
+            usual = Picture(width=model.width, height=model.height, frames=model.frames)
+            encoders = sum(model.encoders.values())
+    except ShapeUnreadable as unreadable:
+        raise Refused(422, str(unreadable), field="config") from unreadable
+    except LookupError as unknown:
+        raise Refused(422, str(unknown), field="model") from unknown
+    if asked.encoders and not encoders:
+        text = "The sizes of text encoders and VAE are known of the catalog's models only. Leave encoders out."
+        raise Refused(422, text, field="encoders")
+    steps = asked.denoising_steps or usual.denoising_steps
+    return shape, Picture(
+        width=asked.width or usual.width,
+        height=asked.height or usual.height,
+        frames=asked.frames or usual.frames,
+        text_tokens=asked.text_tokens or 0,
+        prompts=asked.prompts or usual.prompts,
+        samples_per_prompt=asked.samples_per_prompt or usual.samples_per_prompt,
+        batch_size=asked.batch_size or usual.batch_size,
+        denoising_steps=steps,
+        trained_steps=asked.trained_steps or min(steps, usual.trained_steps),
+        zero=asked.zero,
+        recomputes=asked.recomputes,
+        encoders=encoders if asked.encoders else 0,
+    )
