@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobs import eta, history, retry_rule
+from jobs import eta, history, ran_on, retry_rule
 from jobs.models import LIVE, Attempt, Run, Study
 
 LOST_AFTER = timedelta(seconds=15)
@@ -19,7 +19,8 @@ class AttemptLine:
 
     `resume_attempt` is None where it began from the start. Of its steps those up to `visible_through` count (None: all,
     -1: none); later ones are a dead branch. `is_automatic`: the retry policy started it, else the
-    person `by`. `step` counts the run's completed steps at its end, `overrides` is what it changes of the run's spec.
+    person `by`. `devices`: how many of which kind it took ("8 × H200"), "" where that is not known. `step` counts the
+    run's completed steps at its end, `overrides` is what it changes of the run's spec.
     """
 
     number: int
@@ -29,6 +30,7 @@ class AttemptLine:
     visible_through: int | None
     is_automatic: bool
     by: str
+    devices: str
     step: int
     overrides: Mapping[str, Any]
     cause: Mapping[str, Any]
@@ -168,6 +170,7 @@ def attempt_lines(attempts: Sequence[Attempt]) -> tuple[AttemptLine, ...]:
             visible_through=through[a.number],
             is_automatic=a.is_automatic,
             by=a.created_by.get_username() if a.created_by else "",
+            devices=ran_on.devices_text(a),
             step=a.step,
             overrides=a.overrides,
             cause=a.cause,

@@ -40,6 +40,16 @@ def keep_node(attempt: Attempt, node: str) -> None:
     Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
 
 
+def devices_text(attempt: Attempt) -> str:
+    """Return how many devices of which kind the attempt took: "8 × H200", "8 × H200 / L4" where it may be either,
+    "CPU", "" where nothing was kept."""
+    rows = attempt.ran_on.get("nodes", ())
+    kinds = sorted({row["accelerator"] or "GPU" for row in rows if row["gpus"] >= 1})
+    if not rows or (attempt.num_gpus and not kinds):
+        return ""
+    return f"{attempt.num_gpus:g} × {' / '.join(kinds)}" if attempt.num_gpus else "CPU"
+
+
 def cluster_of(attempt: Attempt) -> ClusterState | None:
     """Return the cluster as the attempt found it, without nodes whose GPUs it did not have; None if nothing was kept.
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from jobs import launch, lifecycle
+from jobs.header import run_header
 from jobs.models import Attempt, Run, RunEvent
 from jobs.ran_on import PlaceUnknown, cluster_of, keep_cluster
 from tests.jobs.clock import Clock
@@ -120,3 +121,15 @@ def test_a_run_on_the_cpu_needs_no_word_on_devices() -> None:
     attempt.num_gpus = 0
 
     assert ("", 0) in devices(attempt)
+
+
+def test_the_header_of_a_run_tells_the_devices_of_each_attempt() -> None:
+    run = make_run()
+    assert run_header(run).attempts[0].devices == ""
+
+    attempt = mixed(run)
+    assert run_header(run).attempts[0].devices == "8 × H200 / L4"
+    Attempt.objects.filter(pk=attempt.pk).update(ran_on={"nodes": [kind("H200", 8, "h1")]})
+    assert run_header(run).attempts[0].devices == "8 × H200"
+    Attempt.objects.filter(pk=attempt.pk).update(num_gpus=0)
+    assert run_header(run).attempts[0].devices == "CPU"

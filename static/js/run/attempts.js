@@ -38,7 +38,7 @@ export class Attempts {
     return el("tr", { class: one.visible_through === -1 ? "is-dead" : "" },
       el("td", { class: "num" }, grouped(one.number)),
       el("td", { class: "run-attempt-state" }, stateBadge(one.state, false), why),
-      el("td", { class: "nowrap" }, began, el("span", { class: "faint small run-attempt-cause", title: numbers.moment(at) }, [numbers.clock(at), by].filter(Boolean).join(" · "))),
+      el("td", { class: "nowrap" }, began, el("span", { class: "faint small run-attempt-cause", title: numbers.moment(at) }, [numbers.clock(at), by, one.devices].filter(Boolean).join(" · "))),
       el("td", { class: "num" }, steps),
       el("td", { class: "num" }, inHistory(one, from)),
       el("td", { class: "num" }, took === null ? "—" : numbers.duration(Math.max(took, 0))));
