@@ -346,7 +346,7 @@ def _read_hunyuan(values: ConfigValues) -> DiffusionShape:
     channels, out = values.count("in_channels"), values.count("out_channels")
     latent = channels * frames * patch * patch * hidden + hidden + _linear(hidden, frames * patch * patch * out)
     wide = values.count("text_embed_dim")
-    mlp = _linear(hidden, width) + _linear(width, hidden)
+    mlp = _linear(hidden, 4 * hidden) + _linear(4 * hidden, hidden)  # the refiner's is as wide whatever mlp_ratio says
     each = 4 * _linear(hidden, hidden) + mlp + 4 * hidden + _linear(hidden, 2 * hidden)
     refiner = _linear(wide, hidden) + values.count("num_refiner_layers", low=0, limit=LAYER_LIMIT) * each
     pooled = _embedding(256, hidden) * (2 + values.flag("guidance_embeds", True)) + _embedding(wide, hidden)

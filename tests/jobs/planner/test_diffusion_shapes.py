@@ -44,8 +44,23 @@ def test_parameters_are_exact(name: str) -> None:
             {"in_channels": 48, "out_channels": 48, "num_attention_heads": 24, "ffn_dim": 14336},
             4_999_787_712,
         ),
+        (
+            "hunyuanvideo",
+            {
+                "num_attention_heads": 5,
+                "attention_head_dim": 32,
+                "num_layers": 3,
+                "num_single_layers": 3,
+                "num_refiner_layers": 3,
+                "mlp_ratio": 2.0,
+                "patch_size_t": 2,
+                "text_embed_dim": 96,
+                "pooled_projection_dim": 48,
+            },
+            4_478_784,
+        ),
     ],
-    ids=["image to video", "Wan 2.2 5B"],
+    ids=["image to video", "Wan 2.2 5B", "an MLP of another width"],
 )
 def test_variants_of_published_models_are_exact(base: str, changes: dict[str, Any], parameters: int) -> None:
     assert _read(base, **changes).parameters == parameters
