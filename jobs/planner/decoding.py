@@ -13,7 +13,7 @@ from jobs.planner.constant import Constants
 from jobs.planner.engine_weights import expert_bytes, expert_ranks, layer_bytes, matrix_bytes, vocabulary_bytes
 from jobs.planner.job import Engine
 from jobs.planner.kv_cache import layer_token_bytes
-from jobs.planner.network import NIC_SHARE
+from jobs.planner.network import card_bandwidth
 
 _NODE = 8  # devices of a node, where more of them are not joined by one link
 _WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
@@ -87,7 +87,7 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
     sequence += k["decode.sequence_seconds"]
     if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
         volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
-        link = accelerator.link_bandwidth * (NIC_SHARE if beyond else 1.0)
+        link = card_bandwidth(accelerator) if beyond else accelerator.link_bandwidth
         sequence += volume / (link * k["decode.link"])
     slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
     return Decoder(

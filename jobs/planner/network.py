@@ -7,12 +7,14 @@ sequence, then data, stages of a pipeline outermost; what spans nodes shares the
 
 from dataclasses import dataclass
 
+from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, Training
 from jobs.planner.shapes import ModelShape
 
 _HALF = 2  # bytes of an element of activations and of gathered weights
-NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, as nodes of both generations are built
+_NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, 200 beside 300 at most
+_NIC_RATE = 50e9  # 400 Gb/s a device, which nodes of Blackwell keep beside twice the link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +36,22 @@ class Link:
         return size / self.bandwidth + self.latency
 
 
+def card_bandwidth(accelerator: Accelerator) -> float:
+    """Return bytes/s, one way, of the network card that a device with a link of its own has beside it: a ninth of that
+    link, and no more than 400 Gb/s."""
+    return min(accelerator.link_bandwidth * _NIC_SHARE, _NIC_RATE)
+
+
 def node_bandwidth(fleet: Fleet) -> float:
     """Return bytes/s out of a node, one way: as given, or assumed from how its devices are joined.
 
-    Devices with a link of their own stand in nodes with a network card each, of a ninth of that link; others share one
-    card of 12.5 GB/s.
+    Devices with a link of their own stand in nodes with a network card each; others share one card of 12.5 GB/s.
     """
     if fleet.node_bandwidth:
         return fleet.node_bandwidth
     if fleet.accelerator.link == "pcie":
         return 12.5e9
-    return fleet.accelerator.link_bandwidth * NIC_SHARE * fleet.devices_per_node
+    return card_bandwidth(fleet.accelerator) * fleet.devices_per_node
 
 
 def link_of(fleet: Fleet, ranks: int, stride: int, k: Constants) -> Link:

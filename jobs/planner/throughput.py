@@ -170,8 +170,9 @@ def scoring_seconds(
 def frozen_seconds(
     frozen: Frozen, t: Training, fleet: Fleet, k: Constants, *, tokens: float, document: float
 ) -> Interval:
-    """Return seconds in which a frozen model scores `tokens` tokens; `t` says with what kernels and types."""
-    row = frozen.micro_batch * min(document, frozen.sequence)
+    """Return seconds in which a frozen model scores `tokens` tokens; `t` says with what kernels and types, and whether
+    samples are joined to rows."""
+    row = frozen.micro_batch * (frozen.sequence if t.document else min(document, frozen.sequence))
     return scoring_seconds(
         frozen.model,
         frozen.layout,
@@ -259,6 +260,8 @@ def _layer(
     floor = launches
     if t.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
         floor = max(floor, k["speed.layer_seconds_zero3"])
+    if layer.is_moe:  # the host waits for the numbers of tokens before it can start the experts' products
+        floor = max(floor, k["speed.layer_seconds_experts"])
     if layer.is_moe and t.family in ("plain", "deepspeed"):  # modules of transformers go through experts one by one
         floor += model.experts * k["speed.expert_seconds"]
         if t.layout.shards >= 3:

@@ -10,12 +10,20 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import constants
 from jobs.planner.cost import cost_of
 from jobs.planner.flops import training_flops
-from jobs.planner.job import Fleet, Layout, Offload, Training
+from jobs.planner.job import Fleet, Frozen, Layout, Offload, Training
 from jobs.planner.known import shape_of
 from jobs.planner.lora import adapted_shares
-from jobs.planner.network import Link, exposed, link_of, matrices, node_bandwidth, weight_sync_seconds
+from jobs.planner.network import Link, card_bandwidth, exposed, link_of, matrices, node_bandwidth, weight_sync_seconds
 from jobs.planner.result import Interval
-from jobs.planner.throughput import best_rate, scoring_seconds, stage_layers, update_seconds, update_time, work_of
+from jobs.planner.throughput import (
+    best_rate,
+    frozen_seconds,
+    scoring_seconds,
+    stage_layers,
+    update_seconds,
+    update_time,
+    work_of,
+)
 from tests.jobs.planner.hardware import H100, fleet
 
 K = constants()
@@ -62,6 +70,12 @@ def test_an_unset_network_is_assumed_from_the_link() -> None:
     assert node_bandwidth(fleet(16, node_bandwidth=25e9)) == 25e9
     cards = Fleet(accelerator=find_accelerator("l40s"), num_devices=16)
     assert node_bandwidth(cards) == 12.5e9
+
+
+def test_a_card_beside_a_device_carries_no_more_than_400_gigabits() -> None:
+    assert card_bandwidth(H100) == 450e9 / 9 == 50e9
+    assert card_bandwidth(find_accelerator("a100-80-sxm")) == find_accelerator("a100-80-sxm").link_bandwidth / 9 < 50e9
+    assert card_bandwidth(find_accelerator("b200")) == 50e9 < find_accelerator("b200").link_bandwidth / 9
 
 
 def test_communication_hides_behind_computing() -> None:
@@ -186,6 +200,23 @@ def test_the_hooks_of_zero_3_bound_a_layer_of_few_tokens() -> None:
     assert update_time(second, fleet(1), K).computing < update_time(t, fleet(1), K).computing / 2
     many = (replace(each, micro_batch=512) for each in (t, second))
     assert len({update_time(each, fleet(1), K).computing for each in many}) == 1
+
+
+def test_the_host_bounds_a_layer_of_experts_with_few_tokens() -> None:
+    t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=64, checkpointing="none")
+    # 48 layers: forward, and backward with two products; the head of so few tokens takes next to nothing
+    assert update_time(t, fleet(1), K).computing == pytest.approx(48 * 3 * K["speed.layer_seconds_experts"], rel=0.02)
+
+
+def test_a_reference_scores_rows_where_samples_are_joined() -> None:
+    t = training(devices=1, document=100, sequence=8192)
+    frozen = Frozen(role="reference", model=t.model, layout=t.layout, sequence=8192)
+    joined = frozen_seconds(frozen, t, fleet(1), K, tokens=81_920, document=100).middle
+    alone = frozen_seconds(frozen, replace(t, document=0), fleet(1), K, tokens=81_920, document=100).middle
+    given = {"tokens": 81_920, "document": 100}
+    assert joined == scoring_seconds(t.model, t.layout, t, fleet(1), K, row=8192, **given).middle
+    assert alone == scoring_seconds(t.model, t.layout, t, fleet(1), K, row=100, **given).middle
+    assert joined < alone
 
 
 def test_adapters_cost_by_what_they_adapt() -> None:
