@@ -35,6 +35,7 @@ MAX_RUNS = 40
 """The newest runs that are looked at: it takes some ten milliseconds each."""
 LEAST_STEPS = 3
 """Steps after the first one that a median is taken of."""
+_SHORTEST, _LONGEST = 1e-6, 1e8  # seconds of a phase; what a trainer says may be anything
 
 
 class NothingToTake(ValueError):
@@ -159,12 +160,15 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _Told:
         raise _SaysNothing(str(refused)) from refused
     except JobInvalid as invalid:
         raise _SaysNothing(_("The planner cannot lay it out.")) from invalid
-    finished = Finished(run=run.pk, setting=setting, job=asked.job, seconds=measured.seconds)
+    usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
+    finished = Finished(run=run.pk, setting=setting, job=asked.job, seconds=usual)
     return _Told(accelerator=asked.fleet.accelerator, finished=finished)
 
 
-def _place(attempt: Attempt) -> str:
-    return f"{bool(attempt.num_gpus)} {attempt.ran_on.get('nodes')}"
+def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
+    """Return what must be alike of all attempts of a run: the kinds of devices that there were for it."""
+    kinds = {(row["accelerator"], row["gpus"]) for row in attempt.ran_on.get("nodes", ()) if row["gpus"] >= 1}
+    return bool(attempt.num_gpus), tuple(sorted(kinds)) if attempt.num_gpus else ()
 
 
 def _setting(asked: Question) -> str:

@@ -20,13 +20,16 @@ from django.utils.translation import gettext as _
 from jobs.audit import record
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import Problem
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import told
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants
 from jobs.planner.constant import constants as shipped
 
 MAX_PRICE = 10_000
 """Of one device hour, in any currency."""
+
+MAX_CHANGES = 500
+"""Of prices, and of constants, at once: several times what there is of either. Each unknown name is looked up."""
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
@@ -55,7 +58,7 @@ def constants_of(project: Project | None, accelerator: str = "") -> Constants:
     gone = outdated(project.plan_constants)
     k = shipped().with_values({name: value for name, value in project.plan_constants.items() if name not in gone})
     for name, entry in measured_on(project, accelerator).items():
-        source = Sentence("measured on {n} finished runs of this project", n=entry["num_runs"])
+        source = _("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]}
         with contextlib.suppress(ConstantInvalid):
             k = k.measured({name: entry["value"]}, source)
     return k
@@ -172,6 +175,12 @@ def change_settings(
     Raises: PlanSettingsRefused.
     """
     problems: list[Problem] = []
+    for field, asked in (("prices", prices), ("constants", constants)):
+        if len(asked or {}) > MAX_CHANGES:
+            text = _("%(n)s changes at once are too many. Send up to %(most)s.")
+            problems.append(Problem(field=field, message=text % {"n": f"{len(asked or {}):,}", "most": MAX_CHANGES}))
+    if problems:
+        raise PlanSettingsRefused(problems)
     code = project.currency if currency is None else _currency(currency, problems)
     new_prices = _prices(prices or {}, project, today, problems)
     new_constants = _constants(constants or {}, project, problems)

@@ -6,11 +6,14 @@ import pytest
 from django.contrib.auth.models import AbstractUser
 
 from jobs.calibrating import Calibrations, NothingToTake, apply, calibrations
-from jobs.models import Attempt, AuditEvent, Project, Run
+from jobs.models import Attempt, AuditEvent, Metric, Project, Run
 from jobs.plan_settings import change_settings, constants_of, undo_calibration
 from jobs.run_plan import run_plan
+from jobs.storing import Memory, store
+from profiling import events
+from tests.batches import T0, delivery
 from tests.measured_runs import AWAY, four_runs, measured_run, spec_of
-from tests.rows import make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -139,3 +142,31 @@ def test_runs_of_other_projects_say_nothing_here(project: Project, admin: Abstra
     four_runs(make_project(), admin, update=2.0)
 
     assert say(project, admin).kinds == ()
+
+
+def test_what_a_trainer_says_may_be_anything(project: Project, admin: AbstractUser) -> None:
+    runs = four_runs(project, admin, update=2.0)
+    for run, wild in zip(runs, (1e300, -5.0, 1e-300, 0.0), strict=True):
+        Metric.objects.filter(run=run, name="time/reference_seconds").delete()
+        told = [
+            events.metric({"time/reference_seconds": wild}, attempt=1, step=number, t=T0 + 99 + number)
+            for number in range(1, 6)
+        ]
+        store([delivery(run.pk, 2, told)], memory=Memory(), now=NOW)
+
+    (kind,) = say(project, admin).kinds
+
+    assert kind.found.values["speed.update_pace"] == pytest.approx(2.0)
+
+
+def test_attempts_on_alike_nodes_are_one_place(project: Project, admin: AbstractUser) -> None:
+    runs = four_runs(project, admin, update=2.0)
+    first = Attempt.objects.get(run=runs[0])
+    row = {**first.ran_on["nodes"][0], "memory_bytes": 9e11, "count": 2}  # Ray was started again, with another node
+    resumed = {"submission_id": "again", "resume_attempt": 1, "resume_step": 5}
+    Attempt.objects.create(run=runs[0], number=2, num_gpus=8, ran_on={"nodes": [row]}, **resumed)
+    Run.objects.filter(pk=runs[0].pk).update(latest_attempt=2)
+
+    (kind,) = say(project, admin).kinds
+
+    assert kind.num_runs == 4
