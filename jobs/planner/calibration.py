@@ -120,20 +120,28 @@ def _readings(runs: Iterable[Finished], neutral: Constants) -> dict[str, list[_R
 def _ratios(run: Finished, neutral: Constants) -> Iterable[tuple[str, float]]:
     """Yield ln(measured / reckoned) by constant: of phases with one pace together, as far as both were told."""
     planned = estimate(run.job, neutral).time.phases
+    seconds = _told(run, planned)
     for name in dict.fromkeys(PACES.values()):
-        phases = [phase for phase in planned if PACES.get(phase) == name and run.seconds.get(phase, 0.0) > 0]
-        measured = sum(run.seconds[phase] for phase in phases)
+        phases = [phase for phase in planned if PACES.get(phase) == name and seconds.get(phase, 0.0) > 0]
+        measured = sum(seconds[phase] for phase in phases)
         if name == SCORING and not phases:  # rewards are in it, and are no matter of this pace
             phases = [phase for phase in planned if PACES.get(phase) == name and phase in TOGETHER[EXPERIENCE]]
             rewards = planned["reward"].middle if "reward" in planned else 0.0
-            measured = run.seconds.get(EXPERIENCE, 0.0) - rewards
+            measured = seconds.get(EXPERIENCE, 0.0) - rewards
         reckoned = sum(planned[phase].middle for phase in phases)
         if reckoned > 0 and measured > 0:
             yield name, math.log(measured / reckoned)
     follows = run.job.schedule == "sync" or run.job.placement != "split"  # one phase after the other
-    told = all(run.seconds.get(phase, 0.0) > 0 for phase in (*planned, STEP))
-    if run.job.rollouts is not None and follows and told:
-        yield OTHER, math.log(run.seconds[STEP] / sum(run.seconds[phase] for phase in planned))
+    is_told = all(seconds.get(phase, 0.0) > 0 for phase in (*planned, STEP))
+    if run.job.rollouts is not None and follows and is_told:
+        yield OTHER, math.log(seconds[STEP] / sum(seconds[phase] for phase in planned))
+
+
+def _told(run: Finished, planned: Iterable[str]) -> Mapping[str, float]:
+    """Return what a run told; a step that is one phase, as that of other trainers' fine-tuning, is its seconds."""
+    if run.job.rollouts is None and tuple(planned) == ("update",) and STEP in run.seconds:
+        return {"update": run.seconds[STEP], **run.seconds}
+    return run.seconds
 
 
 def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Proposal:

@@ -151,6 +151,12 @@ def test_what_a_trainer_tells_as_one_is_scoring_and_rewards() -> None:
     assert found.values == pytest.approx({"speed.scoring_pace": 1.7})
 
 
+def test_a_step_that_is_one_phase_tells_its_seconds() -> None:
+    runs = [replace(run, seconds={"step": run.seconds["step"]}) for run in updates(2, 2, 2)]
+
+    assert calibrated(runs).values == pytest.approx({"speed.update_pace": 2})
+
+
 def test_phases_that_overlap_say_nothing_of_what_is_beside_them() -> None:
     beside = split(schedule="async", staleness=1)
     runs = [finished(beside, number, seconds_of(beside, constants())) for number in range(3)]
