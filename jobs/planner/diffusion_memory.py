@@ -15,7 +15,9 @@ from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.stages import Stage, stages_of
 from jobs.planner.states import States, compute_bytes, states_of, transients_of
 
-_ENDS = 6.0  # hidden states per latent token beside the blocks: embedded, last norm, modulated, projected, its gradient
+_ENDS = {"joint": 3.5, "dual": 3.5, "cross": 6.0}
+"""Hidden states per latent token that stay beside the blocks when a pass is done: embedded, modulated, projected; in
+fp32 where the norms are. Counted with torch's MemTracker on diffusers' models of a few blocks."""
 
 
 def sample_tokens(job: DiffusionJob) -> tuple[float, float]:
@@ -36,7 +38,8 @@ def activation_bytes(job: DiffusionJob) -> tuple[float, float]:
         kept += block.count * (inputs if recomputes else whole)
         widest = _gradients(block, job.shape.hidden, latent, text)
         working = max(working, widest + (whole - inputs if recomputes else 0.0))
-    return width * (kept + _ENDS * job.shape.hidden * latent), width * working
+    ends = _ENDS[job.shape.blocks[0].attention] * job.shape.hidden * latent
+    return width * (kept + ends), width * working
 
 
 def _gradients(block: Block, hidden: int, latent: float, text: float) -> float:
