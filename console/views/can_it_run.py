@@ -34,6 +34,7 @@ _EXAMPLES = (
     ("llama-3.1-70b", "sft-lora", "a100-80-sxm"),
     ("qwen3-30b-a3b", "grpo", "h200-sxm"),
     ("llama-3.1-8b", "sft-qlora", "rtx-4090"),
+    ("flux.1-dev", "grpo-lora", "h100-sxm"),
 )
 
 METHOD_WORDS = {
@@ -402,9 +403,10 @@ def _table(question: Question) -> str:
 
 
 def _examples() -> list[dict[str, str]]:
+    labels = {name: each.label for name, each in models().items()} | dict(known_diffusion_models())
     return [
         {
-            "label": f"{models()[model].label} · {METHOD_WORDS[method]} · {accelerators()[on].label}",
+            "label": f"{labels[model]} · {METHOD_WORDS[method]} · {accelerators()[on].label}",
             "address": f"{reverse('guide-devices')}?{urlencode({'model': model, 'method': method, 'on': on})}",
         }
         for model, method, on in _EXAMPLES
