@@ -5,6 +5,7 @@ from typing import Any
 
 Answer = Mapping[str, Any]
 
+_NUM_CONSTANTS = 5
 _WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
 
 
@@ -15,7 +16,7 @@ def plan_text(plan: Answer) -> str:
     phase = next(phase for phase in pool["phases"] if phase["phase"] == plan["phase"])
     lines = [
         f"{_WORDS[plan['verdict']]}: {fleet['num_devices']} x {fleet['label']}, {plan['phase']} needs "
-        f"{_gib(phase['total'])} of {_gib(pool['limit'])} GiB, most of it {plan['term']}.",
+        f"{_gib(phase['total'])} of {_gib(pool['limit'])} GiB (± {plan['band']:.0%}), most of it {plan['term']}.",
         "",
     ]
     for pool in plan["pools"]:
@@ -53,7 +54,30 @@ def advice_text(advice: Answer) -> str:
         rows = [[title, "GiB", "step, s", "changes"]]
         rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in moves]
         lines += [*(_table(rows) if moves else [f"{title}: nothing that was tried."]), ""]
-    return "\n".join(lines[:-1])
+    return "\n".join([*lines, *_levers(advice["levers"]), "", *constants_lines(advice["constants"])])
+
+
+def constants_lines(moved: Sequence[Answer]) -> list[str]:
+    """Return the constants that move an answer most, and the answer at the ends of their range."""
+    rows = [["Constants that move it most", "low", "high", "GiB", "step, s"]]
+    for each in moved[:_NUM_CONSTANTS]:
+        gib, seconds = each["needed"], each["seconds"]
+        spans = (f"{_gib(gib['low'])}–{_gib(gib['high'])}", f"{seconds['low']:.3g}–{seconds['high']:.3g}")
+        rows.append([each["name"], f"{each['low']:.4g}", f"{each['high']:.4g}", *spans])
+    return _table(rows) if moved else []
+
+
+def _levers(levers: Iterable[Answer]) -> list[str]:
+    """Return the largest parts of memory and time, each with the change that lowers it most."""
+    rows = [["What moves it most", "now", "after", "changes"]]
+    for each in levers:
+        show = _gib if each["of"] == "memory" else _short
+        unit = "GiB" if each["of"] == "memory" else "s"
+        change = each["change"]
+        after = "—" if change is None else f"{show(each['after'])} {unit}"
+        says = "nothing that was tried" if change is None else f"{change['title']}: {_changes(change['changes'])}"
+        rows.append([each["key"], f"{show(each['now'])} {unit}", after, says])
+    return _table(rows)
 
 
 def layouts_text(layouts: Answer) -> str:
@@ -75,6 +99,10 @@ def _terms(phases: Iterable[Answer]) -> list[str]:
 
 def _gib(size: float) -> str:
     return f"{size / (1 << 30):.1f}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.3g}"
 
 
 def _ends(interval: Answer) -> list[str]:

@@ -3,6 +3,7 @@
     asked = question(spec, project=project, user=user, state=cluster_state(), what_if=WhatIf(accelerator="h200"))
     reckon(asked) -> Estimate
     advice(asked) -> Advice
+    moved_by(asked) -> constants that move the answer most
     layouts(asked, goal="time") -> SearchResult
 
 A model is read from a config.json that somebody pasted, the catalog of known models, or, for people who may launch,
@@ -37,6 +38,7 @@ from jobs.planner.known import shape_of
 from jobs.planner.reading import read_job
 from jobs.planner.result import Estimate, JobInvalid
 from jobs.planner.search import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
+from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes import ModelShape, ShapeUnreadable, read_shape
 from jobs.planner.sources import Models, Workload
 from jobs.preview import kept_config, known_data, read_config
@@ -137,6 +139,14 @@ def advice(asked: Question) -> Advice:
     """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
     try:
         return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, k=asked.k)
+    except JobInvalid as invalid:
+        raise PlanRefused("", told(invalid)) from invalid
+
+
+def moved_by(asked: Question) -> tuple[Sensitivity, ...]:
+    """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
+    try:
+        return sensitivities(asked.job, asked.k)
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid
 

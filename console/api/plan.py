@@ -1,6 +1,6 @@
 """The planner: what a spec needs, how long it takes, what would be better; and what a project tells it."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -15,7 +15,7 @@ from jobs.models import Project
 from jobs.plan_settings import PlanSettingsRefused, change_settings, constants_of, outdated
 from jobs.planner.constant import constants
 from jobs.planner.sources import Workload
-from jobs.planning import PlanRefused, Question, WhatIf, advice, layouts, question, reckon
+from jobs.planning import PlanRefused, Question, WhatIf, advice, layouts, moved_by, question, reckon
 
 router = Router(tags=["planner"])
 
@@ -53,14 +53,18 @@ class PlanSettingsOut(Schema):
     outdated: dict[str, str]
 
 
+PlainNumber = Annotated[float, Field(strict=True)]
+"""A number, and not what only can be taken for one: true, or a text."""
+
+
 class PlanSettingsIn(Schema):
     """What to change; leave out what stays. null forgets a price, or takes a constant back to what is shipped."""
 
     model_config = {"extra": "forbid"}
 
     currency: str | None = Field(None, description="Three letters, as in USD")
-    prices: dict[str, float | None] | None = Field(None, description="Of a device hour, by accelerator")
-    constants: dict[str, float | None] | None = Field(None, description="Values by name")
+    prices: dict[str, PlainNumber | None] | None = Field(None, description="Of a device hour, by accelerator")
+    constants: dict[str, PlainNumber | None] | None = Field(None, description="Values by name")
 
 
 @router.post("/{slug:project}/plan", response={200: PlanOut, **REFUSALS}, summary="Plan a spec")
@@ -78,10 +82,11 @@ def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
 
 @router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
 def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdviceOut:
-    """Return changes of performance knobs that make the spec fit or faster, each reckoned anew."""
+    """Return changes of performance knobs that make the spec fit or faster, each reckoned anew, and what moves the
+    plan most: its largest parts, and the constants that it rests on."""
     about = _question(request, project_for(request, project), asked)
     try:
-        return PlanAdviceOut.of(advice(about))
+        return PlanAdviceOut.of(advice(about), moved_by(about))
     except PlanRefused as error:
         raise Refused(422, str(error), field=error.field) from error
 

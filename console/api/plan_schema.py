@@ -1,13 +1,15 @@
 """Shapes of the planner's questions and answers on the API. Sizes are bytes, times seconds, shares parts of 1."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from ninja import Body, Field, Schema
 
 from console.api.spec_schema import SpecIn
-from jobs.planner.advice import Advice, Advised
+from jobs.planner.advice import Advice, Advised, Lever
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
 from jobs.planner.search import Ranked, Rejected, SearchResult
+from jobs.planner.sensitivity import Sensitivity
 from jobs.planning import Question
 
 
@@ -17,8 +19,8 @@ class WhatIfIn(Schema):
     model_config = {"extra": "forbid"}
 
     accelerator: str = Field(max_length=200)
-    nodes: int = Field(1, ge=1, le=4096)
-    devices_per_node: int = Field(8, ge=1, le=128)
+    nodes: int = Field(1, ge=1, le=4096, strict=True)
+    devices_per_node: int = Field(8, ge=1, le=128, strict=True)
 
 
 class WorkloadIn(Schema):
@@ -26,11 +28,13 @@ class WorkloadIn(Schema):
 
     model_config = {"extra": "forbid"}
 
-    mean_prompt: float = Field(0.0, ge=0, le=1e8, description="Tokens; without answers: of a whole sample")
-    mean_response: float = Field(0.0, ge=0, le=1e8, description="Tokens")
-    spread: float = Field(0.0, ge=0, le=5, description="Sigma of ln(tokens of an answer)")
-    samples: int = Field(0, ge=0, le=10**12, description="Of the training set")
-    reward_seconds: float = Field(0.0, ge=0, le=1e7, description="In which the rewards of one step are reckoned")
+    mean_prompt: float = Field(0.0, ge=0, le=1e8, strict=True, description="Tokens; without answers: of a whole sample")
+    mean_response: float = Field(0.0, ge=0, le=1e8, strict=True, description="Tokens")
+    spread: float = Field(0.0, ge=0, le=5, strict=True, description="Sigma of ln(tokens of an answer)")
+    samples: int = Field(0, ge=0, le=10**12, strict=True, description="Of the training set")
+    reward_seconds: float = Field(
+        0.0, ge=0, le=1e7, strict=True, description="In which the rewards of one step are reckoned"
+    )
 
 
 class PlanIn(Schema):
@@ -49,7 +53,7 @@ class LayoutsIn(PlanIn):
     """What to search layouts for; `goal`: the shortest step, the cheapest, or the most memory to spare."""
 
     goal: str = Field("time", description="time, cost or room")
-    limit: int = Field(20, description="Layouts to list, 1 to 100")
+    limit: int = Field(20, strict=True, description="Layouts to list, 1 to 100")
 
 
 class PlanInterval(Schema):
@@ -274,18 +278,75 @@ class PlanMove(Schema):
         )
 
 
+class PlanLever(Schema):
+    """One of the largest parts of the plan: a term of memory in the phase that binds (bytes), or a phase of a step
+    (seconds); `after`: with the change that lowers it most, null if none does."""
+
+    of: Literal["memory", "time"]
+    key: str
+    now: float
+    after: float
+    change: PlanMove | None
+
+    @classmethod
+    def of_lever(cls, lever: Lever) -> "PlanLever":
+        """Return a lever as the API gives it."""
+        change = None if lever.change is None else PlanMove.of(lever.change)
+        return cls(of=lever.of, key=lever.key, now=lever.now, after=lever.after, change=change)
+
+
+class PlanSensitivity(Schema):
+    """A constant, and the answer over its range from `low` to `high`: bytes of the pool that binds and seconds of a
+    step, from the least to the most with what they are now between; `share`: how far whichever moves more does."""
+
+    name: str
+    label: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    is_measured: bool
+    needed: PlanInterval
+    seconds: PlanInterval
+    verdicts: list[Literal["fits", "tight", "no"]] = Field(description="At low and at high")
+    share: float
+
+    @classmethod
+    def of(cls, found: Sensitivity) -> "PlanSensitivity":
+        """Return a sensitivity as the API gives it."""
+        constant = found.constant
+        return cls(
+            name=constant.name,
+            label=constant.label,
+            value=constant.value,
+            low=constant.low,
+            high=constant.high,
+            unit=constant.unit,
+            is_measured=constant.evidence == "measured",
+            needed=PlanInterval.of(found.needed),
+            seconds=PlanInterval.of(found.seconds),
+            verdicts=list(found.verdicts),
+            share=found.share,
+        )
+
+
 class PlanAdviceOut(Schema):
     """What would make the run fit, and what would make it faster, the best first. `together`: several moves, where no
-    single one makes it fit."""
+    single one makes it fit. `levers`: of the three largest terms of memory, then of the three longest phases, what
+    lowers each most. `constants`: those that move the answer, the one that moves it most first."""
 
     fit: list[PlanMove]
     faster: list[PlanMove]
     together: PlanMove | None
+    levers: list[PlanLever]
+    constants: list[PlanSensitivity]
 
     @classmethod
-    def of(cls, found: Advice) -> "PlanAdviceOut":
+    def of(cls, found: Advice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
         """Return advice as the API gives it."""
         return cls(
+            levers=[PlanLever.of_lever(each) for each in found.levers],
+            constants=[PlanSensitivity.of(each) for each in moved],
             fit=[PlanMove.of(each) for each in found.fit],
             faster=[PlanMove.of(each) for each in found.faster],
             together=None if found.together is None else PlanMove.of(found.together),

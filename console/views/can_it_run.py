@@ -18,6 +18,7 @@ from console.guide.device_answer import published_answer, shown_row
 from console.templatetags.pitwall import size
 from console.views.can_it_run_pictures import known_diffusion_models, picture_facts, picture_note
 from console.views.can_it_run_question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, plan_url, read_question
+from console.views.plan_levers import LeversPanel, parts_panel
 from console.views.plan_panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
@@ -25,8 +26,10 @@ from jobs.models import Project
 from jobs.plan_settings import constants_of, prices_of
 from jobs.planner.answer import Need, Option, Published, Verdict, compare_hardware
 from jobs.planner.diffusion_answer import compare_for_diffusion
+from jobs.planner.diffusion_job import DiffusionJob
 from jobs.planner.job import Fleet, Job
 from jobs.planner.plans import METHODS, OnHost
+from jobs.planner.sensitivity import sensitivities
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _EXAMPLES = (
@@ -137,6 +140,7 @@ class Detail:
     devices: str
     is_recommended: bool
     plan: PlanPanel | None
+    levers: LeversPanel | None
     published: tuple[PublishedRow, ...]
     plan_url: str
 
@@ -171,7 +175,7 @@ def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool) -
         "has_costs": any(option.cost_per_step for option in options),
         "trained_on": picture_note(question.pictured) if question.pictured is not None else "",
         "verdict": _overall(options, question),
-        "detail": _detail(shown, question),
+        "detail": _detail(shown, question, project),
     }
 
 
@@ -304,7 +308,7 @@ def _lacks(at: Need | None) -> str:
     return ""
 
 
-def _detail(option: Option, question: Question) -> Detail:
+def _detail(option: Option, question: Question, project: Project | None) -> Detail:
     verdict = option.verdict
     state, word = _ANSWERS[verdict.answer]
     at = verdict.at
@@ -320,8 +324,9 @@ def _detail(option: Option, question: Question) -> Detail:
         devices=_times(at.num_devices if at is not None else None),
         is_recommended=verdict.recommended is not None and at is verdict.recommended,
         plan=_panel(at),
+        levers=_levers(at, project),
         published=tuple(_published(each) for each in verdict.published),
-        plan_url=plan_url(question, option.accelerator, at) if fits and at is not None and not question.pictured else "",
+        plan_url=plan_url(question, option.accelerator, at) if fits and at is not None and question.shape else "",
     )
 
 
@@ -349,6 +354,14 @@ def _panel(need: Need | None) -> PlanPanel | None:
     if need is None or need.estimate is None or need.job is None:
         return None
     return estimate_panel(need.estimate, _Planned(job=need.job, fleet=need.job.fleet))
+
+
+def _levers(need: Need | None, project: Project | None) -> LeversPanel | None:
+    """Return what moves the answer most; None for a diffusion transformer, whose constants were measured on others."""
+    if need is None or need.estimate is None or need.job is None or isinstance(need.job, DiffusionJob):
+        return None
+    moved = sensitivities(need.job, constants_of(project))
+    return parts_panel(need.estimate, moved, has_settings=project is not None)
 
 
 def _binding(panel: PlanPanel | None) -> MemoryRow | None:

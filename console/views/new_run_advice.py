@@ -16,16 +16,17 @@ from console.templatetags.pitwall import size
 from console.views.new_run import project_to_launch_in
 from console.views.new_run_findings import FixButton, fix_button
 from console.views.new_run_plan import asked_of, config_of
+from console.views.plan_levers import LeversPanel, levers_panel
 from console.views.plan_panel import devices_text, seconds_text, share_text
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.sentence import in_words
 from jobs.catalog.value import Value
 from jobs.cluster import cluster_state
-from jobs.planner.advice import Advised
+from jobs.planner.advice import Advice, Advised
 from jobs.planner.layout_space import spaces_of
-from jobs.planner.result import TIGHT_FROM, Interval
+from jobs.planner.result import TIGHT_FROM, Interval, Verdict
 from jobs.planner.search import Ranked, Rejected, SearchResult
-from jobs.planning import MAX_LAYOUTS_LISTED, PlanRefused, Question, reckon, shape_of_config
+from jobs.planning import MAX_LAYOUTS_LISTED, PlanRefused, Question, moved_by, reckon, shape_of_config
 from jobs.planning import advice as advise
 from jobs.planning import layouts as search
 
@@ -106,12 +107,12 @@ def advice(request: HttpRequest) -> JsonResponse:
     """Say what would make the run fit and what would make it faster, and how many layouts there are to look at."""
     try:
         asked = _asked(request)
-        panel = advice_panel(asked)
+        panel, levers = _advised(asked)
     except PlanRefused as error:
         return _refusal(error)
     return JsonResponse(
         {
-            "html": render_to_string("new_run/plan_advice.html", {"panel": panel}),
+            "html": render_to_string("new_run/plan_advice.html", {"panel": panel, "levers": levers}),
             "num_fixes": len(panel.fit),
             "num_layouts": _num_layouts(asked),
         }
@@ -147,10 +148,14 @@ def config(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": says})
 
 
-def advice_panel(asked: Question) -> AdvicePanel:
-    """Return the changes that would help. Raises: PlanRefused."""
-    found = advise(asked)
-    verdict = reckon(asked).verdict
+def _advised(asked: Question) -> tuple[AdvicePanel, LeversPanel]:
+    """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
+    found, now = advise(asked), reckon(asked)
+    return advice_panel(found, now.verdict, asked.spec), levers_panel(now, found.levers, moved_by(asked), asked.spec)
+
+
+def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
+    """Return the changes that would help a run of which the plan says so."""
     wanted = {"no": ("fits", "tight"), "tight": ("fits",)}.get(verdict, ())
     cures = [each for each in found.fit if each.after.verdict in wanted]
     if found.together is not None and verdict == "no":
@@ -164,8 +169,8 @@ def advice_panel(asked: Question) -> AdvicePanel:
     else:
         says = _("No single change of layout or memory settings makes it faster.")
     return AdvicePanel(
-        fit=tuple(_change(each, asked.spec, n, is_cure=True) for n, each in enumerate(cures)),
-        faster=tuple(_change(each, asked.spec, n, is_cure=False) for n, each in enumerate(found.faster)),
+        fit=tuple(_change(each, spec, n, is_cure=True) for n, each in enumerate(cures)),
+        faster=tuple(_change(each, spec, n, is_cure=False) for n, each in enumerate(found.faster)),
         says=says,
     )
 

@@ -54,6 +54,7 @@ def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: Cl
     milliseconds = (time.perf_counter() - began) * 1000
     return {
         "verdict": render_to_string("new_run/plan.html", {"plan": panel}),
+        "strip": render_to_string("new_run/plan_strip.html", {"plan": panel}),
         "bars": render_to_string("new_run/plan_bars.html", {"plan": panel}),
         "state": panel.state,
         "is_what_if": bool(request.POST.get("plan.accelerator")),

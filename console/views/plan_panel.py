@@ -128,7 +128,8 @@ class TimeBars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPanel:
-    """What the planner says of a run. Without an estimate `state` is unknown and `says` is the reason."""
+    """What the planner says of a run. Without an estimate `state` is unknown and `says` is the reason. `band`: how sure
+    its memory is."""
 
     state: str
     says: str
@@ -137,6 +138,7 @@ class PlanPanel:
     numbers: tuple[Number, ...] = ()
     pools: tuple[PoolBars, ...] = ()
     unit: str = "GiB"
+    band: str = ""
     limit: str = ""
     limit_x: str = ""
     terms: tuple[Term, ...] = ()
@@ -147,6 +149,11 @@ class PlanPanel:
     def word(self) -> str:
         """The verdict in a word or two."""
         return str(VERDICT_WORDS[self.state])
+
+    @property
+    def strip(self) -> tuple[Number, ...]:
+        """The numbers that a narrow window shows of it while it is closed: the time of a step, and device hours."""
+        return (self.numbers[0], self.numbers[2])
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
@@ -177,6 +184,7 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
         numbers=_numbers(found, asked.job.fleet),
         pools=tuple(pool_bars(pool, found, terms, scale, unit) for pool in found.pools),
         unit=unit_word(unit),
+        band=f"± {share_text(found.band)}",
         limit=f"{limit / unit:.1f}",
         limit_x=f"{limit / scale * 100:.2f}",
         terms=terms,
@@ -278,7 +286,11 @@ def _sentence(found: Estimate, asked: Planned) -> str:
     """Return what decides, in a sentence: the phase, its devices, the limit, the term."""
     wanted, there = asked.job.fleet.num_devices, asked.fleet.num_devices
     if wanted > there:
-        text = _("The run asks for %(n)s devices; there are %(hardware)s.")
+        text = ngettext(
+            "The run asks for %(n)s device; there are %(hardware)s.",
+            "The run asks for %(n)s devices; there are %(hardware)s.",
+            wanted,
+        )
         return text % {"n": f"{wanted:,}", "hardware": devices_text(asked.fleet, there)}
     assumed = len(asked.notes) + len(asked.job.notes)
     pool = next(p for p in found.pools if p.name == found.pool)

@@ -25,6 +25,7 @@ _WORTH_SECONDS = 0.005  # of a step: below, a change is not worth a line
 _WORTH_SHARE = 0.005  # of a term: a change that lowers it by less is no lever
 _MOST_STEPS = 6
 _NUM_LEVERS = 3
+_RANKS: Mapping[Verdict, int] = {"fits": 0, "tight": 1, "no": 2}
 TOGETHER = "All of these together"
 """The title of several moves that do it together."""
 
@@ -69,7 +70,8 @@ class Advised:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
     """One of the largest parts of an answer, and the change that lowers it most, None if none lowers it: of memory a
-    term of the phase that binds, in bytes, of time a phase of the step, in seconds; `now` and `after` the change."""
+    term of the phase that binds, in bytes, of time a phase of the step, in seconds; `now` and `after` the change. No
+    change counts with which the run fits less well than before."""
 
     of: Literal["memory", "time"]
     key: str
@@ -190,7 +192,7 @@ class _Adviser:
         found: list[tuple[float, Advised]] = []
         for each in self._single:
             after = self._after[each.id]
-            if of == "time" and after.verdict == "no":
+            if _RANKS[after.verdict] > _RANKS[self._before.verdict] or (of == "time" and after.verdict == "no"):
                 continue
             parts = _terms(after, self._before) if of == "memory" else _phases(after)
             if parts and parts.get(key, 0.0) < now * (1 - _WORTH_SHARE):
@@ -203,9 +205,8 @@ class _Adviser:
         """Return moves that make the run fit together, each the one that helps most after those before it."""
         found = self._single
         for _ in range(_MOST_STEPS):
-            peak = found[0].before.needed if not found else None
             best = next((each for each in sorted(found, key=_by_relief) if self._is_allowed(each)), None)
-            if best is None or best.saved_bytes <= 0 or peak == best.after.needed:
+            if best is None or best.saved_bytes <= 0:
                 return None
             if best.after.verdict != "no":
                 return _named(best, TOGETHER)
@@ -252,8 +253,7 @@ def _named(advised: Advised, title: str) -> Advised:
 
 
 def _by_relief(advised: Advised) -> tuple[int, float]:
-    order: dict[Literal["fits", "tight", "no"], int] = {"fits": 0, "tight": 1, "no": 2}
-    rank = order[advised.after.verdict]
+    rank = _RANKS[advised.after.verdict]
     return (rank, advised.after.seconds) if rank < 2 else (rank, -float(advised.saved_bytes))
 
 

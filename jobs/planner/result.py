@@ -176,3 +176,9 @@ class Estimate:
     used: tuple[Used, ...]
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def binding(self) -> PhaseMemory:
+        """The phase that decides, on the pool that decides."""
+        pool = next(each for each in self.pools if each.name == self.pool)
+        return next(each for each in pool.phases if each.phase == self.phase)

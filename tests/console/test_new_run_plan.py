@@ -1,6 +1,8 @@
 """The plan of New run without a browser: the processor's case, what a probe changes, the marks on its run."""
 
 import json
+import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from django.test import Client
 from console.forms.new_run import default_spec, minimal, spec_to_form
 from console.forms.new_run_probe import PROBE_STEPS, probe_of
 from console.views import new_run
+from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
 from jobs.cluster import ClusterState, Node
 from jobs.models import Run
@@ -64,6 +67,50 @@ def test_the_clusters_own_devices_are_planned_for(editor: Client, monkeypatch: p
     assert found["state"] == "fits"
     assert not found["is_what_if"]
     assert found["milliseconds"] >= 1
+
+
+def advised(client: Client, **texts: str) -> dict[str, Any]:
+    spec = recipes()["verl-grpo-qwen3-8b"].spec
+    hardware = {"plan.accelerator": "h200", "plan.nodes": "1", "plan.devices_per_node": "8"}
+    form = {**spec_to_form(spec), "base": json.dumps(minimal(spec)), **hardware, **texts}
+    answer: dict[str, Any] = client.post("/runs/new/plan/advice", form).json()
+    return answer
+
+
+def test_the_largest_parts_come_with_the_change_that_lowers_each_and_the_constants_with_their_settings(
+    editor: Client,
+) -> None:
+    html = unescape(advised(editor)["html"])
+    levers = html.split('aria-labelledby="levers-title"')[1]
+    rows = dict(re.findall(r'<li data-lever="(\w+)">(.*?)</li>', levers, re.DOTALL))
+    constants = re.findall(r'<li data-constant="([\w.]+)">(.*?)</li>', levers, re.DOTALL)
+
+    assert len(rows) == 6  # three terms of memory, three phases
+    assert any("data-fix" in row for row in rows.values())
+    for row in rows.values():
+        assert ("data-fix" in row) != ("no change of layout or memory settings lowers it" in row)
+    assert len(constants) == 3
+    settings = unescape(editor.get("/settings").content.decode())
+    for name, row in constants:
+        assert f'href="/settings#constant-{name}"' in row
+        assert f'id="constant-{name}"' in settings
+        assert "step" in row or "peak" in row
+
+
+def test_how_sure_the_memory_is_stands_beside_it(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster(monkeypatch, memory=100 * GIB, gpus=8, kind="H100")
+
+    assert re.search(r"GiB at peak.*?± \d+ %", planned(editor)["bars"], re.DOTALL)
+
+
+def test_knobs_that_the_plan_does_not_reckon_with_are_named_among_its_notes(editor: Client) -> None:
+    def notes(**texts: str) -> str:
+        spec = recipes()["openrlhf-grpo-qwen2.5-7b"].spec
+        form = {**spec_to_form(spec), "base": json.dumps(minimal(spec)), "plan.accelerator": "h100", **texts}
+        return unescape(editor.post("/runs/new/check", form).json()["plan"]["bars"])
+
+    assert "does not reckon with" not in notes()
+    assert f"The plan does not reckon with: {knobs()['train.ema'].label}." in notes(**{"knobs.train.ema": "true"})
 
 
 def test_fewer_devices_than_the_run_asks_for_are_no_fit(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:

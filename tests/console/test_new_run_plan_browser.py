@@ -106,6 +106,55 @@ def test_advice_is_applied_by_one_click_and_undone(page: Page, live_console: Liv
     expect(page.locator("[data-num-changes]")).to_have_text("0 changes")
 
 
+def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console: LiveConsole) -> None:
+    opened(page, live_console)
+    levers = page.locator("[data-advice-place]:not(.is-stale) .plan-levers")
+    expect(levers.locator("[data-lever]")).to_have_count(6)
+    tried = levers.locator("[data-lever]:has(button)").first
+    key = tried.get_attribute("data-lever")
+    change = tried.get_by_role("button")
+    expect(change).to_have_accessible_name(re.compile("^Try: "))
+    before = page.locator(".memory-row[data-binding]").inner_text()
+
+    change.click()
+
+    expect(page.locator("[data-num-changes]")).not_to_have_text("0 changes")
+    expect(page.locator(".memory-row[data-binding]")).not_to_have_text(before)
+    assert key
+    page.locator("[data-undo]").click()
+    expect(page.locator("[data-num-changes]")).to_have_text("0 changes")
+    link = levers.locator("[data-constant] a").first
+    name = levers.locator("[data-constant]").first.get_attribute("data-constant")
+    link.click()
+    expect(page.locator(f'[id="constant-{name}"]')).to_be_visible()
+    expect(page.locator(f'[id="constant-{name}"]')).to_be_in_viewport()
+
+
+def test_in_a_narrow_window_the_plan_is_a_strip_that_opens_and_stays(page: Page, live_console: LiveConsole) -> None:
+    page.set_viewport_size({"width": 800, "height": 900})
+    opened(page, live_console, "a100-40-sxm")
+    strip = page.locator("[data-plan-strip]")
+    expect(strip).to_contain_text("Does not fit")
+    expect(strip).to_contain_text(re.compile(r"Step time\s+\S+"))
+    expect(strip).to_contain_text(re.compile(r"Device hours\s+\S+"))
+    expect(page.locator(".memory-row").first).to_be_hidden()
+    page.evaluate("window.scrollTo(0, 900)")
+    expect(strip).to_be_in_viewport()
+
+    strip.press("Enter")
+    expect(page.locator(".memory-row").first).to_be_visible()
+    expect(strip).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator(".memory-row").first).to_be_hidden()
+    expect(strip).to_be_focused()
+    for width in (390, 800, 1099):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.set_viewport_size({"width": 1100, "height": 900})
+    expect(strip).to_be_hidden()
+    expect(page.locator(".memory-row").first).to_be_visible()
+
+
 def test_a_layout_is_found_and_taken_into_the_form(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console, "a100-40-sxm")
     expect(page.locator("[data-open-layouts]")).to_contain_text(re.compile(r"All layouts \([\d,]+\)"))

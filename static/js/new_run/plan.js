@@ -21,7 +21,7 @@ export class Plan {
   #since = 0;
   #isUnread = false;
   #isOverridden = false;
-  #shown = { plan: "", bars: "" };
+  #shown = { plan: "", bars: "", strip: "" };
 
   constructor(form, { onUse, onProblems, onVerdict, onRead }) {
     this.#form = form;
@@ -42,6 +42,7 @@ export class Plan {
     });
     this.#wireLayouts();
     this.#wireConfig();
+    this.#wireStrip();
   }
 
   /** True if the run does not fit the hardware that it would be launched on, and nobody said to launch it all the same. */
@@ -78,7 +79,7 @@ export class Plan {
   /** No answer came, or the form is not whole: what is shown is of an earlier state. */
   dim() {
     this.#place("plan-busy").textContent = "";
-    for (const name of ["plan", "bars", "advice"]) this.#place(name).classList.add("is-stale");
+    for (const name of ["plan", "bars", "advice", "strip"]) this.#place(name).classList.add("is-stale");
   }
 
   /** Take the check's answer. */
@@ -88,6 +89,7 @@ export class Plan {
     if (this.state !== "no") { this.numFixes = 0; this.#isOverridden = false; }
     this.#put("plan", plan.verdict);
     this.#put("bars", plan.bars);
+    this.#put("strip", plan.strip);
     const hint = this.#form.querySelector("[data-plan-refused]");
     if (hint) hint.hidden = !this.refuses;
     this.#place("plan-busy").textContent = plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
@@ -106,6 +108,7 @@ export class Plan {
 
   /** Bring what would help into sight. */
   focus() {
+    this.#fold(true);
     const title = document.getElementById("advice-title") ?? document.getElementById("plan-title");
     title?.scrollIntoView({ block: "nearest" });
     if (title) title.tabIndex = -1;
@@ -161,6 +164,23 @@ export class Plan {
     this.#form.querySelector("[data-plan-refused]").hidden = true;
     this.#on.onVerdict();
     this.#form.querySelector("[data-launch]").focus();
+  }
+
+  // ---- Narrow windows: a strip that opens ----
+
+  #fold(isOpen) {
+    this.#form.querySelector("[data-plan-fold]").toggleAttribute("data-open", isOpen);
+    this.#form.querySelector("[data-plan-strip]").setAttribute("aria-expanded", String(isOpen));
+  }
+
+  #wireStrip() {
+    const strip = this.#form.querySelector("[data-plan-strip]");
+    strip.addEventListener("click", () => this.#fold(strip.getAttribute("aria-expanded") !== "true"));
+    this.#form.querySelector("[data-plan-fold]").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || strip.getAttribute("aria-expanded") !== "true" || !strip.checkVisibility()) return;
+      this.#fold(false);
+      strip.focus();
+    });
   }
 
   // ---- All layouts ----

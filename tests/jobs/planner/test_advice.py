@@ -127,7 +127,9 @@ def test_a_knob_that_would_cease_to_count_is_seen() -> None:
     assert not teaches_the_same(spec, changed(spec, {"parallel.engine": "megatron"}))
 
 
-@pytest.mark.parametrize("name", ["verl-grpo-qwen3-8b", "openrlhf-sft-8b", "native-grpo-demo"])
+@pytest.mark.parametrize(
+    "name", ["verl-grpo-qwen3-8b", "openrlhf-sft-8b", "native-grpo-demo", "openrlhf-ppo-70b-48gpu"]
+)
 def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
     spec = _spec(name)
     before = estimate(read_job(spec, models_for(spec), fleet(max(spec.num_workers, 8))))
@@ -148,6 +150,8 @@ def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
         found = estimate(read_job(after, models_for(spec), fleet(max(spec.num_workers, 8))))
         assert {problem.message for problem in refused(after)} <= rules
         assert lever.after < lever.now
+        order = ("fits", "tight", "no")
+        assert order.index(found.verdict) <= order.index(before.verdict)  # an engine that does not start is no gain
         if lever.of == "time":
             assert found.time.phases[lever.key].middle == pytest.approx(lever.after)
             assert found.verdict != "no"
