@@ -144,7 +144,7 @@ def test_nothing_asked_shows_how_to_ask_and_what_was_published(editor: Client) -
 
     assert "Name a model" in page
     assert "Published configurations" in page
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         answer = editor.get(example).content.decode()
         assert "Hardware side by side" in answer
