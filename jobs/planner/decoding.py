@@ -14,6 +14,7 @@ from jobs.planner.engine_weights import expert_bytes, expert_ranks, layer_bytes,
 from jobs.planner.job import Engine
 from jobs.planner.kv_cache import layer_token_bytes
 from jobs.planner.network import card_bandwidth
+from jobs.planner.serving import is_first_engine
 
 _NODE = 8  # devices of a node, where more of them are not joined by one link
 _WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
@@ -79,6 +80,8 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
         fixed += count * beyond * k["network.node_latency"]
         if layer.has_cache:
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
+    if is_first_engine(engine):
+        fixed += k["decode.first_engine_seconds"]
     if engine.is_eager:
         fixed += model.num_layers * k["decode.eager_layer_seconds"]
     peak = product_rate(engine, accelerator, k)

@@ -110,6 +110,12 @@ def wakes_at_once(engine: Engine) -> bool:
     return engine.name == "vllm" and bool(engine.version) and _numbers(engine) < (0, 8, 3)
 
 
+def is_first_engine(engine: Engine) -> bool:
+    """Return whether this is vLLM's first engine, which schedules between steps in the process that runs them: the
+    default before 0.8."""
+    return engine.name == "vllm" and _version(engine) < (0, 8)
+
+
 def starts_beside(memory: EngineMemory, accelerator: Accelerator, resident_bytes: int) -> bool:
     """Return whether an engine finds its budget free beside what others hold of the device, as vLLM demands it."""
     return accelerator.usable_bytes - resident_bytes >= memory.budget
@@ -123,7 +129,7 @@ def scheduler_sizes(engine: Engine, accelerator: Accelerator) -> tuple[int, int]
         tokens = next((tokens for gib, tokens in sizes if total < gib * _GIB), 16384)
         return engine.max_num_seqs or 2048, engine.max_batched_tokens or tokens
     longest = engine.max_model_len or engine.model.max_positions or _LEAST_POSITIONS
-    if _version(engine) < (0, 8):  # the first engine: prompts whole, unless they may be longer than 32,768
+    if is_first_engine(engine):  # prompts whole, unless they may be longer than 32,768
         seqs, tokens = 256, 2048 if longest > _CHUNKED_FROM else max(longest, 2048)
     elif total >= 160 * _GIB:
         seqs, tokens = 1024, 16384

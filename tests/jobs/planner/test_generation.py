@@ -56,6 +56,11 @@ def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
     assert far.sequence_seconds - joined.sequence_seconds == pytest.approx(more)
 
 
+def test_the_first_engine_schedules_between_steps() -> None:
+    before, after = (decode_step_seconds(engine(version=version), H100, 8, 100, K) for version in ("0.7.3", "0.8.0"))
+    assert before - after == pytest.approx(K["decode.first_engine_seconds"])
+
+
 def test_experts_are_read_as_far_as_tokens_reach_them() -> None:
     decoder = make_decoder(engine("qwen3-30b-a3b"), H100, K)
     assert decoder.ratio == 8 / 128
