@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.api_client import ENDED, ApiClient
+from jobs.planner.calibration import miss_text
 from jobs.planner.steps import PACES
 from tests.journeys.conftest import Stack, start_stack, stop_stack, wait_for_line
 from tests.journeys.other_trainers import token_of
@@ -88,8 +89,10 @@ def report(rows: list[dict[str, Any]], paces: Mapping[str, float]) -> bool:
         print(f"{row['phase']:<16}{row['measured']:>8.3f} s{shipped:>8.3f} s{planned:>8.3f} s")
     measured = sum(found)
     print(f"{'together':<16}{measured:>8.3f} s{without:>8.3f} s{with_:>8.3f} s")
-    far = [math.expm1(abs(math.log(measured / planned))) for planned in (without, with_)] if found else [0.0, 0.0]
-    print(f"{'off by':<16}{'':>10}{far[0]:>10.0%}{far[1]:>10.0%}")
+    if not found:
+        return False
+    far = [math.expm1(abs(math.log(measured / planned))) for planned in (without, with_)]
+    print(f"missed by {miss_text(far[0])} without, {miss_text(far[1])} with")
     return far[1] < far[0]
 
 
