@@ -7,8 +7,9 @@ from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS
 from jobs.catalog.accelerator import accelerators
+from jobs.catalog.diffusion_model import diffusion_models
 from jobs.catalog.model import models
-from jobs.planner.known import shape_of
+from jobs.planner.known import shape_of, shape_of_diffusion
 
 
 class AcceleratorOut(Schema):
@@ -50,10 +51,26 @@ class ModelOut(Schema):
     source: str
 
 
+class DiffusionModelOut(Schema):
+    """A diffusion transformer whose shape is known; `encoders`: parameters of its text encoders and VAE."""
+
+    id: str
+    label: str
+    hub: list[str]
+    kind: str = Field(description="_class_name of its config.json")
+    parameters: int
+    encoders: dict[str, int]
+    width: int
+    height: int
+    frames: int
+    source: str
+
+
 class ModelsOut(Schema):
-    """Every known model, by id."""
+    """Every known model, by id: language models, and diffusion transformers."""
 
     models: list[ModelOut]
+    diffusion_models: list[DiffusionModelOut]
 
 
 accelerators_router = Router(tags=["planner"])
@@ -74,7 +91,26 @@ def list_accelerators(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
 @models_router.get("", response={200: ModelsOut, **REFUSALS}, summary="Models")
 def list_models(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
     """Return the models whose config.json is known without asking a hub, with their exact counts."""
-    return {"models": [_model(model_id) for model_id in models()]}
+    return {
+        "models": [_model(model_id) for model_id in models()],
+        "diffusion_models": [_diffusion_model(model_id) for model_id in diffusion_models()],
+    }
+
+
+def _diffusion_model(model_id: str) -> dict[str, Any]:
+    model, shape = diffusion_models()[model_id], shape_of_diffusion(model_id)
+    return {
+        "id": model.id,
+        "label": model.label,
+        "hub": list(model.hub),
+        "kind": shape.kind,
+        "parameters": shape.parameters,
+        "encoders": dict(model.encoders),
+        "width": model.width,
+        "height": model.height,
+        "frames": model.frames,
+        "source": model.source,
+    }
 
 
 def _model(model_id: str) -> dict[str, Any]:

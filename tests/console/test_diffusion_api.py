@@ -46,6 +46,13 @@ def test_the_answer_has_the_planners_own_numbers(project: Project) -> None:
         assert set(each["seconds"]) == {"rollout", "reference", "update"}
 
 
+def test_known_models_are_listed(project: Project) -> None:
+    found = client_of(project, "viewer").get("/api/models").json()["diffusion_models"]
+
+    assert {each["id"]: each["parameters"] for each in found}["qwen-image"] == 20_430_401_088
+    assert len(found) == len(diffusion_models())
+
+
 def test_a_config_is_the_same_model(project: Project) -> None:
     config = dict(diffusion_models()["sd3.5-large"].config)
     pasted = ask(project, model="", config=config, width=1024, height=1024).json()
