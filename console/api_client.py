@@ -76,8 +76,8 @@ class ApiClient:
         return str(projects[0]["slug"])
 
     def plan(self, project: str, asked: Mapping[str, Any], *, part: str = "") -> dict[str, Any]:
-        """Return what the planner says of a spec; `part` is "advice" or "layouts" for what would be better, "diffusion"
-        for a diffusion transformer, of which there is no spec.
+        """Return what the planner says of a spec; `part` is "advice" or "layouts" for what would be better,
+        "can-it-run" and "diffusion" for a model and a method alone, of which there is no spec.
 
         Raises: RequestRefused, ConsoleAway.
         """

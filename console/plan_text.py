@@ -6,6 +6,8 @@ from typing import Any
 Answer = Mapping[str, Any]
 
 _NUM_CONSTANTS = 5
+_HOST = {"nothing": "fewest", "between_phases": "states away", "always": "host step"}
+_CAN_HEAD = ("devices", "GiB", "binds", "step, s", "cost of a step")
 _WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
 
 
@@ -65,6 +67,36 @@ def constants_lines(moved: Sequence[Answer]) -> list[str]:
         spans = (f"{_gib(gib['low'])}–{_gib(gib['high'])}", f"{seconds['low']:.3g}–{seconds['high']:.3g}")
         rows.append([each["name"], f"{each['low']:.4g}", f"{each['high']:.4g}", *spans])
     return _table(rows) if moved else []
+
+
+def can_it_run_text(answer: Answer) -> str:
+    """Return every hardware beside the others, and of each that was reckoned what it takes."""
+    lines = [f"{answer['model']}, {answer['method']}: {answer['parameters']:,} parameters", ""]
+    rows = [["accelerator", "answer", *(_HOST[need["on_host"]] for need in answer["options"][0]["needs"]), *_CAN_HEAD]]
+    for each in answer["options"]:
+        pool = max(each["pools"], key=lambda pool: pool["share"], default=None)
+        gib = "—" if pool is None else f"{max(_gibs(pool))} of {_gib(pool['limit'])}"
+        money = f"{_span(each['cost_per_step'])} {answer['currency']}" if each["cost_per_step"] else "—"
+        fewest = [str(need["devices"] or "—") + " tight" * (need["verdict"] == "tight") for need in each["needs"]]
+        devices = "—" if each["devices"] is None else str(each["devices"])
+        found = [devices, gib, each["phase"] or "—", _span(each["step"]), money]
+        rows.append([each["accelerator"], each["answer"], *fewest, *found])
+    lines += [*_table(rows), "", "fewest devices: nothing on the host, states between phases, the optimizer's step"]
+    for each in answer["options"]:
+        lines += ["", f"{each['accelerator']}: {each['says']}"]
+        if each["terms"]:
+            held = ", ".join(f"{term} {_gib(size)}" for term, size in each["terms"].items())
+            lines.append(f"largest in {each['phase']}, GiB (± {each['band']:.0%}): {held}")
+        lines += constants_lines(each["constants"])
+        lines += [
+            f"{row['bearing']}: {row['model']} on {row['devices']} x {row['device']}" for row in each["published"]
+        ]
+    notes = dict.fromkeys(note for each in answer["options"] for note in each["notes"])
+    return "\n".join([*lines, *(f"note: {note}" for note in filter(None, (answer["note"], *notes)))])
+
+
+def _gibs(pool: Answer) -> list[str]:
+    return sorted((_gib(phase["total"]) for phase in pool["phases"]), key=float)[-1:]
 
 
 def _levers(levers: Iterable[Answer]) -> list[str]:

@@ -216,7 +216,9 @@ class _Question:
                 return "no", Sentence("It fits on none of up to {most:,} devices.", most=most), needs[-1]
             return (
                 "yes",
-                Sentence(
+                Sentence("It fits from 1 device on. {label}.", label=Sentence(fewest.label))
+                if fewest.num_devices == 1
+                else Sentence(
                     "It fits from {num_devices:,} devices on. {label}.",
                     num_devices=fewest.num_devices,
                     label=Sentence(fewest.label),

@@ -149,7 +149,7 @@ def _misfits(layout: Layout, model: ModelShape) -> Iterator[tuple[str, str]]:
             yield (
                 name,
                 Sentence(
-                    "a number that divides the {num_devices} devices of the group", num_devices=layout.num_devices
+                    "a number that divides the devices of the group, {num_devices}", num_devices=layout.num_devices
                 ),
             )
     whole = layout.tensor * layout.pipeline * layout.context * layout.ulysses
@@ -162,13 +162,13 @@ def _misfits(layout: Layout, model: ModelShape) -> Iterator[tuple[str, str]]:
     if stage % (layout.expert * layout.expert_tensor):
         yield (
             "expert",
-            Sentence("sizes whose product with expert_tensor divides the {stage} devices of a stage", stage=stage),
+            Sentence("sizes whose product with expert_tensor divides the devices of a stage, {stage}", stage=stage),
         )
     if layout.shard_group and layout.num_devices % layout.shard_group:
         yield (
             "shard_group",
             Sentence(
-                "0, or a number that divides the {num_devices} devices of the group", num_devices=layout.num_devices
+                "0, or a number that divides the devices of the group, {num_devices}", num_devices=layout.num_devices
             ),
         )
 
@@ -176,7 +176,7 @@ def _misfits(layout: Layout, model: ModelShape) -> Iterator[tuple[str, str]]:
 def _devices(job: Job) -> None:
     total = job.fleet.num_devices
     if job.policy.layout.num_devices > total:
-        allowed = Sentence("at most the {total} devices of the fleet", total=total)
+        allowed = Sentence("at most the devices of the fleet, {total}", total=total)
         raise _invalid("policy.layout.num_devices", job.policy.layout.num_devices, allowed)
     if job.placement == "split" and job.engine is not None:
         needed = job.policy.layout.num_devices + job.engine_devices

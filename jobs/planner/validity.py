@@ -126,7 +126,7 @@ def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
         yield Misfit(
             reason="devices",
             says=Sentence(
-                "{pool} devices are not {num_engines} engines of {size}.",
+                "Devices: {pool}, which is not {num_engines} × {size}, engines by devices of each.",
                 pool=pool,
                 num_engines=engine.num_engines,
                 size=size,

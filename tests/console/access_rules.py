@@ -150,6 +150,9 @@ API: dict[str, Rule] = {
     "POST /api/projects/{project}/plan": _plan(),
     "POST /api/projects/{project}/plan/advice": _plan(),
     "POST /api/projects/{project}/plan/layouts": _plan(),
+    "POST /api/projects/{project}/plan/can-it-run": Rule(
+        needs="viewer", body=lambda: {"model": "qwen2.5-0.5b", "method": "sft", "on": ["h200"]}
+    ),
     "POST /api/projects/{project}/plan/diffusion": Rule(
         needs="viewer", body=lambda: {"model": "flux.1-dev", "on": ["h200"]}
     ),

@@ -1,0 +1,200 @@
+"""Can it run? A language model, hardware and a method in; yes, no or unknown out, on each hardware side by side."""
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from console.api.plan_schema import PlanInterval, PlanPool, PlanSensitivity
+from console.api.problem import REFUSALS, Refused
+from console.api.visible import caller, project_for
+from jobs.access import allows, role
+from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.sections import ModelSource
+from jobs.catalog.sentence import told
+from jobs.plan_settings import constants_of, prices_of
+from jobs.planner.answer import Need, Option, Published, compare_hardware
+from jobs.planner.plans import METHODS, Demand, OnHost
+from jobs.planner.sensitivity import sensitivities
+from jobs.planning import PlanRefused, policy_shape, shape_of_config
+
+router = Router(tags=["planner"])
+
+MAX_OPTIONS = 8
+_NUM_CONSTANTS = 5
+_NUM_TERMS = 3
+_Tokens = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+_Mean = Annotated[float, Field(strict=True, ge=0, le=1_000_000)]
+_Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class CanItRunIn(Schema):
+    """What is asked. `model`: an id, a hub repository, or a folder (read for those who may launch), or the `config`.
+    `devices`: a number to judge; without it the fewest are looked for. The rest is what a step takes."""
+
+    model_config = {"extra": "forbid"}
+
+    model: str = Field("", max_length=200)
+    config: dict[str, Any] | None = None
+    method: str = Field("grpo", description=", ".join(METHODS))
+    on: list[str] = Field(min_length=1, max_length=MAX_OPTIONS, description="Accelerators, by id or name")
+    devices: Annotated[int, Field(strict=True, ge=1, le=65536)] | None = None
+    max_prompt: _Tokens = Demand().max_prompt
+    max_response: _Tokens = Demand().max_response
+    mean_prompt: _Mean = Field(0.0, description="Tokens; 0: not known")
+    mean_response: _Mean = Field(0.0, description="Tokens; 0: not known")
+    prompts: _Count = Field(Demand().prompts, description="Of a step with rollouts")
+    samples_per_prompt: _Count = Demand().samples_per_prompt
+    batch_size: _Count = Field(Demand().batch_size, description="Samples of a step without rollouts")
+
+
+class CanNeed(Schema):
+    """The fewest devices with so much on the host, null: with none of those that were tried; the phase that binds and
+    whether it is tight there, or of the nearest miss."""
+
+    on_host: OnHost
+    devices: int | None
+    phase: str
+    verdict: Literal["fits", "tight", "no"] | None
+
+    @classmethod
+    def of(cls, need: Need) -> "CanNeed":
+        """Return a need as the API gives it."""
+        found = need.estimate
+        verdict = None if found is None else found.verdict
+        return cls(on_host=need.on_host, devices=need.num_devices, phase=need.phase, verdict=verdict)
+
+
+class CanPublished(Schema):
+    """A published configuration of this size and method, and what it says to the answer."""
+
+    model: str
+    device: str
+    devices: int
+    bearing: Literal["supports", "contradicts", "says nothing"]
+    says: str
+    source: str
+
+    @classmethod
+    def of(cls, found: Published) -> "CanPublished":
+        """Return a published configuration as the API gives it."""
+        row = found.row
+        return cls(
+            model=row.model,
+            device=row.device,
+            devices=row.num_devices,
+            bearing=found.bearing,
+            says=str(found.says),
+            source=row.source,
+        )
+
+
+class CanOption(Schema):
+    """The answer for one hardware. `devices`, `pools`, `band`, `terms` (the largest of the phase that binds), `seconds`
+    by phase, `step` and the rest are of the layout that is asked for, recommended or needed, or of the nearest miss.
+    `constants`: those that move it most. `needs`: less on the host first."""
+
+    accelerator: str
+    label: str
+    answer: Literal["yes", "no", "unknown"]
+    says: str
+    needs: list[CanNeed]
+    recommended: int | None
+    devices: int | None
+    verdict: Literal["fits", "tight", "no"] | None
+    phase: str
+    band: float | None
+    terms: dict[str, int]
+    pools: list[PlanPool]
+    seconds: dict[str, PlanInterval]
+    step: PlanInterval | None
+    cost_per_step: PlanInterval | None
+    host_bytes: int | None
+    constants: list[PlanSensitivity]
+    published: list[CanPublished]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, option: Option, constants: list[PlanSensitivity]) -> "CanOption":
+        """Return an option as the API gives it."""
+        verdict, at = option.verdict, option.verdict.at
+        found = at.estimate if at is not None else None
+        terms = found.binding.memory.terms if found is not None else {}
+        largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_TERMS]
+        return cls(
+            accelerator=option.accelerator.id,
+            label=option.accelerator.label,
+            answer=verdict.answer,
+            says=str(verdict.says),
+            needs=[CanNeed.of(need) for need in verdict.needs],
+            recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
+            devices=at.num_devices if at is not None else None,
+            verdict=found.verdict if found is not None else None,
+            phase=found.phase if found is not None else "",
+            band=found.band if found is not None else None,
+            terms={str(term): terms[term] for term in largest},
+            pools=[PlanPool.of(pool) for pool in found.pools] if found is not None else [],
+            seconds={p: PlanInterval.of(s) for p, s in found.time.phases.items()} if found is not None else {},
+            step=PlanInterval.of(found.time.step) if found is not None else None,
+            cost_per_step=PlanInterval.of(option.cost_per_step) if option.cost_per_step is not None else None,
+            host_bytes=found.host_bytes if found is not None else None,
+            constants=constants,
+            published=[CanPublished.of(each) for each in verdict.published],
+            notes=[str(note) for note in found.notes] if found is not None else [],
+        )
+
+
+class CanItRunOut(Schema):
+    """The answer: exact parameters, and every hardware, the cheapest (then fastest) that runs it first. `note`: how the
+    model was found, where that is an assumption."""
+
+    model: str
+    parameters: int
+    active_parameters: int
+    method: str
+    currency: str
+    note: str
+    options: list[CanOption]
+
+
+@router.post("/{slug:project}/plan/can-it-run", response={200: CanItRunOut, **REFUSALS}, summary="Can it run?")
+def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRunOut:
+    """Say whether a model can be trained by a method, on how few devices, what binds and how long a step takes.
+
+    It needs no cluster and no trainer; of the project it takes prices and constants. Nothing is queued.
+    """
+    home = project_for(request, project)
+    if asked.method not in METHODS:
+        text = f"{asked.method[:40]!r} is not a known method. Use one of {', '.join(METHODS)}."
+        raise Refused(422, text, field="method")
+    try:
+        on = list({each.id: each for each in map(find_accelerator, asked.on)}.values())
+    except LookupError as unknown:
+        raise Refused(422, told(unknown), field="on") from unknown
+    try:
+        if asked.config is not None:
+            shape, note = shape_of_config(asked.config, name=asked.model or "config"), ""
+        else:
+            kind: Literal["path", "hub"] = "path" if asked.model.startswith(("/", "~", ".")) else "hub"
+            may_read = allows(role(caller(request), home), "editor")
+            shape, note = policy_shape(ModelSource(kind=kind, id=asked.model), may_read=may_read)
+    except PlanRefused as refused:
+        field = "model" if refused.field == "model.id" else refused.field
+        raise Refused(422, str(refused), field=field) from refused
+    demand = Demand(**{name: getattr(asked, name) for name in Demand.__dataclass_fields__})
+    k = constants_of(home)
+    options = compare_hardware(shape, on, asked.method, asked.devices, demand=demand, prices=prices_of(home), k=k)
+    told_of = []
+    for option in options:
+        at = option.verdict.at
+        moved = sensitivities(at.job, k)[:_NUM_CONSTANTS] if at is not None and at.job is not None else ()
+        told_of.append(CanOption.of(option, [PlanSensitivity.of(each) for each in moved]))
+    return CanItRunOut(
+        model=shape.name,
+        parameters=shape.parameters,
+        active_parameters=shape.active_parameters,
+        method=asked.method,
+        currency=home.currency,
+        note=note,
+        options=told_of,
+    )
