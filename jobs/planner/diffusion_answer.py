@@ -174,10 +174,17 @@ class _Question:
             found.append(self._fewest(on_host, label))
         return tuple(found)
 
+    def _sizes(self) -> tuple[int, ...]:
+        """Return the numbers of devices that are tried: no more than a step has samples, each of which is on one."""
+        picture = self._picture
+        samples = picture.prompts * picture.samples_per_prompt if self._recipe.has_rollouts else picture.batch_size
+        found = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
+        return tuple(found) or (1,)
+
     def _fewest(self, on_host: OnHost, label: str) -> Need:
         job: DiffusionJob | None = None
         found: Estimate | None = None
-        for size in world_sizes(self._fleet.devices_per_node):
+        for size in self._sizes():
             job, found = self._on(size, on_host)
             if found.verdict != "no":
                 return Need(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
@@ -185,7 +192,7 @@ class _Question:
 
     def recommended(self) -> Need | None:
         """Return the fewest devices on which it fits with room: nothing on the host, two samples at once."""
-        for size in world_sizes(self._fleet.devices_per_node):
+        for size in self._sizes():
             job, found = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
             if found.verdict == "fits":
                 return Need(on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=found)

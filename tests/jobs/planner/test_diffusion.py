@@ -206,6 +206,15 @@ def test_the_answer_names_the_fewest_devices() -> None:
         can_it_train(shape, H100, "sft", 0)
 
 
+def test_no_more_devices_are_tried_than_a_step_has_samples() -> None:
+    picture = Picture(width=1024, height=1024, batch_size=2)
+    verdict = can_it_train(shape_of_diffusion("qwen-image"), H100, "sft", picture=picture)
+
+    assert verdict.need("nothing").num_devices is None
+    assert verdict.recommended is None
+    assert verdict.need("always").num_devices in (1, 2)
+
+
 def test_what_does_not_fit_is_said_and_the_plan_is_a_supposition() -> None:
     verdict = can_it_train(
         shape_of_diffusion("qwen-image"), H100, "sft-lora", 1, picture=Picture(width=8192, height=8192)
