@@ -14,6 +14,8 @@ from jobs.planner.steps import TOGETHER
 from jobs.run_plan import RunPlan
 from profiling.phases import BY_KEY
 
+_NEAR = 0.2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -55,12 +57,17 @@ def _seconds_off(row: PlannedRow) -> float:
 
 
 def _said_of_memory(found: RunPlan) -> str:
-    off = [row.difference for row in found.rows if row.quantity == "bytes" and not row.term]
-    measured = [difference for difference in off if difference is not None]
-    if not measured:
+    peaks = [row for row in found.rows if row.quantity == "bytes" and not row.term and row.difference is not None]
+    if not peaks:
         return _("No peak of memory was measured.")
-    furthest = max(measured, key=abs)
-    return _("Memory was within %(share)s of the plan.") % {"share": _share(furthest)}
+    furthest = max(peaks, key=lambda row: abs(row.difference or 0.0))
+    difference = furthest.difference or 0.0
+    words = {"phase": _label(furthest), "share": _share(difference)}
+    if abs(difference) < _NEAR:
+        return _("Memory was within %(share)s of the plan.") % words
+    if difference > 0:
+        return _("Memory in %(phase)s was %(share)s more than planned.") % words
+    return _("Memory in %(phase)s was %(share)s less than planned.") % words
 
 
 def line(row: PlannedRow, found: RunPlan) -> Line:
@@ -95,6 +102,9 @@ def _sizes(value: Interval | None) -> str:
     if value is None:
         return "—"
     low, high = size(value.low), size(value.high)
+    number, _space, unit = low.rpartition(" ")
+    if low != high and high.endswith(f" {unit}"):
+        low = number
     return low if low == high else f"{low}–{high}"
 
 

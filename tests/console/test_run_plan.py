@@ -141,7 +141,7 @@ def test_a_run_on_the_cpu_has_its_memory_beside_the_plan(
 
     text = card(editor, run)
 
-    assert "Seconds are not planned on the CPU before they are calibrated. Memory was within" in text
+    assert "Seconds are not planned on the CPU before they are calibrated. Memory in policy: Update was" in text
     planned, measured, difference, inside = lines(text, "peaks")["policy: Update"]
     assert "MiB" in planned
     assert measured == "1,000.0 MiB"
@@ -277,6 +277,14 @@ def row(quantity: Any, phase: str, planned: float, measured: float | None, role:
         (
             (row("seconds", "update", 4, 4.001), row("bytes", "update", 100, 97, "policy")),
             "Every phase took as long as planned. Memory was within 3 % of the plan.",
+        ),
+        (
+            (row("bytes", "update", 100, 150, "policy"), row("bytes", "update", 100, 55, "critic")),
+            "No step was measured yet. Memory in policy: Update was 50 % more than planned.",
+        ),
+        (
+            (row("bytes", "update", 100, 70, "policy"),),
+            "No step was measured yet. Memory in policy: Update was 30 % less than planned.",
         ),
         (
             (
