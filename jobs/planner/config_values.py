@@ -18,7 +18,7 @@ class ShapeUnreadable(ValueError):
 
 # Far above any model, and low enough that every product of sizes stays an exact and printable number.
 SIZE_LIMIT = 10_000_000
-LAYER_LIMIT = 10_000
+LAYER_LIMIT = 1000
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxdict, _REPR.maxstring = 2, 2, 40
 

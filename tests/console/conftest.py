@@ -6,7 +6,7 @@ import pytest
 
 from jobs.cluster import forget_state
 from tests.console.commands import served_here  # noqa: F401 (fixture)
-from tests.console.live_console import live_console, made_database  # noqa: F401 (fixtures)
+from tests.console.live_console import console_cluster, live_console, made_database  # noqa: F401 (fixtures)
 from tests.console.window import page  # noqa: F401 (fixture)
 
 

@@ -163,7 +163,15 @@ def made_database(django_db_setup: None, django_db_blocker: object) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def live_console(made_database: None, django_db_blocker: object, _valkey_server: Valkey) -> Iterator[LiveConsole]:
+def console_cluster() -> Iterator[dict[str, str]]:
+    """Return where the console of a module looks for Ray: nowhere. A module that needs a cluster has its own of it."""
+    yield {"RAY_ADDRESS": "http://127.0.0.1:9"}
+
+
+@pytest.fixture(scope="module")
+def live_console(
+    made_database: None, django_db_blocker: object, _valkey_server: Valkey, console_cluster: dict[str, str]
+) -> Iterator[LiveConsole]:
     """Start web and ingest for the tests of one module; what they write is deleted afterwards."""
     del made_database
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
@@ -172,7 +180,7 @@ def live_console(made_database: None, django_db_blocker: object, _valkey_server:
         (port,) = free_block(1, seed=f"live console of {os.getpid()}")
         url = f"http://127.0.0.1:{port}"
         settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
-        environment = {**service_environment(_valkey_server.url), **settings, "RAY_ADDRESS": "http://127.0.0.1:9"}
+        environment = {**service_environment(_valkey_server.url), **settings, **console_cluster}
         project = make_project()
         user = make_user("watcher", project=project)
         processes = [

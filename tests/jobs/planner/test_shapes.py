@@ -242,7 +242,7 @@ _LATENT = models()["deepseek-v2-lite"].config
         (_LLAMA, {"hidden_size": 4096.0}, "hidden_size", "is 4096.0"),
         (_LLAMA, {"hidden_size": 10**400}, "hidden_size", "is 100000"),
         (_LLAMA, {"hidden_size": 4097}, "hidden_size", "multiple of the 32 attention heads"),
-        (_LLAMA, {"num_hidden_layers": 10**9}, "num_hidden_layers", "from 1 to 10000"),
+        (_LLAMA, {"num_hidden_layers": 10**9}, "num_hidden_layers", "from 1 to 1000"),
         (_LLAMA, {"vocab_size": []}, "vocab_size", "is []"),
         (_LLAMA, {"num_attention_heads": 8192}, "num_attention_heads", "from 1 to 4096"),
         (_LLAMA, {"num_key_value_heads": 64}, "num_key_value_heads", "from 1 to 32"),
