@@ -12,14 +12,20 @@ from jobs.planned import (
     Measured,
     Plan,
     PlannedRow,
+    plan_of_processor,
     plan_on_processor,
     planned_and_measured,
     planned_rows,
     read_measured,
 )
 from jobs.planner.constant import constants
+from jobs.planner.estimate import estimate
+from jobs.planner.host import host_fleet
 from jobs.planner.known import shape_of
+from jobs.planner.reading import read_job
 from jobs.planner.result import Cost, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, StepTime
+from jobs.planner.sources import Models
+from jobs.planner.steps import PACES
 from jobs.storing import Memory as Stored
 from jobs.storing import store
 from profiling import events
@@ -281,3 +287,28 @@ def test_a_run_on_the_processor_has_a_plan_of_its_bytes_alone() -> None:
     assert update is not None
     assert 50 << 20 < update.middle < 500 << 20  # mostly the libraries of the process
     assert row(rows, "bytes", "", "policy", "weights").predicted is not None
+
+
+@pytest.mark.parametrize(
+    ("measured", "typed", "phases"),
+    [
+        ({}, {}, []),
+        ({}, {"speed.update_pace": 0.04}, []),  # somebody's guess is for GPUs as well
+        ({"speed.update_pace": 0.04}, {}, ["update"]),
+        (
+            dict.fromkeys(PACES.values(), 0.5),
+            {},
+            ["rollout", "old_logprobs", "reference", "update", "weight_sync", "step"],
+        ),
+    ],
+)
+def test_seconds_on_the_processor_are_planned_once_they_are_measured_there(
+    measured: dict[str, float], typed: dict[str, float], phases: list[str]
+) -> None:
+    spec = parse_spec({"hardware": {"device": "cpu"}})
+    k = constants().with_values(typed).measured(measured, "runs of this machine")
+    job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
+
+    rows = planned_rows(plan_of_processor(estimate(job, k), k), Measured())
+
+    assert [r.phase for r in rows if r.quantity == "seconds"] == phases
