@@ -13,6 +13,7 @@ from jobs.planner.knob_values import Knobs
 from jobs.planner.shapes import ModelShape
 
 _SPREAD = 0.7
+_ALIKE = 1e-3  # sigma of ln(length) of answers that are all of one length
 """Sigma of ln(answer length) where only the mean is known: between that of chat and of reasoning (planner reference,
 section 6.3)."""
 
@@ -137,18 +138,23 @@ class Source:
             budget = max(min(budget, self._most_together(mine)), self.longest)
         return Rows(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))
 
+    @property
+    def _goes_to_the_cap(self) -> bool:
+        """Whether every answer is as long as the longest: its end is passed over, as in a probe."""
+        return self.knobs.flag("rollout.ignore_eos")
+
     def rollouts(self, *, score: Rows, has_old_logprobs: bool = True) -> Rollouts:
         """Return what a step generates and how it is used."""
-        known = self.workload
+        known, cap = self.workload, self.knobs.whole("rollout.max_new_tokens")
         return Rollouts(
             prompts=self.knobs.whole("rollout.prompts_per_step", 1),
             samples_per_prompt=self.knobs.whole("rollout.samples_per_prompt", 1),
             lengths=Lengths(
                 max_prompt=self.knobs.whole("rollout.max_prompt_tokens"),
-                max_response=self.knobs.whole("rollout.max_new_tokens"),
+                max_response=cap,
                 mean_prompt=known.mean_prompt,
-                mean_response=known.mean_response,
-                spread=known.spread,
+                mean_response=float(cap) if self._goes_to_the_cap else known.mean_response,
+                spread=_ALIKE if self._goes_to_the_cap else known.spread,
             ),
             epochs=self.knobs.whole("train.epochs_per_rollout", 1),
             updates=max(self.knobs.whole("train.updates_per_rollout", 1), 1),
@@ -167,7 +173,7 @@ class Source:
     def notes(self, *, has_rollouts: bool) -> tuple[str, ...]:
         """Return what was assumed, in sentences."""
         found = []
-        if has_rollouts and not self.workload.mean_response:
+        if has_rollouts and not self.workload.mean_response and not self._goes_to_the_cap:
             found.append(Sentence("Lengths of answers are not known; a share of the longest is assumed."))
         if self.has_reward_model and self.models.reward is None:
             found.append(Sentence("The reward model's size is not known; that of the policy is assumed."))

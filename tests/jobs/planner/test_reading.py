@@ -36,6 +36,19 @@ def test_every_recipe_is_read(name: str) -> None:
         assert job.engine.num_engines * job.engine.tensor * job.engine.pipeline == pool
 
 
+@pytest.mark.parametrize("trainer", [{"name": "native"}, {"name": "verl", "version": "0.9.1"}])
+def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: dict[str, str]) -> None:
+    knobs = {"rollout.max_new_tokens": 32, "rollout.ignore_eos": True}
+    probe = _read(parse_spec({"trainer": trainer, "knobs": knobs}), Workload(mean_prompt=10, mean_response=8))
+    usual = _read(parse_spec({"trainer": trainer, "knobs": knobs | {"rollout.ignore_eos": False}}))
+    unknown = _read(parse_spec({"trainer": trainer, "knobs": knobs}))
+
+    assert (probe.rollouts.lengths.mean_response, unknown.rollouts.lengths.mean_response) == (32, 32)
+    assert usual.rollouts.lengths.mean_response == 0
+    assert [any("Lengths of answers" in note for note in job.notes) for job in (usual, unknown)] == [True, False]
+    assert "rollout.ignore_eos" not in unknown.unpriced
+
+
 def test_native_grpo_by_hand() -> None:
     spec = parse_spec(
         {
