@@ -12,7 +12,7 @@ from jobs.catalog.diffusion_model import diffusion_models, find_diffusion_model
 from jobs.planner.config_values import ShapeUnreadable
 from jobs.planner.diffusion_job import stand_in
 from jobs.planner.diffusion_shapes import DiffusionShape, is_diffusion, read_diffusion_shape
-from jobs.planner.known import shape_of_diffusion
+from jobs.planner.known import shape_of, shape_of_diffusion
 
 COUNTS = {
     "sd3-medium": 2_028_328_000,
@@ -84,6 +84,8 @@ def test_saved_elements_are_those_that_hooks_counted() -> None:
 def test_a_repository_is_found_by_any_of_its_names() -> None:
     for name in ("flux.1-dev", "black-forest-labs/FLUX.1-dev", "FLUX.1-DEV"):
         assert find_diffusion_model(name).id == "flux.1-dev"
+    with pytest.raises(LookupError, match=r"FLUX\.1 dev is a diffusion transformer, which no trainer here trains"):
+        shape_of("black-forest-labs/FLUX.1-dev")
     with pytest.raises(LookupError, match="is not a known diffusion transformer"):
         find_diffusion_model("flux.9")
 
