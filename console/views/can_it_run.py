@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib.sessions.backends.base import SessionBase
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -17,7 +18,8 @@ from console.catalog_words import phase_label
 from console.guide.device_answer import published_answer, shown_row
 from console.templatetags.pitwall import size
 from console.views.can_it_run_pictures import known_diffusion_models, picture_facts, picture_note
-from console.views.can_it_run_question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, plan_url, read_question
+from console.views.can_it_run_question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, read_question
+from console.views.can_it_run_way import plan_url
 from console.views.plan_levers import LeversPanel, parts_panel
 from console.views.plan_panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
@@ -145,9 +147,9 @@ class Detail:
     plan_url: str
 
 
-def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool) -> dict[str, Any]:
+def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase) -> dict[str, Any]:
     """Return the context of the tab. `may_read`: folders and unknown hub repositories may be read for this person."""
-    question = read_question(asked, project, may_read=may_read)
+    question = read_question(asked, project, may_read=may_read, session=session)
     context: dict[str, Any] = {
         "question": question,
         "problems": question.problems,
@@ -326,7 +328,7 @@ def _detail(option: Option, question: Question, project: Project | None) -> Deta
         plan=_panel(at),
         levers=_levers(at, project),
         published=tuple(_published(each) for each in verdict.published),
-        plan_url=plan_url(question, option.accelerator, at) if fits and at is not None and question.shape else "",
+        plan_url=_plan_url(question, option.accelerator, at) if fits else "",
     )
 
 
@@ -354,6 +356,14 @@ def _panel(need: Need | None) -> PlanPanel | None:
     if need is None or need.estimate is None or need.job is None:
         return None
     return estimate_panel(need.estimate, _Planned(job=need.job, fleet=need.job.fleet))
+
+
+def _plan_url(question: Question, accelerator: Accelerator, at: Need | None) -> str:
+    """Return the address of a New run page that plans a layout, "" where no run can be made of it."""
+    if at is None or at.job is None or at.num_devices is None or isinstance(at.job, DiffusionJob):
+        return ""
+    demand, method = question.demand, question.method
+    return plan_url(question.model, question.config, method, demand, accelerator, at.job, at.num_devices)
 
 
 def _levers(need: Need | None, project: Project | None) -> LeversPanel | None:

@@ -1,7 +1,8 @@
 """The question of *Can it run?*: what an address asks, read and checked, and the addresses of questions.
 
-What is asked: `model` (an id, a hub repository, a folder, or a size in billions), `config` (a pasted config.json),
-`method`, `on` (accelerators, side by side), `devices`, `prompt`, `response` and `show` (whose details are shown).
+What is asked: `model` (an id, a hub repository, a folder, or a size in billions), `config` (a pasted config.json, or
+the name under which a long one is kept), `method`, `on` (accelerators, side by side), `devices`, `prompt`, `response`
+and `show` (whose details are shown).
 """
 
 import json
@@ -10,34 +11,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from django.contrib.sessions.backends.base import SessionBase
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.catalog_words import error_text
-from console.forms.new_run import nearest
+from console.kept_config import keep, text_of
 from console.views.can_it_run_pictures import Pictured, read_pictured
-from jobs.catalog.accelerator import Accelerator, accelerators
-from jobs.catalog.model import find_model
+from jobs.catalog.accelerator import accelerators
 from jobs.catalog.sections import ModelSource
-from jobs.catalog.trainer import trainers
 from jobs.cluster import cluster_state
 from jobs.models import Project
-from jobs.planner.answer import Need
 from jobs.planner.plans import METHODS, Demand
 from jobs.planner.shapes import ModelShape
 from jobs.planning import PlanRefused, cluster_fleet, policy_shape, shape_of_config
 
 MAX_OPTIONS = 8
 MAX_CONFIG_CHARS = 6000
-"""Of a config.json without spaces: more would make addresses that proxies refuse."""
+"""Of a config.json without spaces that stands in the address: proxies refuse longer ones. A longer one is kept."""
 
 MAX_DEVICES = 65_536
 MAX_TOKENS = 1_000_000
 _USUAL = ("h200-sxm", "h100-sxm", "a100-80-sxm", "l40s", "rtx-4090")
 _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)
-_TRAINERS = ("verl", "openrlhf", "native")
-"""Who plans it on New run: the first that offers the algorithm, those first whose roles share devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +64,7 @@ class Question:
         return bool(self.model or self.config)
 
 
-def read_question(asked: QueryDict, project: Project | None, *, may_read: bool) -> Question:
+def read_question(asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase) -> Question:
     """Return what an address asks; whatever cannot be is told beside its field, and the default stands in its place."""
     problems: dict[str, str] = {}
     model, config = asked.get("model", "").strip()[:200], asked.get("config", "").strip()
@@ -82,11 +79,15 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool) 
     on = _chosen(asked.getlist("on"), project, problems)
     size, shape, note = None, None, ""
     reads = may_read and asked.get("read") == "1"
-    pictured = read_pictured(asked, model, config, method, problems) if model or config else None
+    whole = text_of(session, config)
+    if whole is None:
+        gone = _("That config.json is not kept here: it was pasted in another session, or a while ago. Paste it again.")
+        problems["config"] = gone
+    pictured = read_pictured(asked, model, whole or "", method, problems) if model or config else None
     if pictured is not None or "config" in problems:
         pass  # a diffusion transformer, or a config.json that says it is one
     elif config:
-        config, shape = _pasted(config, model, problems)
+        config, shape = _pasted(whole or "", model, problems, session)
     elif found := _SIZE.fullmatch(model):
         size = float(found[1].replace(",", "."))
         note = _("A size alone has no shape to reckon with, so that only what was published answers.")
@@ -122,16 +123,13 @@ def _named(model: str, problems: dict[str, str], *, may_read: bool, reads: bool)
         return None, ""
 
 
-def _pasted(config: str, model: str, problems: dict[str, str]) -> tuple[str, ModelShape | None]:
-    """Return a config.json without spaces, and the shape in it."""
+def _pasted(config: str, model: str, problems: dict[str, str], session: SessionBase) -> tuple[str, ModelShape | None]:
+    """Return a config.json without spaces, or the name under which a long one is kept, and the shape in it."""
     try:
         values = json.loads(config)
+        shape = shape_of_config(values, name=model or _("the pasted model"))
         config = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
-        if len(config) > MAX_CONFIG_CHARS:
-            text = _("The config.json has %(n)s characters. Up to %(most)s fit into an address; leave out long lists.")
-            problems["config"] = text % {"n": f"{len(config):,}", "most": f"{MAX_CONFIG_CHARS:,}"}
-            return config[:MAX_CONFIG_CHARS], None
-        return config, shape_of_config(values, name=model or _("the pasted model"))
+        return (config if len(config) <= MAX_CONFIG_CHARS else keep(session, config)), shape
     except PlanRefused as refused:
         problems["config"] = error_text(refused)
     except (ValueError, RecursionError) as error:
@@ -185,36 +183,3 @@ def address_of(question: Question, *, show: str = "", read: bool = False) -> str
         ("show", show),
     ]
     return f"{reverse('guide-devices')}?{urlencode([(name, value) for name, value in pairs if value])}"
-
-
-def plan_url(question: Question, accelerator: Accelerator, need: Need) -> str:
-    """Return the address of a New run page that plans this: algorithm, hardware, model, lengths and devices, as far as
-    the trainer has knobs for them."""
-    recipe, devices = METHODS[question.method], need.num_devices or 1
-    per_node = min(devices, need.job.fleet.devices_per_node if need.job is not None else devices)
-    able = (name for name in _TRAINERS if trainers()[name].offers(recipe.algorithm, trainers()[name].versions[0]))
-    chosen = nearest(algorithm=recipe.algorithm, trainer=next(able, ""), version="")
-    wanted = {
-        "rollout.max_prompt_tokens": question.demand.max_prompt,
-        "rollout.max_new_tokens": question.demand.max_response,
-        "train.max_sequence_tokens": question.demand.longest,
-        "placement.policy_nodes": devices // per_node,
-        "placement.policy_gpus_per_node": per_node,
-        "lora.rank": need.job.policy.lora_rank if need.job is not None and recipe.method != "full" else None,
-    }
-    here = chosen.knobs()
-    query = [("algorithm", chosen.algorithm), ("trainer", chosen.trainer), ("version", chosen.version)]
-    query += [("on", accelerator.id), ("nodes", str(devices // per_node)), ("per_node", str(per_node))]
-    if not question.config and (name := _hub_id(question.model)):
-        query.append(("set", f"model.id={name}"))
-    query += [("set", f"{name}={value}") for name, value in wanted.items() if value is not None and name in here]
-    return f"{reverse('new-run')}?{urlencode(query)}"
-
-
-def _hub_id(name: str) -> str:
-    """Return the repository of a known model that a name means, "" if there is none."""
-    try:
-        known = find_model(name)
-    except LookupError:
-        return ""
-    return name if "/" in name else next(iter(known.hub), "")

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 
 from console.guide.advice_list import tuning_page
 from console.guide.knob_list import knobs_page
@@ -23,6 +23,7 @@ from console.guide.parts import Asked
 from console.guide.recipe_list import recipes_page
 from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
+from console.kept_config import keep
 from console.views.can_it_run import devices_page
 from console.views.frame import current_project
 from jobs.access import allows, role
@@ -60,7 +61,19 @@ def devices(request: HttpRequest) -> HttpResponse:
     """Answer whether a model can run on some hardware; at the prices of the project one is looking at."""
     project = current_project(request)
     held = role(request.user, project) if project is not None else None
-    return _show(request, "devices", devices_page(request.GET, project, may_read=allows(held, "editor")))
+    return _show(
+        request, "devices", devices_page(request.GET, project, may_read=allows(held, "editor"), session=request.session)
+    )
+
+
+@require_POST
+def config(request: HttpRequest) -> JsonResponse:
+    """Keep a config.json that is too long for an address; answer its name, or why it is not kept."""
+    try:
+        return JsonResponse({"config": keep(request.session, request.POST.get("config", "")), "problem": ""})
+    except ValueError:
+        problem = _("That is larger than 1 MiB. A config.json is a few KiB.")
+        return JsonResponse({"config": "", "problem": problem}, status=422)
 
 
 def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpResponse:
@@ -114,6 +127,7 @@ urlpatterns = [
     path("guide/knobs/<str:item>", _KNOBS, name="guide-knob"),
     path("guide/recipes", _RECIPES, name="guide-recipes"),
     path("guide/recipes/<str:item>", _RECIPES, name="guide-recipe"),
+    path("guide/devices/config", config, name="guide-config"),
     path("guide/devices", devices, name="guide-devices"),
     path("guide/tuning", _tab("tuning", _whole(tuning_page)), name="guide-tuning"),
     path("guide/symptoms", _SYMPTOMS, name="guide-symptoms"),

@@ -38,6 +38,7 @@ from console.forms.new_run_probe import PROBE_TAG, probe_of
 from console.forms.new_run_recipes import recipe_rows
 from console.forms.new_run_set import set_texts
 from console.forms.new_run_trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
+from console.kept_config import text_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
 from console.views.new_run_findings import findings_panel
@@ -70,8 +71,23 @@ def new_run(request: HttpRequest) -> HttpResponse:
     if origin is not None:
         values["name"] = next_name(origin.name)
     texts, refused = set_texts(request.GET.getlist("set"), base)
-    notice = " ".join(said for said in (notice, refused) if said)
+    planned, assumed = _pasted_config(request, values | texts)
+    texts |= planned
+    notice = " ".join(said for said in (notice, refused, assumed) if said)
     return _page(request, project, base, values | texts, origin=origin, notice=notice, shows="changed" if texts else "")
+
+
+def _pasted_config(request: HttpRequest, values: dict[str, str]) -> tuple[dict[str, str], str]:
+    """Return the inputs of a config.json that the address hands on for the plan, and a sentence about it."""
+    if not (given := request.GET.get("config", "")):
+        return {}, ""
+    if (text := text_of(request.session, given)) is None:
+        return {}, _("The config.json is not kept any more. Paste it beside the plan.")
+    name = values.get(f"model.id.{values.get('model.kind', '')}", "")
+    said = _(
+        "The plan reckons with the pasted config.json while the model is %(name)s, which is what would be trained."
+    )
+    return {"plan.config": text, "plan.config_of": name}, said % {"name": name}
 
 
 @require_POST

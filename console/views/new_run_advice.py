@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 
 from console.catalog_words import error_text, phase_label
 from console.forms.new_run import base_of, form_to_raw
+from console.kept_config import MAX_CONFIG_BYTES
 from console.templatetags.pitwall import size
 from console.views.new_run import project_to_launch_in
 from console.views.new_run_findings import FixButton, fix_button
@@ -30,7 +31,6 @@ from jobs.planning import MAX_LAYOUTS_LISTED, PlanRefused, Question, moved_by, r
 from jobs.planning import advice as advise
 from jobs.planning import layouts as search
 
-MAX_CONFIG_BYTES = 1 << 20
 _SHOWN = 4  # of advice of a kind, before "more"
 
 

@@ -73,6 +73,7 @@ PAGES: dict[str, Rule] = {
     "GET /guide/recipes": SIGNED_IN,
     "GET /guide/recipes/{item}": SIGNED_IN,
     "GET /guide/devices": SIGNED_IN,
+    "POST /guide/devices/config": _form("signed-in", config="{}"),
     "GET /guide/tuning": SIGNED_IN,
     "GET /guide/symptoms": SIGNED_IN,
     "GET /guide/symptoms/{item}": SIGNED_IN,

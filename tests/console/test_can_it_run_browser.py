@@ -44,6 +44,8 @@ def test_a_question_is_typed_answered_and_shared(page: Page, live_console: LiveC
     page.get_by_role("link", name="Plan a run with this").click()
     expect(page.locator("#new-run")).to_be_visible()
     expect(page.locator('[name="model.id.hub"]')).to_have_value(re.compile("Llama-3.1-8B"))
+    expect(page.locator('[name="plan.accelerator"]')).to_have_value("rtx-4090")
+    expect(page.locator('[name="knobs.lora.rank"]')).to_have_value("32")
 
 
 def test_a_config_is_pasted(page: Page, live_console: LiveConsole) -> None:
@@ -58,6 +60,21 @@ def test_a_config_is_pasted(page: Page, live_console: LiveConsole) -> None:
     expect(page.locator(".guide-verdict")).to_contain_text("8,190,735,360")
     page.reload()
     expect(page.locator(".guide-verdict")).to_contain_text("8,190,735,360")
+
+
+def test_a_config_that_is_too_long_for_an_address_is_kept_and_goes_on(page: Page, live_console: LiveConsole) -> None:
+    page.goto(f"{live_console.url}/guide/devices?method=sft&on=h100-sxm")
+    page.locator(".can-more > summary").click()
+    config = {**models()["qwen3-8b"].config, "modules": ["layers.0.mlp"] * 2000}
+    page.fill("#f-config", json.dumps(config))
+    page.locator("#f-config").blur()
+
+    expect(page.locator(".guide-verdict")).to_contain_text("8,190,735,360")
+    expect(page.locator("#f-config")).to_have_value(re.compile("^kept:"))
+    assert len(page.url) < 1000
+    page.get_by_role("link", name="Plan a run with this").click()
+    expect(page.locator(".plan-verdict .state")).to_have_text(re.compile("Fits"))
+    expect(page.locator('[name="plan.config"]')).to_have_value(re.compile("layers.0.mlp"))
 
 
 @pytest.mark.parametrize("width", [390, 800, 1280])

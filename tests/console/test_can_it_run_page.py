@@ -10,12 +10,16 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from console.forms.new_run import default_spec, form_to_raw, spec_to_form
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.model import models
+from jobs.catalog.runspec import parse_spec
 from jobs.models import Project
 from jobs.planner.answer import can_it_run
 from jobs.planner.known import shape_of
 from jobs.planner.plans import METHODS
+from jobs.planner.reading import read_job
+from jobs.planner.sources import Models
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -122,7 +126,7 @@ def test_a_pasted_config_is_reckoned_and_stays_in_the_address(editor: Client) ->
         ({"config": "{"}, "This is not JSON"),
         ({"config": "[1]"}, "A config.json is a JSON object"),
         ({"config": '{"model_type": "qwen2", "hidden_size": null}'}, "hidden_size"),
-        ({"config": json.dumps({"x": "y" * 7000})}, "Up to 6,000 fit into an address"),
+        ({"config": "kept:0123456789abcdef01234567"}, "is not kept here"),
         ({"config": "[" * 100_000}, "This is not JSON"),
         ({"model": "qwen2.5-7b", "method": "grop"}, "'grop' is not a known method. Use one of sft"),
         ({"model": "qwen2.5-7b", "on": "h2000"}, "'h2000' is not a known accelerator"),
@@ -159,13 +163,83 @@ def test_the_way_to_a_run_is_for_those_who_may_launch_and_fills_the_form(editor:
     assert "/runs/new?" not in text(signed_in(project, "viewer"), **query).split("<main")[1]
     assert address is not None
     asked = parse_qs(urlsplit(address[1]).query)
-    assert (asked["algorithm"], asked["on"], asked["per_node"]) == (["grpo"], ["h100-sxm"], ["8"])
+    assert (asked["algorithm"], asked["accelerator"], asked["devices_per_node"]) == (["grpo"], ["h100-sxm"], ["8"])
     form = unescape(editor.get(address[1]).content.decode())
     assert 'value="Qwen/Qwen2.5-7B"' in form
     assert "This run has no knob" not in form
     for knob, value in (("rollout.max_prompt_tokens", "512"), ("lora.rank", "32")):
         assert f"{knob}={value}" in asked["set"]
         assert re.search(rf'name="knobs\.{re.escape(knob)}"[^>]*value="{value}"', form), knob
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "on", "devices"),
+    [
+        ("qwen2.5-7b", "grpo", "h100-sxm", 8),
+        ("qwen2.5-7b", "grpo", "h100-sxm", 1),  # the optimizer steps on the host
+        ("qwen2.5-7b", "ppo", "a100-80-sxm", 8),
+        ("llama-3.1-70b", "sft", "a100-80-sxm", 64),
+        ("llama-3.1-8b", "sft-lora", "rtx-4090", 1),
+        ("llama-3.1-8b", "dpo", "h100-sxm", 8),
+        ("qwen3-235b-a22b", "grpo", "h200-sxm", 128),
+    ],
+)
+def test_the_way_to_a_run_carries_the_layout_that_was_shown(
+    editor: Client, model: str, method: str, on: str, devices: int
+) -> None:
+    page = text(editor, model=model, method=method, on=on, devices=devices)
+    address = re.search(r'href="(/runs/new\?[^"]+)"', page)
+    assert address is not None
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(address[1]).query).items()}
+    knobs = dict(each.split("=", 1) for each in parse_qs(urlsplit(address[1]).query)["set"])
+    name = knobs.pop("model.id")
+    trainer = {"name": asked["trainer"], "version": asked["version"]}
+    base = default_spec(asked["algorithm"], trainer["name"], trainer["version"])
+    typed = form_to_raw({**spec_to_form(base), **{f"knobs.{knob}": value for knob, value in knobs.items()}}, base)
+    spec = parse_spec({**typed, "model": {"kind": "hub", "id": name}})
+    shown = can_it_run(shape_of(model), accelerators()[on], method, devices).at
+    assert shown is not None
+    assert shown.job is not None
+    wanted = shown.job.policy
+
+    job = read_job(spec, Models(policy=shape_of(model)), shown.job.fleet)
+
+    ours = job.policy
+    assert ours.layout.num_devices == wanted.layout.num_devices == devices
+    is_same_family = asked["trainer"] == "verl" or wanted.family == "deepspeed"  # the others shard by DeepSpeed alone
+    assert (ours.family == wanted.family) == is_same_family
+    assert (ours.method, ours.lora_rank) == (wanted.method, wanted.lora_rank)
+    for size in ("tensor", "pipeline", "expert", "shards", "last_stage_layers"):
+        assert getattr(ours.layout, size) == getattr(wanted.layout, size), size
+    assert (ours.micro_batch, ours.sequence) == (wanted.micro_batch, wanted.sequence)
+    assert (ours.compute, ours.checkpointing) == (wanted.compute, wanted.checkpointing)
+    assert ours.offload.optimizer == wanted.offload.optimizer
+    if asked["trainer"] == "verl":
+        assert ours.offload == wanted.offload
+    if shown.job.engine is not None:
+        assert job.engine is not None
+        for size in ("num_engines", "tensor", "utilization"):
+            assert getattr(job.engine, size) == getattr(shown.job.engine, size), size
+    form = unescape(editor.get(address[1]).content.decode())
+    assert "This run has no knob" not in form
+
+
+def test_a_long_config_is_kept_by_a_name_and_goes_on_to_a_run(editor: Client, project: Project) -> None:
+    config = {**models()["qwen3-0.6b"].config, "notes": "y" * 40_000}
+    kept = editor.post(f"{ADDRESS}/config", {"config": json.dumps(config)}).json()["config"]
+    page = text(editor, config=kept, method="sft", on="h100-sxm")
+    address = re.search(r'href="(/runs/new\?[^"]+)"', page)
+
+    assert kept.startswith("kept:")
+    assert "596,049,920" in page
+    assert address is not None
+    assert len(address[1]) < 3000
+    form = unescape(editor.get(address[1]).content.decode())
+    assert "y" * 40_000 in form
+    assert "reckons with the pasted config.json" in form
+    assert "is not kept here" in text(signed_in(project), config=kept)
+    large = editor.post(f"{ADDRESS}/config", {"config": "y" * (1 << 20) + "y"})
+    assert (large.status_code, large.json()["config"]) == (422, "")
 
 
 def test_a_link_does_not_put_a_strangers_repository_into_the_form(editor: Client) -> None:
