@@ -152,7 +152,7 @@ class _Question:
             if self._estimator.trainer_is_too_large(plan.job):
                 continue
             for job in plan.jobs():
-                if self._estimator.engine_is_too_large(job):
+                if self._has_no_engine(job):
                     continue
                 if (fit := self._fit(job)) is None:
                     continue
@@ -180,6 +180,13 @@ class _Question:
                     break
         found = None if best is None else self._answer(best[2])
         return None if best is None or found is None else (best[1], found)
+
+    def _has_no_engine(self, job: Job) -> bool:
+        """Return True if the engine cannot be, as heads may not divide by its devices, or cannot fit by a bound."""
+        try:
+            return self._estimator.engine_is_too_large(job)
+        except JobInvalid:
+            return True
 
     def _fit(self, job: Job) -> Fit | None:
         try:

@@ -13,9 +13,11 @@ from jobs.planner.knob_values import Knobs
 from jobs.planner.shapes import ModelShape
 
 _SPREAD = 0.7
-_ALIKE = 1e-3  # sigma of ln(length) of answers that are all of one length
 """Sigma of ln(answer length) where only the mean is known: between that of chat and of reasoning (planner reference,
 section 6.3)."""
+
+_ALIKE = 1e-3
+"""The same of answers that are all of one length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

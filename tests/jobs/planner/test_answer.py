@@ -201,3 +201,12 @@ def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, acce
                     left += 1
     assert ruled_out
     assert left
+
+
+def test_heads_that_no_engine_of_four_divides_are_passed_over() -> None:
+    # Phi-4 has 40 heads and 10 of keys and values: engines of 1, 2, 5, 10 or 20 devices can be, of 4 none can.
+    found = [_ask("phi-4", "grpo", accelerator=name) for name in ("rtx-4090", "a100-40-sxm", "h100-sxm")]
+
+    assert {verdict.answer for verdict in found} == {"yes"}
+    engines = [need.job.engine for verdict in found for need in verdict.needs if need.job is not None]
+    assert all(engine is not None and 40 % engine.tensor == 0 and engine.tensor != 4 for engine in engines)
