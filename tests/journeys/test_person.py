@@ -197,6 +197,27 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     expect(page.get_by_text("Every run that ended has proved that nothing of it is left.")).to_be_visible()
 
 
+def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_plan(page: Page, stack: Stack) -> None:
+    fill_small_run(page, stack, name="to be probed", steps=5000, rollout__max_new_tokens="24")
+    page.locator("[data-probe]").click()
+    page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=60_000)
+    run = page.url.rsplit("/", 1)[1]
+
+    expect(state(page)).to_contain_text("finished", timeout=START_MS + END_MS)
+
+    asked = page.request.get(f"{stack.url}/api/runs/{run}/series?metrics=response/length_mean,response/truncated_share")
+    found = {each["name"]: (each["x"], each["y"]) for each in asked.json()["series"]}
+    assert found == {  # its end token is passed over: every answer is as long as the longest
+        "response/length_mean": ([1, 2, 3, 4], [24.0] * 4),
+        "response/truncated_share": ([1, 2, 3, 4], [1.0] * 4),
+    }
+    plan = page.request.get(f"{stack.url}/api/runs/{run}/plan").json()
+    peaks = {(row["role"], row["phase"]): row["measured"] for row in plan["rows"] if row["quantity"] == "bytes"}
+    for who in (("policy", "update"), ("policy", "old_logprobs"), ("reference", "reference"), ("vllm", "rollout")):
+        assert peaks[who], who
+    assert not any("tokens long in the mean" in note for note in plan["notes"]), plan["notes"]
+
+
 def test_a_waiting_run_says_why_and_is_cancelled_in_the_queue(page: Page, stack: Stack) -> None:
     fill_small_run(
         page, stack, name="holds the cluster", steps=5000, eval__every_steps="0", checkpoint__every_steps="0"
