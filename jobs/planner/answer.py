@@ -19,6 +19,13 @@ from jobs.planner.verdict import Answer, Need, Option, Published, Verdict, in_or
 __all__ = ["ASSUMED_HOST_BYTES", "Need", "Option", "Published", "Verdict", "can_it_run", "compare_hardware"]
 
 _RECOMMENDED_MICRO = 2
+MOST_FITS = 600
+"""Layouts that are reckoned for one kind of hardware, so that a page of eight kinds stays within seconds. Of a thousand
+questions drawn at random none of the usual lengths took more, and one in a hundred of up to 128 Ki tokens."""
+
+MOST_BOUNDS = 10 * MOST_FITS
+"""Layouts that are held against a bound alone, which takes a tenth of the time."""
+
 ASSUMED_HOST_BYTES = 250 * 10**9
 """Host memory per device where nobody said how much a node has: 2 TB for eight, as in the largest published nodes."""
 _SAME_MEMORY = 0.1  # devices whose labels differ by less are taken as equal in memory
@@ -58,23 +65,15 @@ def can_it_run(
         price=price,
     )
     if shape is None:
-        return Verdict(
-            answer="unknown",
-            says=Sentence("The shape of the model is not known."),
-            method=recipe,
-            accelerator=accelerator,
-            num_devices=devices,
-            needs=tuple(
-                Need(on_host=o, label=label, num_devices=None, job=None, estimate=None) for o, label in ON_HOST.items()
-            ),
-            recommended=None,
-            at=None,
-            published=(),
-        )
+        return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
     asked = _Question(shape, recipe, fleet, demand or Demand(), k or constants())
-    needs = asked.needs()
-    recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
-    answer, says, at = asked.answer(devices, needs)
+    try:
+        needs = asked.needs()
+        recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
+        answer, says, at = asked.answer(devices, needs)
+    except _TooManyLayouts:
+        says = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
+        return _unknown(says, recipe, accelerator, devices)
     return Verdict(
         answer=answer,
         says=says,
@@ -85,6 +84,23 @@ def can_it_run(
         recommended=recommended,
         at=at if devices is not None else recommended or at,
         published=_published(shape, recipe, accelerator, needs),
+    )
+
+
+def _unknown(says: str, recipe: Recipe, accelerator: Accelerator, devices: int | None) -> Verdict:
+    """Return the verdict of a question that has no answer."""
+    return Verdict(
+        answer="unknown",
+        says=says,
+        method=recipe,
+        accelerator=accelerator,
+        num_devices=devices,
+        needs=tuple(
+            Need(on_host=o, label=label, num_devices=None, job=None, estimate=None) for o, label in ON_HOST.items()
+        ),
+        recommended=None,
+        at=None,
+        published=(),
     )
 
 
@@ -107,12 +123,17 @@ def compare_hardware(
     )
 
 
+class _TooManyLayouts(Exception):
+    """The question has more layouts than one answer looks at."""
+
+
 class _Question:
-    """One model and method on one kind of device."""
+    """One model and method on one kind of device. Its methods raise _TooManyLayouts."""
 
     def __init__(self, shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, k: Constants) -> None:
         self._shape, self._recipe, self._fleet, self._demand = shape, recipe, fleet, demand
         self._estimator = Estimator(k)
+        self._num_fits = self._num_bounds = 0
 
     def needs(self) -> tuple[Need, ...]:
         """Return the fewest devices by what sits on the host."""
@@ -184,11 +205,17 @@ class _Question:
     def _has_no_engine(self, job: Job) -> bool:
         """Return True if the engine cannot be, as heads may not divide by its devices, or cannot fit by a bound."""
         try:
+            self._num_bounds += 1
+            if self._num_bounds > MOST_BOUNDS:
+                raise _TooManyLayouts
             return self._estimator.engine_is_too_large(job)
         except JobInvalid:
             return True
 
     def _fit(self, job: Job) -> Fit | None:
+        self._num_fits += 1
+        if self._num_fits > MOST_FITS:
+            raise _TooManyLayouts
         try:
             return self._estimator.fit(job)
         except JobInvalid:

@@ -4,10 +4,10 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
-from jobs.planner.answer import Verdict, can_it_run, compare_hardware
+from jobs.planner.answer import MOST_FITS, Verdict, can_it_run, compare_hardware
 from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
-from jobs.planner.job import Fleet
+from jobs.planner.job import Fleet, Job
 from jobs.planner.known import shape_of
 from jobs.planner.plans import METHODS, ON_HOST, Demand, plans_of, world_sizes
 from jobs.planner.result import JobInvalid
@@ -210,3 +210,17 @@ def test_heads_that_no_engine_of_four_divides_are_passed_over() -> None:
     assert {verdict.answer for verdict in found} == {"yes"}
     engines = [need.job.engine for verdict in found for need in verdict.needs if need.job is not None]
     assert all(engine is not None and 40 % engine.tensor == 0 and engine.tensor != 4 for engine in engines)
+
+
+def test_a_question_of_too_many_layouts_is_unknown_after_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Job] = []
+    fit = Estimator.fit
+    monkeypatch.setattr(Estimator, "fit", lambda self, job: (tried.append(job), fit(self, job))[1])
+    longest = Demand(max_prompt=1_000_000, max_response=1_000_000)
+
+    found = can_it_run(shape_of("qwen3-8b"), H100, "ppo", 65_536, demand=longest)
+
+    assert found.answer == "unknown"
+    assert "more layouts" in found.says
+    assert len(tried) <= MOST_FITS
+    assert [need.num_devices for need in found.needs] == [None] * len(ON_HOST)
