@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from jobs.chunks import Spans, decode_spans, join_spans
 from jobs.columns import collect_spans
@@ -83,6 +83,13 @@ def read_spans(
             if len(spans)
         ),
     )
+
+
+def newest_span(run_id: str) -> int | None:
+    """Return when the newest stored span begins (Unix ns), None while none is stored; frames may hold newer ones."""
+    lanes = [pk for pk, _role, _rank in _span_metrics(run_id)]
+    newest: int | None = Chunk.objects.filter(metric_id__in=lanes, level=0).aggregate(newest=Max("x1"))["newest"]
+    return newest
 
 
 def _span_metrics(run_id: str) -> list[tuple[int, str, int]]:

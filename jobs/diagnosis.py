@@ -1,0 +1,153 @@
+"""What the rules of profiling.diagnosis say of a run: its phases and readings as they are now, and of a capture of it.
+
+What is read is bounded: the spans of the newest steps, and the newest values of the readings that rules look at.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.chunks import Ints
+from jobs.clean_series import read_clean
+from jobs.custody import recorded_steps
+from jobs.models import Capture, Run
+from jobs.series import MAX_POINTS, Series
+from jobs.spans import SpanLane, newest_span, read_spans
+from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step, phase_spans
+from profiling.finding import Finding, diagnose
+from profiling.phases import BY_KEY
+
+METRICS = (
+    "response/length_mean",
+    "response/length_p95",
+    "response/length_max",
+    "response/truncated_share",
+    "groups/without_signal_share",
+    "time/step_seconds",
+    *(f"time/{phase}_seconds" for phase in BY_KEY),
+)
+READINGS = (
+    "memory_bytes",
+    "device_memory_bytes",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "disk_free_bytes",
+    "disk_total_bytes",
+    "preemptions",
+    "kv_cache_percent",
+    "running_requests",
+    "waiting_requests",
+    "prefix_cache_hit_percent",
+)
+MAX_SPANS = 100_000
+
+
+def diagnose_run(run: Run) -> list[Finding]:
+    """Return what every rule that needs no capture says of the run's latest attempt by now."""
+    return diagnose(evidence_of(run), live=True)
+
+
+def diagnose_capture(capture: Capture, recorded: Sequence[Recorded]) -> list[Finding]:
+    """Return what all rules say of a capture; `recorded` are its imported files."""
+    return diagnose(evidence_of(capture.run, capture=capture, recorded=recorded))
+
+
+def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[Recorded] = ()) -> Evidence:
+    """Return phases, readings and knobs of a run, and what is known of a capture of it."""
+    attempt = capture.attempt if capture else run.latest_attempt
+    answer = read_clean(run_id=run.pk, names=(*METRICS, *READINGS), num_points=MAX_POINTS)
+    spans = _spans(run.pk, attempt, _around(run, capture, answer.series))
+    steps = Evidence(spans=spans).all_steps
+    return Evidence(
+        spans=spans,
+        readings=tuple(_readings(series, steps) for series in answer.series if len(series.x)),
+        recorded=tuple(recorded),
+        capture=_facts(capture, recorded) if capture else None,
+        knobs=_knobs(run),
+    )
+
+
+def _around(run: Run, capture: Capture | None, series: Sequence[Series]) -> tuple[int | None, int | None]:
+    """Return the window of time (Unix ns; None: open) that holds the newest steps, or those around a capture."""
+    told = next((one for one in series if one.name == "time/step_seconds"), None)
+    usual = float(np.median(told.y[np.isfinite(told.y)])) if told is not None and np.isfinite(told.y).any() else None
+    if usual is None:
+        return None, None
+    margin = int(1.5 * MOST_STEPS * usual * 1e9)
+    if capture is not None and "recording" in capture.state_times:
+        began = datetime.fromisoformat(capture.state_times["recording"]).timestamp()
+        recorded = int(1.5 * capture.num_steps * usual * 1e9)
+        return int(began * 1e9) - margin, int(began * 1e9) + recorded + margin
+    newest = newest_span(run.pk)
+    return (newest - margin, None) if newest is not None else (None, None)
+
+
+def _spans(run_id: str, attempt: int, window: tuple[int | None, int | None]) -> PhaseSpans:
+    lanes = read_spans(run_id=run_id, from_ns=window[0], to_ns=window[1], limit=MAX_SPANS).lanes
+    return phase_spans(row for lane in lanes if lane.attempt == attempt for row in _rows(lane))
+
+
+def _rows(lane: SpanLane) -> list[tuple[str, int, int, str, str, int, int, int]]:
+    spans = lane.spans
+    columns = zip(spans.step, spans.phase, spans.name, spans.depth, spans.start, spans.duration, strict=True)
+    return [
+        (
+            lane.role,
+            lane.rank,
+            int(step),
+            spans.phases[phase],
+            spans.names[name],
+            int(depth),
+            int(start),
+            int(duration),
+        )
+        for step, phase, name, depth, start, duration in columns
+    ]
+
+
+def _readings(series: Series, steps: Sequence[Step]) -> Readings:
+    over_time = series.kind == "system"
+    return Readings(
+        name=series.name,
+        role=series.role,
+        rank=series.rank,
+        step=_step_of(series.x, steps) if over_time else series.x,
+        time=series.x if over_time else np.zeros(len(series.x), np.int64),
+        value=series.y,
+    )
+
+
+def _step_of(times: Ints, steps: Sequence[Step]) -> Ints:
+    """Return the step within which, or right after which, each moment lies; -1 before the first.
+
+    What a step's answers tell is written down when it is over, so a reading at its end still is that step's.
+    """
+    if not steps:
+        return np.full(len(times), -1, np.int64)
+    begins = np.array([step.begin for step in steps], np.int64)
+    numbers = np.array([step.number for step in steps], np.int64)
+    at = np.searchsorted(begins, times, side="right") - 1
+    return np.where(at >= 0, numbers[at.clip(0)], -1)
+
+
+def _facts(capture: Capture, recorded: Sequence[Recorded]) -> CaptureFacts:
+    missing = capture.meta.get("missing")
+    problems = [f"{name}: {why}" for name, why in missing.items()] if isinstance(missing, dict) else []
+    workers = capture.meta.get("workers")
+    return CaptureFacts(
+        steps=recorded_steps(capture),
+        asked=tuple(str(name) for name in workers) if isinstance(workers, list) else (),
+        here=tuple(f"{one.role}-{one.rank}" for one in recorded),
+        problems=(*problems, *([capture.problem] if capture.problem else [])),
+    )
+
+
+def _knobs(run: Run) -> dict[str, object]:
+    try:
+        spec = parse_spec(latest_spec_json(run))
+    except SpecInvalid:  # launched by an older console
+        return {}
+    return {name: chosen.value for name, chosen in spec.knobs.items()}

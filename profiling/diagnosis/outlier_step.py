@@ -1,0 +1,53 @@
+"""A step took far longer than the others, and which phase and rank made it so."""
+
+import numpy as np
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen
+from profiling.phases import STEP_PHASES
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    if not evidence.has_steps:
+        return Missing(what="phases")
+    seconds = evidence.step_seconds
+    worst = int(seconds.argmax())
+    step = evidence.steps[worst]
+    phase, role, rank = _cause(evidence, worst)
+    words = {"step": step.number, "seconds": f"{step.seconds:.3g}", "phase": phase, "role": role, "rank": rank}
+    ratio = float(seconds[worst] / np.median(seconds))
+    return Seen(value=ratio, begin=step.begin, end=step.end, words=words, role=role, rank=rank)
+
+
+def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
+    """Return the phase that exceeds its median most in that step, and the role and rank that was longest in it."""
+    excess: dict[str, float] = {}
+    for phase in STEP_PHASES:
+        found = evidence.phase_seconds(phase)
+        if found is not None:
+            excess[phase] = float(found[worst] - np.median(found))
+    phase = max(excess, key=lambda key: excess[key], default="")
+    spans = evidence.spans
+    number = evidence.steps[worst].number
+    mine = spans.take((spans.step == number) & (spans.phase == phase) & (spans.depth == 0) & (spans.role != "driver"))
+    if not len(mine):
+        return phase, "driver", 0
+    longest = int(mine.duration.argmax())
+    return phase, str(mine.role[longest]), int(mine.rank[longest])
+
+
+PLUGIN = Rule(
+    title="Outlying step",
+    question="where",
+    definition="Longest of the newest steps divided by their median.",
+    unit="ratio",
+    watch=2.0,
+    bad=4.0,
+    source="ours",
+    needs=("phases",),
+    is_live=True,
+    fires="Step {step} took {seconds} s, {value} times the median; {phase} on {role} {rank} made it so.",
+    clear="The longest of the newest steps is {value} times the median.",
+    advice="Look at that moment: the logs, the node's readings, a checkpoint or evaluation of another run.",
+    judge=_judge,
+)

@@ -1,0 +1,22 @@
+"""Scoring with the reference model takes much of the step."""
+
+from profiling.finding import Rule
+from profiling.judging import judge_share
+
+PLUGIN = Rule(
+    title="Slow reference",
+    question="where",
+    definition="Median over the newest steps of the driver's seconds in reference divided by the step's wall time.",
+    unit="share",
+    watch=0.2,
+    bad=0.35,
+    source="ours: one forward pass is about a third of an update",
+    needs=("phases",),
+    is_live=True,
+    fires="The reference model takes {value} of each step (median {seconds} s).",
+    clear="The reference model takes {value} of each step.",
+    advice="Score larger micro-batches, score beside the old log-probabilities, or drop the KL term if the "
+    "recipe allows it.",
+    knobs=("train.score_micro_batch_size", "train.score_max_tokens_per_gpu", "memory.reference_offload"),
+    judge=judge_share("reference"),
+)

@@ -1,0 +1,67 @@
+"""One rank is slower than the others, and all wait for it."""
+
+import numpy as np
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen
+
+_SAME_RANK = 0.6  # share of steps in which it has to be the same rank
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    if not evidence.has_steps:
+        return Missing(what="phases")
+    worst: Seen | None = None
+    for role, phase in _several(evidence):
+        found = evidence.by_rank(role, phase)
+        if found is None:
+            continue
+        ranks, seconds = found
+        spread = float(np.median((seconds.max(axis=0) - seconds.min(axis=0)) / seconds.max(axis=0)))
+        slowest = seconds.argmax(axis=0)
+        often = np.bincount(slowest, minlength=len(ranks))
+        share = float(often.max() / seconds.shape[1])
+        weight = float(np.median(seconds.max(axis=0)) / np.median(evidence.step_seconds))
+        rank = int(ranks[often.argmax()])
+        words = {
+            "role": role,
+            "rank": rank,
+            "phase": phase,
+            "often": f"{100 * share:.0f} %",
+            "weight": f"{100 * weight:.0f} %",
+        }
+        is_firing = spread > PLUGIN.watch and share >= _SAME_RANK and weight >= 0.05
+        begin, end = evidence.window
+        seen = Seen(value=spread, begin=begin, end=end, words=words, is_firing=is_firing, role=role, rank=rank)
+        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
+            worst = seen
+    if worst is None:
+        return Missing(
+            what="phases", text="No role has two ranks with phases of their own; there is nothing to compare."
+        )
+    return worst
+
+
+def _several(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return the role and phase of everything that more than one rank does, the driver's own view apart."""
+    spans = evidence.spans
+    rows = (spans.role != "driver") & (spans.depth == 0)
+    return sorted(set(zip(spans.role[rows].tolist(), spans.phase[rows].tolist(), strict=True)))
+
+
+PLUGIN = Rule(
+    title="Straggling rank",
+    question="where",
+    definition="Median over steps of (slowest - fastest rank) / slowest, in the phase of a role where it is largest.",
+    unit="share",
+    watch=0.05,
+    bad=0.10,
+    source="msprof-analyze's limit for slow ranks (5 %); the same rank in 60 % of the steps is ours",
+    needs=("phases",),
+    is_live=True,
+    fires="Rank {rank} of {role} is the slowest in {phase} in {often} of the steps: the ranks lie {value} apart.",
+    clear="Ranks of {role} lie {value} apart in {phase}, and no rank is the slowest throughout.",
+    advice="Look at that rank's node, clocks and other processes; share out sequences by tokens, not by number.",
+    knobs=("train.dynamic_batch", "train.max_tokens_per_gpu", "train.packing"),
+    judge=_judge,
+)
