@@ -41,6 +41,7 @@ READINGS = (
     "running_requests",
     "waiting_requests",
     "prefix_cache_hit_percent",
+    *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
 )
 MAX_SPANS = 100_000
 

@@ -16,7 +16,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     for one in evidence.recorded:
         whose = f"{one.role} {one.rank}: " if one.role else ""
         problems += [f"{whose}{note.text}" for note in one.store.notes if note.severity != "info"]
-        if not one.store.facts.events:
+        if not any(lane.events for lane in one.store.lanes):
             problems.append(f"{whose}the file holds no event")
     begins = [one.store.begin for one in evidence.recorded]
     ends = [one.store.end for one in evidence.recorded]

@@ -36,8 +36,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
 PLUGIN = Rule(
     title="Engine takes too few at once",
     question="why",
-    definition="Median over steps of the most requests that waited at once, where less than 60 % of the KV cache is "
-    "used.",
+    definition="Median over steps of the most requests that waited at once; it fires below 60 % of the KV cache.",
     unit="count",
     watch=1,
     bad=64,

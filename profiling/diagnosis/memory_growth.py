@@ -69,7 +69,7 @@ PLUGIN = Rule(
     is_live=True,
     fires="{role} {rank} holds {value} more {what} with each step, {held} by now; it rose after {rising} of the steps.",
     clear="The {what} of {role} {rank}, which grows most, changes by {value} a step.",
-    advice="Look for lists that keep tensors or samples (detach them), and for caches without a limit; record a memory "
-    "snapshot at two steps far apart and compare the holders.",
+    advice="Look for lists that keep tensors or samples (detach them), and for caches without a limit; record "
+    "a memory snapshot at two steps far apart and compare the holders.",
     judge=_judge,
 )

@@ -28,8 +28,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
 PLUGIN = Rule(
     title="Prefix cache unused",
     question="why",
-    definition="Share of prompt tokens that could be found in the prefix cache (all but one answer of each prompt), "
-    "less the share that was.",
+    definition="Share of prompt tokens that could be found in the prefix cache (all but one answer of each "
+    "prompt), less the share that was.",
     unit="share",
     watch=0.5,
     bad=0.8,

@@ -16,6 +16,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     if not evidence.recorded:
         return Missing(what="trace")
     total, window, calls, name, begin, end = 0.0, 0, 0, "", 0, 0
+    longest_yet, whose = 0, evidence.recorded[0]
     for one in evidence.recorded:
         names = one.store.names
         chosen = [i for i, text in enumerate(names) if _NAMES.search(text)]
@@ -33,10 +34,12 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         total += float(np.maximum(0, stop - np.maximum(start, reach)).sum())
         calls += int(mine.sum())
         longest = int(duration.argmax())
-        name = names[int(events["name"][mine][longest])]
-        begin, end = int(events["ts"][mine][longest]), int((events["ts"] + events["dur"])[mine][longest])
+        if duration[longest] > longest_yet:
+            longest_yet, whose = int(duration[longest]), one
+            name = names[int(events["name"][mine][longest])]
+            begin, end = int(events["ts"][mine][longest]), int((events["ts"] + events["dur"])[mine][longest])
     words = {"calls": calls, "name": name[:80]}
-    return Seen(value=total / max(1, window), begin=begin, end=end, words=words)
+    return Seen(value=total / max(1, window), begin=begin, end=end, words=words, role=whose.role, rank=whose.rank)
 
 
 PLUGIN = Rule(

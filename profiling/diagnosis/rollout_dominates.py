@@ -13,11 +13,11 @@ PLUGIN = Rule(
     source="OpenRLHF's performance guide (about 80 % of a step is generation); the threshold is ours",
     needs=("phases",),
     is_live=True,
-    fires="Rollout takes {value} of each step (median {seconds} s); more than {threshold} leaves the trainer's "
-    "devices waiting.",
+    fires="Rollout takes {value} of each step (median {seconds} s); more than {threshold} leaves the "
+    "trainer's devices waiting.",
     clear="Rollout takes {value} of each step.",
-    advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or let "
-    "it run beside the update (asynchronous).",
+    advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or "
+    "let it run beside the update (asynchronous).",
     knobs=(
         "placement.rollout_engines",
         "placement.rollout_tensor_parallel",

@@ -42,8 +42,8 @@ PLUGIN = Rule(
     is_live=True,
     fires="The {which} answer is {value} times the mean of {mean} tokens; rollout, {share} of the step, ends with it.",
     clear="The {which} answer is {value} times the mean of {mean} tokens.",
-    advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, or "
-    "generate beside the update.",
+    advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, "
+    "or generate beside the update.",
     knobs=("rollout.max_new_tokens", "async.partial_rollout", "async.mode", "algorithm.dynamic_sampling"),
     judge=_judge,
 )

@@ -69,6 +69,11 @@ def held(growth: float) -> Evidence:
     return evidence(driver(even(20, update=1.0)), series("memory_bytes", memory, role="policy", rank=1))
 
 
+def gpu(used: float) -> Evidence:
+    told = {"gpu0_memory_used_bytes": used, "gpu0_memory_total_bytes": 100.0}
+    return evidence((), *(series(name, [value] * 3, role="runner") for name, value in told.items()))
+
+
 NOTHING = evidence()
 
 CASES: dict[str, Case] = {
@@ -158,6 +163,9 @@ CASES: dict[str, Case] = {
             (), series("memory_used_bytes", [80.0], role="runner"), series("memory_total_bytes", [100.0], role="runner")
         ),
         missing=NOTHING,
+    ),
+    "device_memory_full": Case(
+        fires=gpu(97.0), value=0.97, clear=gpu(60.0), missing=evidence((), series("gpu0_memory_used_bytes", [97.0]))
     ),
     "disk_low": Case(
         fires=evidence(
