@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import shutil
-from array import array
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +31,9 @@ LONGEST_NAME = 2000
 OTHER_NAME = "(another name)"
 """What events are called once a trace has used up the names that a store keeps."""
 
+_Lane = tuple[LaneKind, str, int, str, int, int, int, str]
+
+_ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 500_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
@@ -51,18 +54,20 @@ class StoreWriter:
         self._part = path.with_name(f".part-{path.name}")
         self._remove()
         self._connection = schema.create(self._part)
-        self._lanes: dict[tuple[str, str, int, str, int, int, int, str], int] = {}
+        self._lanes: list[_Lane] = []
+        self._lane_numbers: dict[_Lane, int] = {}
         self._names: dict[str, int] = {}
         self._name_bytes = 0
         self._infos: dict[str, int] = {}
         self._last_info = 0
         self._new_infos: list[str] = []
         self._series: dict[tuple[str, str, int, str], int] = {}
-        self._buffer = array("q")
+        self._buffer = bytearray()
         self._samples: list[tuple[int, int, float]] = []
         self._notes: list[tuple[str, str]] = []
         self._meta: dict[str, object] = {"source": source, "version": schema.VERSION}
         self._events = 0
+        self._offset = 0
 
     def __enter__(self) -> Self:
         return self
@@ -94,12 +99,30 @@ class StoreWriter:
 
         Raises: TooMuch.
         """
-        key = (kind, process[:200], _bounded(pid), thread[:200], _bounded(tid), device, _bounded(stream), title[:200])
-        if key not in self._lanes:
+        key = _lane(kind, process, pid, thread, tid, device, stream, title)
+        if key not in self._lane_numbers:
             if len(self._lanes) >= MOST_LANES:
                 raise TooMuch(f"The trace has more than {MOST_LANES:,} threads and streams, which is the most.")
-            self._lanes[key] = len(self._lanes)
-        return self._lanes[key]
+            self._lane_numbers[key] = len(self._lanes)
+            self._lanes.append(key)
+        return self._lane_numbers[key]
+
+    def describe_lane(
+        self, lane: int, *, process: str | None = None, pid: int | None = None, thread: str | None = None
+    ) -> None:
+        """Say more of a lane than was known when its first event came."""
+        old = self._lanes[lane]
+        self._lanes[lane] = _lane(
+            old[0],
+            old[1] if process is None else process,
+            old[2] if pid is None else pid,
+            old[3] if thread is None else thread,
+            *old[4:],
+        )
+
+    def shift(self, offset: int) -> None:
+        """Move everything, also what was added before, by an offset [ns] that became known late."""
+        self._offset = offset
 
     def name(self, text: str) -> int:
         """Return the number of a text; what is longer than LONGEST_NAME is cut."""
@@ -142,8 +165,11 @@ class StoreWriter:
         info: int = 0,
     ) -> None:
         """Add an event: `start` in Unix ns, `duration` in ns. Numbers that int64 does not hold raise OverflowError."""
-        self._buffer.extend((lane, start, duration, name, category, link, outer, bytes, info))
-        if len(self._buffer) >= _BLOCK * 9:
+        try:
+            self._buffer += _ROW.pack(lane, start, duration, name, category, link, outer, bytes, info)
+        except struct.error as error:
+            raise OverflowError(f"A number of an event is none, or too large: {error}.") from error
+        if len(self._buffer) >= _BLOCK * _ROW.size:
             self._flush_events()
 
     def add_many(self, columns: Mapping[str, npt.NDArray[np.int64]]) -> None:
@@ -186,13 +212,17 @@ class StoreWriter:
         self._flush_samples()
         run = self._connection.execute
         self._drop_broken()
-        run("CREATE TEMP TABLE sorted AS SELECT * FROM raw ORDER BY lane, ts, dur DESC, rowid; DROP TABLE raw")
+        shifted = f"* REPLACE (ts + {self._offset} AS ts)"
+        run(
+            f"CREATE TEMP TABLE sorted AS SELECT {shifted} FROM raw ORDER BY lane, ts, dur DESC, rowid; "  # noqa: S608
+            "DROP TABLE raw"
+        )
         self._sweep()
         run(
             "CREATE TABLE ev AS SELECT s.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
             "ORDER BY s.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
         )
-        run("CREATE TABLE samples AS SELECT * FROM raw_samples ORDER BY series, ts; DROP TABLE raw_samples")
+        run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts")  # noqa: S608
         self._describe()
         begin, end = self._span()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
@@ -223,8 +253,7 @@ class StoreWriter:
             return
         table = np.frombuffer(self._buffer, np.int64).reshape(-1, len(schema.EVENT_COLUMNS))
         self._insert({key: np.ascontiguousarray(table[:, i]) for i, key in enumerate(schema.EVENT_COLUMNS)})
-        del table  # an array that is looked at cannot be emptied
-        self._buffer = array("q")
+        self._buffer = bytearray()
 
     def _insert(self, columns: dict[str, npt.NDArray[np.int64]]) -> None:
         self._events += len(columns["ts"])
@@ -258,7 +287,10 @@ class StoreWriter:
             [max(middle - _FAR, 0), middle + _FAR, _FAR],
         ).fetchall()[0]
         if dropped:
-            self.note("warning", f"{dropped:,} events were left out: their times lie a month or more from the others.")
+            self.note(
+                "warning",
+                f"{dropped:,} events were left out: they have no length, or lie a month or more from the others.",
+            )
 
     def _sweep(self) -> None:
         """Reckon the depth of each event, lane by lane, in blocks."""
@@ -297,7 +329,7 @@ class StoreWriter:
             ).fetchall()
         }
         nothing = [0, 0, 0, 0]
-        self._insert_rows("lanes", [(n, *key, *counted.get(n, nothing)) for key, n in self._lanes.items()])
+        self._insert_rows("lanes", [(n, *key, *counted.get(n, nothing)) for n, key in enumerate(self._lanes)])
         sampled = dict(run("SELECT series, count(*) FROM samples GROUP BY series").fetchall())
         self._insert_rows("series", [(n, *key, sampled.get(n, 0)) for key, n in self._series.items()])
         self._insert_rows("notes", list(self._notes))
@@ -309,6 +341,12 @@ class StoreWriter:
             "SELECT min(ts), max(ts) FROM samples)"
         ).fetchall()[0]
         return (int(found[0]), int(found[1])) if found[0] is not None else (0, 0)
+
+
+def _lane(kind: LaneKind, process: str, pid: int, thread: str, tid: int, device: int, stream: int, title: str) -> _Lane:
+    """Return the properties of a lane as they are kept: texts that end, numbers that fit."""
+    pid, tid, stream = _bounded(pid), _bounded(tid), _bounded(stream)
+    return (kind, process[:200], pid, thread[:200], tid, device if abs(device) < 1 << 31 else -1, stream, title[:200])
 
 
 def _bounded(number: int) -> int:
