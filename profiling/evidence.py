@@ -195,13 +195,14 @@ class Evidence:
         seconds = self.phase_seconds(phase)
         return None if seconds is None else float(np.median(seconds / self.step_seconds))
 
-    def by_rank(self, role: str, phase: str) -> tuple[Ints, Floats] | None:
+    def by_rank(self, role: str, phase: str, name: str = "") -> tuple[Ints, Floats] | None:
         """Return the ranks [r] and their own seconds in a phase in each step [r, s]; None below two ranks.
 
-        Steps in which a rank has no such span are left out for all.
+        With `name` those in a detail of it. Steps in which a rank has no such span are left out for all.
         """
         spans = self.spans
-        mine = spans.take((spans.role == role) & (spans.phase == phase) & (spans.depth == 0))
+        is_meant = (spans.depth == 0) if not name else (spans.depth > 0) & (spans.name == name)
+        mine = spans.take((spans.role == role) & (spans.phase == phase) & is_meant)
         ranks = np.unique(mine.rank)
         numbers = np.array([step.number for step in self.steps], np.int64)
         if len(ranks) < 2 or not len(numbers):

@@ -6,7 +6,7 @@ function returns a number, or what is missing. Missing input never reads as heal
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from profiling import plugins
 from profiling.evidence import Evidence
@@ -17,6 +17,7 @@ State = Literal["fires", "clear", "not_enough_data"]
 Level = Literal["", "watch", "bad"]
 Question = Literal["where", "why", "helped"]
 Unit = Literal["share", "ratio", "seconds", "count", "bytes"]
+How = Literal["raise", "lower", "on", "off", "choose"]
 Input = Literal["phases", "readings", "trace", "device_trace", "memory", "counters", "collectives", "capture"]
 
 QUESTIONS: Mapping[Question, str] = {
@@ -36,6 +37,13 @@ RECORD: Mapping[Input, str] = {
     "capture": "Record some steps first.",
 }
 """What to do where an input is missing."""
+
+
+class Turn(NamedTuple):
+    """A knob by id, and how to turn it: `choose` where only a person can say."""
+
+    knob: str
+    how: How
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +75,8 @@ class Rule:
     """One symptom. It fires above `watch` (below, where `is_low_bad`), and is bad beyond `bad`.
 
     `fires` and `clear` are sentences with places for {value}, {threshold} and the words of what was seen; `advice` says
-    what to change and what is gained; `knobs` are ids of the catalogue. `definition` says what the number is, `source`
-    where the threshold is from.
+    what to change and what is gained; `turns` are knobs of the catalogue and which way to turn them. `definition` says
+    what the number is, `source` where the threshold is from.
     """
 
     title: str
@@ -82,7 +90,7 @@ class Rule:
     fires: str
     clear: str
     advice: str
-    knobs: tuple[str, ...] = ()
+    turns: tuple[Turn, ...] = ()
     is_low_bad: bool = False
     is_live: bool = False
     judge: Callable[[Evidence], Seen | Missing]

@@ -108,7 +108,8 @@ class Loop:
         """Roll out, score, compare, update, sync."""
         spec, crew, algorithm = self.spec, self.crew, self.algorithm
         group_size = spec.int_knob("rollout.samples_per_prompt")
-        examples = self._take(spec.int_knob("rollout.prompts_per_step"))
+        with mark("data_wait", step=step):
+            examples = self._take(spec.int_knob("rollout.prompts_per_step"))
 
         with mark("rollout", step=step) as rollout_mark:
             rollout = roll_out(crew, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
@@ -170,8 +171,9 @@ class Loop:
 
     def _supervise(self, step: int) -> dict[str, float]:
         """Take a batch of given answers and learn them."""
-        examples = self._take(self.spec.int_knob("train.batch_size"))
-        batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
+        with mark("data_wait", step=step):
+            examples = self._take(self.spec.int_knob("train.batch_size"))
+            batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
         shares = share_out(
             batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares"
         )

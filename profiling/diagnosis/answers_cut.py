@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 
@@ -29,6 +29,10 @@ PLUGIN = Rule(
     "is not earned.",
     clear="{value} of the answers end at the longest length allowed.",
     advice="Allow longer answers, punish overlong ones softly, or leave cut ones out of the loss.",
-    knobs=("rollout.max_new_tokens", "reward.overlong_penalty", "reward.overlong_buffer_tokens"),
+    turns=(
+        Turn("rollout.max_new_tokens", "raise"),
+        Turn("reward.overlong_penalty", "choose"),
+        Turn("reward.overlong_buffer_tokens", "raise"),
+    ),
     judge=_judge,
 )

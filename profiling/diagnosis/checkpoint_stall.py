@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import LEAST_STEPS, Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -45,6 +45,10 @@ PLUGIN = Rule(
     fires="Saving takes {value} of the time: {saves} checkpoints, the longest {seconds} s, beside steps of {step} s.",
     clear="Saving takes {value} of the time.",
     advice="Save less often, to a faster disk, or in the background.",
-    knobs=("checkpoint.every_steps", "checkpoint.async_save", "checkpoint.save_contents"),
+    turns=(
+        Turn("checkpoint.every_steps", "raise"),
+        Turn("checkpoint.async_save", "on"),
+        Turn("checkpoint.save_contents", "choose"),
+    ),
     judge=_judge,
 )

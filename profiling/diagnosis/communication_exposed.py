@@ -3,7 +3,7 @@
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.trace.category import Category
 
 
@@ -34,6 +34,11 @@ PLUGIN = Rule(
     fires="The {device} does nothing but communicate for {value} of the time ({all} in all).",
     clear="The {device} does nothing but communicate for {value} of the time.",
     advice="Overlap it, raise the bucket size or the micro-batch, choose another ZeRO stage, and check the links.",
-    knobs=("parallel.overlap_comm", "memory.zero_stage", "train.micro_batch_size", "memory.reshard_after_forward"),
+    turns=(
+        Turn("parallel.overlap_comm", "on"),
+        Turn("memory.zero_stage", "choose"),
+        Turn("train.micro_batch_size", "raise"),
+        Turn("memory.reshard_after_forward", "choose"),
+    ),
     judge=_judge,
 )

@@ -7,7 +7,7 @@ import numpy as np
 from profiling.analysis.intervals import total, union
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.trace.category import Category
 
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
@@ -58,6 +58,11 @@ PLUGIN = Rule(
     clear="The {device} copies from and to the host for {value} of the time, and no large copy is from "
     "unpinned memory.",
     advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
-    knobs=("memory.optimizer_offload", "memory.param_offload", "memory.activation_offload", "data.num_workers"),
+    turns=(
+        Turn("memory.optimizer_offload", "off"),
+        Turn("memory.param_offload", "off"),
+        Turn("memory.activation_offload", "off"),
+        Turn("data.num_workers", "raise"),
+    ),
     judge=_judge,
 )

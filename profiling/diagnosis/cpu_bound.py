@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
@@ -44,6 +44,10 @@ PLUGIN = Rule(
     fires="The {device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
     clear="The {device} is idle for {value}; kernels start {delay} after their launch.",
     advice="Take Python work off the step, compile the model, or give each launch more to do.",
-    knobs=("kernels.torch_compile", "train.micro_batch_size", "rollout.enforce_eager"),
+    turns=(
+        Turn("kernels.torch_compile", "on"),
+        Turn("train.micro_batch_size", "raise"),
+        Turn("rollout.enforce_eager", "off"),
+    ),
     judge=_judge,
 )

@@ -3,7 +3,7 @@
 import re
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 _USED = re.compile(r"^gpu(\d+)_memory_used_bytes$")
@@ -44,11 +44,11 @@ PLUGIN = Rule(
     fires="GPU {index} of node {node} has {value} of its {total} in use.",
     clear="GPU {index} of node {node} has {value} of its {total} in use at most.",
     advice="Smaller micro-batches, activation checkpointing, offload, or a smaller share of memory for the engine.",
-    knobs=(
-        "train.micro_batch_size",
-        "memory.gradient_checkpointing",
-        "memory.optimizer_offload",
-        "rollout.gpu_memory_fraction",
+    turns=(
+        Turn("train.micro_batch_size", "lower"),
+        Turn("memory.gradient_checkpointing", "on"),
+        Turn("memory.optimizer_offload", "on"),
+        Turn("rollout.gpu_memory_fraction", "lower"),
     ),
     judge=_judge,
 )

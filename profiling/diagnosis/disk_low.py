@@ -1,7 +1,7 @@
 """The disk of the run directory is nearly full: the next checkpoint or capture fails."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -33,6 +33,6 @@ PLUGIN = Rule(
     fires="Node {node} has {free} free, {value} of its disk.",
     clear="Node {node} has {free} free, {value} of its disk.",
     advice="Keep fewer checkpoints, or put the run directory on a larger disk.",
-    knobs=("checkpoint.keep", "checkpoint.max_disk"),
+    turns=(Turn("checkpoint.keep", "lower"), Turn("checkpoint.max_disk", "lower")),
     judge=_judge,
 )

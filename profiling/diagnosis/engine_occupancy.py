@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.trace.category import Category
 
 _RUNNING = re.compile(r"execute_context_(\d+)\(\d+\)_generation_(\d+)\(\d+\)")
@@ -64,6 +64,11 @@ PLUGIN = Rule(
     "mean {mean}).",
     clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",
     advice="Send it more prompts at once, cut or carry over the longest answers, or generate beside the update.",
-    knobs=("rollout.prompts_per_step", "async.partial_rollout", "async.mode", "rollout.max_new_tokens"),
+    turns=(
+        Turn("rollout.prompts_per_step", "raise"),
+        Turn("async.partial_rollout", "on"),
+        Turn("async.mode", "choose"),
+        Turn("rollout.max_new_tokens", "lower"),
+    ),
     judge=_judge,
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 _ROOM = 60.0  # per cent of the KV cache
@@ -46,6 +46,6 @@ PLUGIN = Rule(
     fires="{value} requests wait at {role} {rank} while {running} run and only {used} of its KV cache is used.",
     clear="{value} requests wait at {role} {rank} while {running} run; {used} of its KV cache is used.",
     advice="Raise the number of sequences and of tokens that the engine takes in one batch.",
-    knobs=("rollout.max_num_seqs", "rollout.max_batched_tokens"),
+    turns=(Turn("rollout.max_num_seqs", "raise"), Turn("rollout.max_batched_tokens", "raise")),
     judge=_judge,
 )

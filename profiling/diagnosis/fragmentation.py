@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.counters import Counter, counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -52,6 +52,6 @@ PLUGIN = Rule(
     clear="At its peak the {device} had {reserved} reserved and {allocated} in use.",
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
-    knobs=("train.packing", "memory.pad_to_length"),
+    turns=(Turn("train.packing", "on"), Turn("memory.pad_to_length", "on")),
     judge=_judge,
 )

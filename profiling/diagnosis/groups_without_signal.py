@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 
@@ -28,6 +28,6 @@ PLUGIN = Rule(
     fires="{value} of the groups have no signal: their rollout and update change nothing.",
     clear="{value} of the groups have no signal.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
-    knobs=("algorithm.dynamic_sampling", "rollout.samples_per_prompt"),
+    turns=(Turn("algorithm.dynamic_sampling", "on"), Turn("rollout.samples_per_prompt", "raise")),
     judge=_judge,
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -39,6 +39,6 @@ PLUGIN = Rule(
     fires="{value} of each step ({seconds} s) lies between the phases, in the driver's own loop.",
     clear="{value} of each step lies between the phases.",
     advice="Move work off the driver's loop: logging of samples, conversions of batches, callbacks.",
-    knobs=("logging.samples_per_step", "logging.every_steps"),
+    turns=(Turn("logging.samples_per_step", "lower"), Turn("logging.every_steps", "raise")),
     judge=_judge,
 )

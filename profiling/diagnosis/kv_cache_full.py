@@ -1,7 +1,7 @@
 """The engine runs out of KV cache: requests are thrown out and computed again."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 
@@ -31,6 +31,11 @@ PLUGIN = Rule(
     fires="{role} {rank} put {value} requests back; its KV cache was {used} full at most.",
     clear="No engine put a request back; the KV cache of {role} {rank} was {used} full at most.",
     advice="Give the engine more memory, run fewer sequences at once, or quantise the KV cache.",
-    knobs=("rollout.gpu_memory_fraction", "rollout.kv_cache_mib", "rollout.max_num_seqs", "quantization.kv_cache"),
+    turns=(
+        Turn("rollout.gpu_memory_fraction", "raise"),
+        Turn("rollout.kv_cache_mib", "raise"),
+        Turn("rollout.max_num_seqs", "lower"),
+        Turn("quantization.kv_cache", "choose"),
+    ),
     judge=_judge,
 )

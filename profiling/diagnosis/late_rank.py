@@ -5,7 +5,7 @@ import numpy as np
 from profiling.analysis.intervals import total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.trace.category import Category
 
 
@@ -46,6 +46,6 @@ PLUGIN = Rule(
     fires="Others wait {value} of the time for the {device}: it spends {least} in collectives, they up to {most}.",
     clear="The {count} devices spend {least} to {most} in collectives: nobody waits long.",
     advice="Look at that rank's node, clocks and batch; share out sequences by tokens.",
-    knobs=("train.dynamic_batch", "train.packing"),
+    turns=(Turn("train.dynamic_batch", "on"), Turn("train.packing", "on")),
     judge=_judge,
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _IDLE = 0.80
 
@@ -50,6 +50,11 @@ PLUGIN = Rule(
     "{launch}), and it is busy for {busy} of the time.",
     clear="{value} of the kernels of the {device} are shorter than their launch; it is busy for {busy} of the time.",
     advice="Use CUDA graphs, torch.compile or fused optimizers, or larger micro-batches: fewer and longer kernels.",
-    knobs=("rollout.enforce_eager", "kernels.torch_compile", "train.micro_batch_size", "optimizer.implementation"),
+    turns=(
+        Turn("rollout.enforce_eager", "off"),
+        Turn("kernels.torch_compile", "on"),
+        Turn("train.micro_batch_size", "raise"),
+        Turn("optimizer.implementation", "choose"),
+    ),
     judge=_judge,
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.counters import counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _TENSOR = 0.3
 
@@ -45,6 +45,12 @@ PLUGIN = Rule(
     clear="The memory of the {device} is busy for {value} of the time, its tensor cores for {tensor}.",
     advice="Fuse elementwise work, use flash attention, fewer bytes per number (bf16, fp8), and decode more "
     "sequences at once.",
-    knobs=("kernels.attention", "kernels.liger", "kernels.fused_head", "quantization.rollout", "rollout.max_num_seqs"),
+    turns=(
+        Turn("kernels.attention", "choose"),
+        Turn("kernels.liger", "on"),
+        Turn("kernels.fused_head", "on"),
+        Turn("quantization.rollout", "choose"),
+        Turn("rollout.max_num_seqs", "raise"),
+    ),
     judge=_judge,
 )

@@ -3,7 +3,7 @@
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.trace.category import Category
 
 _EXPOSED = 0.10
@@ -48,6 +48,10 @@ PLUGIN = Rule(
     fires="{value} of the collectives of the {device} overlap with kernels; they run on {streams}.",
     clear="{value} of the collectives of the {device} overlap with kernels.",
     advice="Switch overlap on, prefetch the next layer, and give collectives a stream of their own.",
-    knobs=("parallel.overlap_comm", "parallel.forward_prefetch", "parallel.defer_gradient_sync"),
+    turns=(
+        Turn("parallel.overlap_comm", "on"),
+        Turn("parallel.forward_prefetch", "on"),
+        Turn("parallel.defer_gradient_sync", "on"),
+    ),
     judge=_judge,
 )

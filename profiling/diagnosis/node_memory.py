@@ -1,7 +1,7 @@
 """A node is about to run out of memory: the system then ends a process without a word."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 
@@ -33,6 +33,11 @@ PLUGIN = Rule(
     fires="Node {node} has {value} of its {total} in use; Ray ends processes at 95 %.",
     clear="Node {node} has {value} of its {total} in use at most.",
     advice="Offload less to the host, load fewer data workers, or spread the run over more nodes.",
-    knobs=("memory.optimizer_offload", "memory.param_offload", "data.num_workers", "rollout.sleep"),
+    turns=(
+        Turn("memory.optimizer_offload", "off"),
+        Turn("memory.param_offload", "off"),
+        Turn("data.num_workers", "lower"),
+        Turn("rollout.sleep", "choose"),
+    ),
     judge=_judge,
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen
-from profiling.phases import STEP_PHASES
+from profiling.phases import STEP_PHASES, WAITING
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -29,11 +29,17 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
     phase = max(excess, key=lambda key: excess[key], default="")
     spans = evidence.spans
     number = evidence.steps[worst].number
-    mine = spans.take((spans.step == number) & (spans.phase == phase) & (spans.depth == 0) & (spans.role != "driver"))
-    if not len(mine):
+    mine = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))
+    found: dict[tuple[bool, str, int], float] = {}
+    for key in set(zip((mine.depth > 0).tolist(), mine.role.tolist(), mine.rank.tolist(), strict=True)):
+        own = mine.take(((mine.depth > 0) == key[0]) & (mine.role == key[1]) & (mine.rank == key[2]))
+        seconds = {int(step): own.duration[own.step == step].sum() / 1e9 for step in np.unique(own.step)}
+        found[key] = seconds.get(number, 0.0) - float(np.median(list(seconds.values())))
+    if not found:
         return phase, "driver", 0
-    longest = int(mine.duration.argmax())
-    return phase, str(mine.role[longest]), int(mine.rank[longest])
+    # A detail tells who was late; where none is told, or none exceeds, whoever took longest in the phase is named.
+    _inside, role, rank = max(found, key=lambda key: (key[0] and found[key] > 0.5 * excess[phase], found[key]))
+    return phase, role, int(rank)
 
 
 PLUGIN = Rule(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
 
@@ -41,6 +41,6 @@ PLUGIN = Rule(
     clear="{share} of the prompt tokens come from the prefix cache; {expected} is what {samples} answers a "
     "prompt allow.",
     advice="Switch prefix caching on, and send the answers of a prompt to the same engine.",
-    knobs=("rollout.enable_prefix_caching",),
+    turns=(Turn("rollout.enable_prefix_caching", "on"),),
     judge=_judge,
 )

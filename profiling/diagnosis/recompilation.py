@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _NAMES = re.compile(
     r"CompiledFxGraph|TorchDynamo|_compile\b|compile_fx|inductor|cudaModuleLoad|cuModuleLoad|triton.*compile", re.I
@@ -54,6 +54,6 @@ PLUGIN = Rule(
     fires="{value} of the recorded time is compiling: {calls} calls, the longest in {name}.",
     clear="{value} of the recorded time is compiling.",
     advice="Pad lengths to a few sizes, mark dimensions as dynamic, and warm up every shape before step 1.",
-    knobs=("kernels.torch_compile", "memory.pad_to_length", "train.packing"),
+    turns=(Turn("kernels.torch_compile", "off"), Turn("memory.pad_to_length", "on"), Turn("train.packing", "on")),
     judge=_judge,
 )

@@ -1,6 +1,6 @@
 """Scoring with the reference model takes much of the step."""
 
-from profiling.finding import Rule
+from profiling.finding import Rule, Turn
 from profiling.judging import judge_share
 
 PLUGIN = Rule(
@@ -17,6 +17,10 @@ PLUGIN = Rule(
     clear="The reference model takes {value} of each step.",
     advice="Score larger micro-batches, score beside the old log-probabilities, or drop the KL term if the "
     "recipe allows it.",
-    knobs=("train.score_micro_batch_size", "train.score_max_tokens_per_gpu", "memory.reference_offload"),
+    turns=(
+        Turn("train.score_micro_batch_size", "raise"),
+        Turn("train.score_max_tokens_per_gpu", "raise"),
+        Turn("memory.reference_offload", "off"),
+    ),
     judge=judge_share("reference"),
 )

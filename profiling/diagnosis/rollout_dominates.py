@@ -1,6 +1,6 @@
 """Generation takes nearly all of the step."""
 
-from profiling.finding import Rule
+from profiling.finding import Rule, Turn
 from profiling.judging import judge_share
 
 PLUGIN = Rule(
@@ -18,12 +18,12 @@ PLUGIN = Rule(
     clear="Rollout takes {value} of each step.",
     advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or "
     "let it run beside the update (asynchronous).",
-    knobs=(
-        "placement.rollout_engines",
-        "placement.rollout_tensor_parallel",
-        "rollout.enforce_eager",
-        "rollout.enable_prefix_caching",
-        "async.mode",
+    turns=(
+        Turn("placement.rollout_engines", "raise"),
+        Turn("placement.rollout_tensor_parallel", "lower"),
+        Turn("rollout.enforce_eager", "off"),
+        Turn("rollout.enable_prefix_caching", "on"),
+        Turn("async.mode", "choose"),
     ),
     judge=judge_share("rollout"),
 )

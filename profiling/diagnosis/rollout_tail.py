@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _RISING = 0.9
 
@@ -44,6 +44,11 @@ PLUGIN = Rule(
     clear="The {which} answer is {value} times the mean of {mean} tokens.",
     advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, "
     "or generate beside the update.",
-    knobs=("rollout.max_new_tokens", "async.partial_rollout", "async.mode", "algorithm.dynamic_sampling"),
+    turns=(
+        Turn("rollout.max_new_tokens", "lower"),
+        Turn("async.partial_rollout", "on"),
+        Turn("async.mode", "choose"),
+        Turn("algorithm.dynamic_sampling", "on"),
+    ),
     judge=_judge,
 )

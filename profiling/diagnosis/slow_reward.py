@@ -1,6 +1,6 @@
 """The reward holds up the step."""
 
-from profiling.finding import Rule
+from profiling.finding import Rule, Turn
 from profiling.judging import judge_share
 
 PLUGIN = Rule(
@@ -17,6 +17,6 @@ PLUGIN = Rule(
     clear="The reward takes {value} of each step.",
     advice="Score in more processes, move slow checks (sandbox, remote models) off the step, or score while "
     "others still generate.",
-    knobs=("reward.num_workers", "reward.sandbox_concurrency"),
+    turns=(Turn("reward.num_workers", "raise"), Turn("reward.sandbox_concurrency", "raise")),
     judge=judge_share("reward"),
 )

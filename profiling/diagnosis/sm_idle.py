@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.counters import counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -35,6 +35,10 @@ PLUGIN = Rule(
     fires="On average {value} of the processors of the {device} have work.",
     clear="On average {value} of the processors of the {device} have work.",
     advice="Larger batches, fewer and larger kernels.",
-    knobs=("train.micro_batch_size", "rollout.max_num_seqs", "kernels.torch_compile"),
+    turns=(
+        Turn("train.micro_batch_size", "raise"),
+        Turn("rollout.max_num_seqs", "raise"),
+        Turn("kernels.torch_compile", "on"),
+    ),
     judge=_judge,
 )

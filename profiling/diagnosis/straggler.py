@@ -3,7 +3,8 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.phases import WAITING
 
 _SAME_RANK = 0.6  # share of steps in which it has to be the same rank
 
@@ -12,8 +13,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     if not evidence.has_steps:
         return Missing(what="phases")
     worst: Seen | None = None
-    for role, phase in _several(evidence):
-        found = evidence.by_rank(role, phase)
+    for role, phase, name in _several(evidence):
+        found = evidence.by_rank(role, phase, name)
         if found is None:
             continue
         ranks, seconds = found
@@ -26,7 +27,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         words = {
             "role": role,
             "rank": rank,
-            "phase": phase,
+            "phase": f"{phase}, {name}" if name else phase,
             "often": f"{100 * share:.0f} %",
             "weight": f"{100 * weight:.0f} %",
         }
@@ -42,11 +43,17 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     return worst
 
 
-def _several(evidence: Evidence) -> list[tuple[str, str]]:
-    """Return the role and phase of everything that more than one rank does, the driver's own view apart."""
+def _several(evidence: Evidence) -> list[tuple[str, str, str]]:
+    """Return role, phase and detail of everything that more than one rank does, the driver's own view apart.
+
+    Details tell who is late: a phase that ends in a collective is as long on every rank, and only what comes before it
+    differs. What holds collectives itself (a backward pass, an optimizer's step) is long on those who wait, so it is no
+    sign.
+    """
     spans = evidence.spans
-    rows = (spans.role != "driver") & (spans.depth == 0)
-    return sorted(set(zip(spans.role[rows].tolist(), spans.phase[rows].tolist(), strict=True)))
+    rows = (spans.role != "driver") & ~np.isin(spans.name, list(WAITING))
+    chosen = (spans.role[rows].tolist(), spans.phase[rows].tolist(), spans.name[rows].tolist())
+    return sorted(set(zip(*chosen, strict=True)))
 
 
 PLUGIN = Rule(
@@ -62,6 +69,6 @@ PLUGIN = Rule(
     fires="Rank {rank} of {role} is the slowest in {phase} in {often} of the steps: the ranks lie {value} apart.",
     clear="Ranks of {role} lie {value} apart in {phase}, and no rank is the slowest throughout.",
     advice="Look at that rank's node, clocks and other processes; share out sequences by tokens, not by number.",
-    knobs=("train.dynamic_batch", "train.max_tokens_per_gpu", "train.packing"),
+    turns=(Turn("train.dynamic_batch", "on"), Turn("train.max_tokens_per_gpu", "raise"), Turn("train.packing", "on")),
     judge=_judge,
 )

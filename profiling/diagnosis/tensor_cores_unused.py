@@ -6,7 +6,7 @@ import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _PRODUCT = re.compile(r"gemm|gemv2T|cutlass|wgrad|dgrad|nvjet|matmul|_mm_|Cijk_", re.I)
 _TENSOR = re.compile(
@@ -56,6 +56,6 @@ PLUGIN = Rule(
     "of its kernels.",
     clear="{value} of the time in matrix products of the {device} uses tensor cores.",
     advice="Train in bf16, allow TF32, and keep sizes multiples of 8 (16 for fp8).",
-    knobs=("memory.precision", "memory.master_precision"),
+    turns=(Turn("memory.precision", "choose"), Turn("memory.master_precision", "choose")),
     judge=_judge,
 )

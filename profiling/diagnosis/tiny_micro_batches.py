@@ -3,7 +3,7 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import Missing, Rule, Seen, Turn
 
 _MANY = 8  # pieces of an update below which there is nothing to join
 _SHORT_SECONDS = 0.1
@@ -40,6 +40,11 @@ PLUGIN = Rule(
     fires="The update, {share} of the step, is {value} forward passes of {milliseconds} ms each.",
     clear="The update is {value} forward passes of {milliseconds} ms each.",
     advice="Raise the micro-batch, or let it be filled by tokens: fewer passes, the same gradient.",
-    knobs=("train.micro_batch_size", "train.dynamic_batch", "train.max_tokens_per_gpu", "train.packing"),
+    turns=(
+        Turn("train.micro_batch_size", "raise"),
+        Turn("train.dynamic_batch", "on"),
+        Turn("train.max_tokens_per_gpu", "raise"),
+        Turn("train.packing", "on"),
+    ),
     judge=_judge,
 )

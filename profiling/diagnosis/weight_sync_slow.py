@@ -1,6 +1,6 @@
 """New weights reach the engines too slowly."""
 
-from profiling.finding import Rule
+from profiling.finding import Rule, Turn
 from profiling.judging import judge_share
 
 PLUGIN = Rule(
@@ -17,6 +17,11 @@ PLUGIN = Rule(
     clear="Weight sync takes {value} of each step.",
     advice="Send weights in larger buckets, keep policy and engines on one node or on the same devices, or "
     "synchronise less often.",
-    knobs=("rollout.sync_backend", "rollout.sync_bucket_mib", "async.updates_per_sync", "placement.colocate_all"),
+    turns=(
+        Turn("rollout.sync_backend", "choose"),
+        Turn("rollout.sync_bucket_mib", "raise"),
+        Turn("async.updates_per_sync", "raise"),
+        Turn("placement.colocate_all", "on"),
+    ),
     judge=judge_share("weight_sync"),
 )

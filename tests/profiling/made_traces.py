@@ -35,10 +35,10 @@ class Trace:
 def recorded(path: Path, trace: Trace, *, rank: int = 0) -> Recorded:
     """Return the trace as an imported file of a policy rank."""
     with StoreWriter(path, source="test") as writer:
-        about = {"process": "python", "pid": 100 + rank}
-        thread = writer.lane("thread", thread="main", tid=1, **about)
-        lanes = [writer.lane("stream", device=rank, stream=one, **about) for one in trace.streams]
-        whole = writer.lane("range", title="recorded", **about)
+        pid = 100 + rank
+        thread = writer.lane("thread", process="python", pid=pid, thread="main", tid=1)
+        lanes = [writer.lane("stream", process="python", pid=pid, device=rank, stream=one) for one in trace.streams]
+        whole = writer.lane("range", process="python", pid=pid, title="recorded")
         writer.add(whole, BEGIN, int(trace.window * MS), writer.name("recorded"), Category.RANGE)
         for number, (start, duration, name, category) in enumerate(trace.device, 1):
             lane = lanes[category == Category.COMMUNICATION]

@@ -203,7 +203,11 @@ def test_every_rule_names_knobs_that_exist_and_a_question() -> None:
     known = knobs()
     for key, rule in rules().items():
         assert rule.question in QUESTIONS, key
-        assert not [knob for knob in rule.knobs if knob not in known], key
+        assert not [turn.knob for turn in rule.turns if turn.knob not in known], key
+        for turn in rule.turns:
+            kind = {"on": "bool", "off": "bool"}.get(turn.how)
+            assert kind is None or known[turn.knob].type == kind, (key, turn)
+            assert turn.how not in ("raise", "lower") or known[turn.knob].type in ("int", "float"), (key, turn)
         assert rule.source
         assert rule.definition
 
