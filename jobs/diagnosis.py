@@ -9,7 +9,9 @@ from datetime import datetime
 import numpy as np
 
 from jobs.attempt_spec import latest_spec_json
-from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.catalog.knob import KnobValueInvalid, is_live, knobs
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.value import Value
 from jobs.chunks import Ints
 from jobs.clean_series import read_clean
 from jobs.custody import recorded_steps
@@ -17,7 +19,7 @@ from jobs.models import Capture, Run
 from jobs.series import MAX_POINTS, Series
 from jobs.spans import SpanLane, newest_span, read_spans
 from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step, phase_spans
-from profiling.finding import Finding, diagnose
+from profiling.finding import Finding, Turn, diagnose
 from profiling.phases import BY_KEY
 
 METRICS = (
@@ -54,6 +56,31 @@ def diagnose_run(run: Run) -> list[Finding]:
 def diagnose_capture(capture: Capture, recorded: Sequence[Recorded]) -> list[Finding]:
     """Return what all rules say of a capture; `recorded` are its imported files."""
     return diagnose(evidence_of(capture.run, capture=capture, recorded=recorded))
+
+
+def changed(turn: Turn, spec: RunSpec) -> Value:
+    """Return what a knob becomes when it is turned: twice or half its value, on or off; None if that changes nothing.
+
+    None too where only a person can say, where the run has no such knob, or where it means nothing beside its others.
+    """
+    chosen = spec.knobs.get(turn.knob)
+    if chosen is None or not is_live(turn.knob, spec.values()):
+        return None
+    knob, now = knobs()[turn.knob], chosen.value
+    if turn.how in ("on", "off"):
+        return (turn.how == "on") if isinstance(now, bool) and now != (turn.how == "on") else None
+    if isinstance(now, bool) or not isinstance(now, int | float) or turn.how == "choose" or now <= 0:
+        return None
+    wanted = now * 2 if turn.how == "raise" else now / 2
+    if knob.type == "float":
+        wanted = now + (knob.high - now) / 2 if turn.how == "raise" and knob.high <= 1 else wanted
+    else:
+        wanted = int(wanted)
+    try:
+        value = knob.check(wanted)
+    except KnobValueInvalid:
+        return None
+    return value if value != now else None
 
 
 def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[Recorded] = ()) -> Evidence:

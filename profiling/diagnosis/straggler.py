@@ -1,12 +1,14 @@
 """One rank is slower than the others, and all wait for it."""
 
+from math import comb
+
 import numpy as np
 
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.phases import WAITING
 
-_SAME_RANK = 0.6  # share of steps in which it has to be the same rank
+_CHANCE = 0.01  # how likely equal ranks may look like this one
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -31,7 +33,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             "often": f"{100 * share:.0f} %",
             "weight": f"{100 * weight:.0f} %",
         }
-        is_firing = spread > PLUGIN.watch and share >= _SAME_RANK and weight >= 0.05
+        is_chance = _tail(int(often.max()), seconds.shape[1], 1 / len(ranks)) > _CHANCE
+        is_firing = spread > PLUGIN.watch and not is_chance and weight >= 0.05
         begin, end = evidence.window
         seen = Seen(value=spread, begin=begin, end=end, words=words, is_firing=is_firing, role=role, rank=rank)
         if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
@@ -41,6 +44,11 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             what="phases", text="No role has two ranks with phases of their own; there is nothing to compare."
         )
     return worst
+
+
+def _tail(count: int, of: int, chance: float) -> float:
+    """Return how likely `count` or more of so many steps fall on one rank by chance (binomial distribution)."""
+    return sum(comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(count, of + 1))
 
 
 def _several(evidence: Evidence) -> list[tuple[str, str, str]]:
@@ -63,7 +71,7 @@ PLUGIN = Rule(
     unit="share",
     watch=0.05,
     bad=0.10,
-    source="msprof-analyze's limit for slow ranks (5 %); the same rank in 60 % of the steps is ours",
+    source="msprof-analyze's limit for slow ranks (5 %); that it is always the same rank must not be chance (1 %)",
     needs=("phases",),
     is_live=True,
     fires="Rank {rank} of {role} is the slowest in {phase} in {often} of the steps: the ranks lie {value} apart.",

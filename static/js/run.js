@@ -78,7 +78,7 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);

@@ -55,9 +55,19 @@ export class TimelineTab {
   #restore() {
     if (this.isRestored || !this.store.lanes.numSpans) return;
     this.isRestored = true;
-    const [from, to] = (this.query.get("window") ?? "").split("-").map(Number);
+    const [from, to] = this.#asked() ?? (this.query.get("window") ?? "").split("-").map(Number);
     if (Number.isFinite(from) && to > from) this.timeline.setWindow({ from, to });
     else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS) this.timeline.setWindow(this.#latest());
+  }
+
+  /** Return the window that a link from elsewhere names by `from` and `to`, in Unix ns; it then becomes the page's own. */
+  #asked() {
+    const moments = [this.query.get("from"), this.query.get("to")];
+    for (const name of ["from", "to"]) this.query.set(name, "");
+    if (!moments.every((moment) => /^\d{16,19}$/.test(moment ?? ""))) return null;
+    const [from, to] = moments.map((moment) => this.store.lanes.seconds(moment));
+    const margin = Math.max(0.05 * (to - from), 1e-3);
+    return [from - margin, to + margin];
   }
 
   #latest() {
