@@ -94,6 +94,7 @@ class Store:
         if self.meta.get("version") != schema.VERSION:
             raise NotAStore(f"{path.name} was imported by another version of Pitwall; import the file again.")
         self.facts = StoreFacts(**self.meta.pop("facts"))
+        self.pyramid: tuple[int, ...] = tuple(self.meta.pop("pyramid"))
         self.begin, self.end = self.facts.begin, self.facts.end
 
     def __enter__(self) -> Self:

@@ -235,7 +235,7 @@ class StoreWriter:
             samples=samples,
             origin=pyramid.origin(begin),
         )
-        self._meta["facts"] = asdict(facts)
+        self._meta |= {"facts": asdict(facts), "pyramid": pyramid.build(self._connection, begin=begin, end=end)}
         self._insert_rows("meta", [(key, json.dumps(value)) for key, value in self._meta.items()])
         self._connection.close()
         self._part.replace(self._path)

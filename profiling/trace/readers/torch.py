@@ -1,9 +1,9 @@
 """Chrome traces of the torch profiler: `.json` and `.json.gz`, with or without a GPU, of NVIDIA or AMD.
 
 Events of devices stand under `pid` = device and `tid` = stream; those of the CPU under process and thread, which may
-be numbers or texts. `args.correlation` links a launch to what it launched, `args["External id"]` an operator to its kernels
-(traces of before 2023 write the correlation there, too; then it links nothing). A trace that torch could not finish is
-read as far as it goes.
+be numbers or texts. `args.correlation` links a launch to what it launched, `args["External id"]` an operator to its
+kernels (traces of before 2023 write the correlation there, too; then it links nothing). A trace that torch could not
+finish is read as far as it goes.
 """
 
 import re
