@@ -1,5 +1,6 @@
 """Sets of moments: unions of half-open intervals [begin, end) in ns, and arithmetic on them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -140,3 +141,23 @@ def owned(begin: Ints, end: Ints) -> Ints:
     until = np.maximum.accumulate(end)
     earlier = np.concatenate([begin[:1], until[:-1]])
     return np.asarray(np.maximum(end - np.maximum(begin, earlier), 0), np.int64)
+
+
+Claim: TypeAlias = tuple[str, Intervals]
+
+
+def partition(whole: Intervals, claims: Iterable[Claim], rest: str) -> dict[str, Intervals]:
+    """Share out a set: each claim gets what none before it has taken, `rest` what is left.
+
+    The parts are disjoint and make up the whole exactly. Claims of one name are joined; empty parts are left out.
+    """
+    parts: dict[str, list[Intervals]] = {}
+    left = whole
+    for key, wanted in claims:
+        found = intersection(left, wanted)
+        if len(found):
+            parts.setdefault(key, []).append(found)
+            left = difference(left, found)
+    parts.setdefault(rest, []).append(left)
+    shared = {key: joined(*found) for key, found in parts.items()}
+    return {key: found for key, found in shared.items() if len(found)}

@@ -72,3 +72,15 @@ def test_each_moment_is_owned_by_the_first_that_began(found) -> None:
         own.append(len(mine))
     assert iv.owned(*_arrays(found)).tolist() == own
     assert sum(own) == len(_moments(found))
+
+
+@given(pairs, st.lists(st.tuples(st.sampled_from("abc"), pairs), max_size=5))
+def test_a_partition_gives_every_moment_to_the_first_who_claims_it(found, claims) -> None:
+    whole = iv.union(*_arrays(found))
+    parts = iv.partition(whole, [(key, iv.union(*_arrays(own))) for key, own in claims], "rest")
+    wanted: dict[str, set[int]] = {}
+    for moment in _moments(found):
+        key = next((key for key, own in claims if moment in _moments(own)), "rest")
+        wanted.setdefault(key, set()).add(moment)
+    assert {key: _as_set(part) for key, part in parts.items()} == wanted
+    assert sum(iv.total(part) for part in parts.values()) == iv.total(whole)
