@@ -115,7 +115,7 @@ def tail_of_batches(own: Batches) -> Tail | None:
     if not len(own):
         return None
     ends = own.ts + own.dur
-    full = np.flatnonzero(own.requests > (1 - DONE) * own.requests.max())
+    full = np.flatnonzero(own.requests > round((1 - DONE) * int(own.requests.max()), 6))
     return Tail(begin=int(own.ts[0]), tail=int(ends[full[-1]]), end=int(ends.max()))
 
 
