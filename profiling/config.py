@@ -15,6 +15,9 @@ MAX_STEPS = 100
 
 MAX_FIRST_STEP = 1_000_000
 
+MAX_SECONDS = 300.0
+"""The longest that a recording by time may last: it ends by itself if nobody ends it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileConfig:

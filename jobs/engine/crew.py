@@ -11,7 +11,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.actor import Actor, Answer, LogQueue, RoleError
+from jobs.engine.actor import CAPTURES, Actor, Answer, LogQueue, RoleError
 from jobs.engine.device import Device
 from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
@@ -94,7 +94,7 @@ class Crew:
                 bundle = bundles[number]
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
-                    ray.remote(Actor)
+                    ray.remote(concurrency_groups={CAPTURES: 1})(Actor)
                     .options(
                         num_cpus=bundle["CPU"],
                         num_gpus=bundle.get("GPU", 0),

@@ -79,6 +79,7 @@ class Loop:
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
         self.recording.tell_profilers()
+        self.recording.watch()
         if self.weights is not None:
             with mark("weight_sync", step=self.start):
                 self.weights.connect()

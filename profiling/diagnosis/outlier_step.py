@@ -23,9 +23,9 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
     """Return the phase that exceeds its median most in that step, and the role and rank that was longest in it."""
     excess: dict[str, float] = {}
     for phase in STEP_PHASES:
-        found = evidence.phase_seconds(phase)
-        if found is not None:
-            excess[phase] = float(found[worst] - np.median(found))
+        seconds = evidence.phase_seconds(phase)
+        if seconds is not None:
+            excess[phase] = float(seconds[worst] - np.median(seconds))
     phase = max(excess, key=lambda key: excess[key], default="")
     spans = evidence.spans
     number = evidence.steps[worst].number
@@ -33,8 +33,8 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
     found: dict[tuple[bool, str, int], float] = {}
     for key in set(zip((mine.depth > 0).tolist(), mine.role.tolist(), mine.rank.tolist(), strict=True)):
         own = mine.take(((mine.depth > 0) == key[0]) & (mine.role == key[1]) & (mine.rank == key[2]))
-        seconds = {int(step): own.duration[own.step == step].sum() / 1e9 for step in np.unique(own.step)}
-        found[key] = seconds.get(number, 0.0) - float(np.median(list(seconds.values())))
+        by_step = {int(step): own.duration[own.step == step].sum() / 1e9 for step in np.unique(own.step)}
+        found[key] = by_step.get(number, 0.0) - float(np.median(list(by_step.values())))
     if not found:
         return phase, "driver", 0
     # A detail tells who was late; where none is told, or none exceeds, whoever took longest in the phase is named.
