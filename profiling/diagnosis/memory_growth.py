@@ -6,6 +6,7 @@ from profiling.evidence import Evidence, Floats
 from profiling.finding import Missing, Rule, Seen
 
 _LEAST = 8  # steps: caches fill in the first ones
+_MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it has to come to
 _RISING = 0.7  # share of steps after which more is held than before
 
 
@@ -36,7 +37,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             begin=int(time[0]),
             end=int(time[-1]),
             words=words,
-            is_firing=growth > PLUGIN.watch and rising >= _RISING,
+            is_firing=rising >= _RISING
+            and (growth > PLUGIN.watch or (len(steps) >= _MANY and growth * len(steps) > _SUM)),
             role=one.role,
             rank=one.rank,
         )
@@ -62,9 +64,10 @@ PLUGIN = Rule(
     question="why",
     definition="Median growth per step (Theil-Sen slope) of a process's memory, divided by what it holds.",
     unit="share",
-    watch=0.002,
-    bad=0.01,
-    source="ours: 0.2 % a step doubles what a process holds within 350 steps",
+    watch=0.01,
+    bad=0.03,
+    source="ours: 1 % a step doubles what a process holds within 70 steps; slower growth fires from 30 steps "
+    "and 15 % on",
     needs=("readings",),
     is_live=True,
     fires="{role} {rank} holds {value} more {what} with each step, {held} by now; it rose after {rising} of the steps.",

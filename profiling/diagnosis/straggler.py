@@ -8,13 +8,14 @@ from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.phases import WAITING
 
+_LEAST = 0.05  # of the step: below, nobody waits long
 _CHANCE = 0.01  # how likely equal ranks may look like this one
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
     if not evidence.has_steps:
         return Missing(what="phases")
-    worst: Seen | None = None
+    worst: tuple[tuple[bool, bool, float], Seen] | None = None
     for role, phase, name in _several(evidence):
         found = evidence.by_rank(role, phase, name)
         if found is None:
@@ -34,16 +35,18 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             "weight": f"{100 * weight:.0f} %",
         }
         is_chance = _tail(int(often.max()), seconds.shape[1], 1 / len(ranks)) > _CHANCE
-        is_firing = spread > PLUGIN.watch and not is_chance and weight >= 0.05
+        is_large = weight >= _LEAST
+        is_firing = spread > PLUGIN.watch and not is_chance and is_large
         begin, end = evidence.window
         seen = Seen(value=spread, begin=begin, end=end, words=words, is_firing=is_firing, role=role, rank=rank)
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
+        order = (is_firing, is_large, spread)  # what takes no time worth mentioning tells nothing
+        if worst is None or order > worst[0]:
+            worst = order, seen
     if worst is None:
         return Missing(
             what="phases", text="No role has two ranks with phases of their own; there is nothing to compare."
         )
-    return worst
+    return worst[1]
 
 
 def _tail(count: int, of: int, chance: float) -> float:

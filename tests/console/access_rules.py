@@ -171,6 +171,7 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/trainer-command": VIEWER,
     "GET /api/runs/{run_id}/captures": VIEWER,
     "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
+    "POST /api/runs/{run_id}/captures/{capture_id}/end": EDITOR,
     "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,
     "DELETE /api/runs/{run_id}/captures/{capture_id}": EDITOR,
     "GET /api/runs/{run_id}/captures/{capture_id}/zip": VIEWER,

@@ -229,3 +229,21 @@ def test_a_step_under_way_is_no_step() -> None:
     found = evidence(driver([*whole, {"rollout": 0.2}]))
     assert [step.number for step in found.all_steps] == [1, 2, 3, 4]
     assert np.allclose([step.seconds for step in found.all_steps], 2.0)
+
+
+def test_slow_growth_of_memory_fires_once_it_has_come_to_much() -> None:
+    def grown(steps: int) -> str:
+        memory = [1e9 * (1 + 0.006 * step) for step in range(steps)]
+        rows = driver(even(steps, update=1.0))
+        return judged("memory_growth", rules()["memory_growth"], evidence(rows, series("memory_bytes", memory))).state
+
+    assert (grown(20), grown(60)) == ("clear", "fires")
+
+
+def test_a_phase_of_no_weight_makes_no_straggler() -> None:
+    rows = driver(even(8, rollout=1.0, update=1.0))
+    rows += ranks("policy", "weight_sync", [[0.02] * 8, [0.001] * 8]) + ranks(
+        "policy", "update", [[0.9] * 8, [0.89] * 8]
+    )
+    found = judged("straggler", rules()["straggler"], evidence(rows))
+    assert (found.state, found.seen and found.seen.words["phase"]) == ("clear", "update")
