@@ -3,6 +3,8 @@
 import re
 from enum import IntEnum
 
+from profiling.phases import BY_KEY
+
 
 class Category(IntEnum):
     """The kind of an event. Stores keep the numbers: new kinds go to the end."""
@@ -39,6 +41,9 @@ DEVICE = frozenset({Category.KERNEL, Category.COMMUNICATION, Category.COPY, Cate
 _DEVICE_COLLECTIVE = re.compile(
     r"nccl|rccl|hccl|oneccl|mscclpp?|cross_device_reduce|(?:all|multimem).*_reduce_kernel", re.I
 )
+_STEP = re.compile(r"ProfilerStep#?\s*\d")
+_BATCH = re.compile(r"execute_(?:context|new|model)_\d+\(")
+"""vLLM names its passes `execute_context_<requests>(<tokens>)_generation_<requests>(<tokens>)`."""
 _CPU_COLLECTIVE = re.compile(r"gloo:|mpi:|hccl_|hcom_", re.I)
 
 
@@ -47,6 +52,14 @@ def of_kernel(name: str) -> Category:
     return Category.COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else Category.KERNEL
 
 
-def is_cpu_collective(name: str) -> bool:
-    """Return True if a range of this name is a collective that the CPU carries out (torch names gloo's `gloo:...`)."""
-    return _CPU_COLLECTIVE.match(name) is not None
+def of_range(name: str) -> Category:
+    """Return what a range of code is by its name: a step, phase, batch, collective of the CPU (`gloo:...`), or none."""
+    if _STEP.match(name):
+        return Category.STEP
+    if name in BY_KEY:
+        return Category.PHASE
+    if _BATCH.match(name):
+        return Category.BATCH
+    if _CPU_COLLECTIVE.match(name):
+        return Category.COMMUNICATION
+    return Category.COLLECTOR if name.startswith("Python GC") else Category.RANGE

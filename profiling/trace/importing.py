@@ -4,8 +4,8 @@ import sqlite3
 from pathlib import Path
 
 from profiling.trace import unpack
-from profiling.trace.limits import DEFAULT, Limits, Unreadable
-from profiling.trace.readers.reader import Progress, Reader, readers
+from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
+from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts
 from profiling.trace.writer import StoreWriter, TooMuch
 

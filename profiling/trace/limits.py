@@ -1,6 +1,10 @@
 """What an import takes at most, and the refusal of a file. Trace files are uploaded, so they may be hostile."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+Progress = Callable[[float], None]
+"""Told how far an import is, 0 to 1."""
 
 
 class Unreadable(ValueError):

@@ -1,12 +1,11 @@
 """Read a file that may be packed by gzip, as far as it goes and no further than allowed."""
 
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from profiling.trace.limits import DEFAULT, Limits, Unreadable
+from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 18
@@ -26,9 +25,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
 class Unpacked:
     """The bytes of a file, unpacked. `problem` says, once all was read, why the end is missing. Raises: OSError."""
 
-    def __init__(
-        self, path: Path, *, limits: Limits = DEFAULT, progress: Callable[[float], None] = lambda _: None
-    ) -> None:
+    def __init__(self, path: Path, *, limits: Limits = DEFAULT, progress: Progress = lambda _: None) -> None:
         self.problem = ""
         self._file = path.open("rb")
         self._size = max(path.stat().st_size, 1)

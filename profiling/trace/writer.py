@@ -81,7 +81,7 @@ class StoreWriter:
     @property
     def events(self) -> int:
         """How many were added."""
-        return self._events
+        return self._events + len(self._buffer) // _ROW.size
 
     def lane(
         self,

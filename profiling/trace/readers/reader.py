@@ -1,15 +1,11 @@
 """The contract of a reader of traces, and the door to the folder: one file a format, told by the content."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
 from profiling import plugins
-from profiling.trace.limits import Limits
+from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
-
-Progress = Callable[[float], None]
-"""Told how far an import is, 0 to 1."""
 
 
 class Reader(Protocol):

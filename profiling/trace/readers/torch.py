@@ -12,18 +12,14 @@ from typing import Any
 
 import orjson
 
-from profiling.phases import BY_KEY
 from profiling.trace import clock
-from profiling.trace.category import Category, is_cpu_collective, of_kernel
+from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.json_list import JsonList
-from profiling.trace.limits import Limits
-from profiling.trace.readers.reader import Progress
+from profiling.trace.limits import Limits, Progress
 from profiling.trace.unpack import Unpacked
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
-_STEP = re.compile(r"ProfilerStep#?\s*\d")
-_BATCH = re.compile(r"execute_(context|new|model)_?\d*\(?\d*\)?_")
 _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
@@ -199,7 +195,7 @@ class _Events:
             lane = self._cpu_lane(event)
             category = _ON_CPU.get(kind, Category.OTHER)
             if category is Category.RANGE:
-                category = self._ranges.get(name) or self._ranges.setdefault(name, _of_range(name))
+                category = self._ranges.get(name) or self._ranges.setdefault(name, of_range(name))
             elif category is Category.OTHER:
                 category = _of_other(kind, name)
                 if outer == link:
@@ -306,19 +302,6 @@ class _Events:
             name = self._processes.get(mine, {}).get("name") or _text(mine)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(mine), thread=thread)
-
-
-def _of_range(name: str) -> Category:
-    """Return what kind of range a name of record_function is."""
-    if _STEP.match(name):
-        return Category.STEP
-    if name in BY_KEY:
-        return Category.PHASE
-    if _BATCH.match(name):
-        return Category.BATCH
-    if is_cpu_collective(name):
-        return Category.COMMUNICATION
-    return Category.COLLECTOR if name.startswith("Python GC") else Category.RANGE
 
 
 def _of_other(kind: str, name: str) -> Category:
