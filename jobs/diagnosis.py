@@ -17,8 +17,8 @@ from jobs.clean_series import read_clean
 from jobs.custody import recorded_steps
 from jobs.models import Capture, Run
 from jobs.series import MAX_POINTS, Series
-from jobs.spans import SpanLane, newest_span, read_spans
-from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step, phase_spans
+from jobs.spans import as_phase_spans, newest_span, read_spans
+from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step
 from profiling.finding import Finding, Turn, diagnose
 from profiling.phases import BY_KEY
 
@@ -115,25 +115,7 @@ def _around(run: Run, capture: Capture | None, series: Sequence[Series]) -> tupl
 
 def _spans(run_id: str, attempt: int, window: tuple[int | None, int | None]) -> PhaseSpans:
     lanes = read_spans(run_id=run_id, from_ns=window[0], to_ns=window[1], limit=MAX_SPANS).lanes
-    return phase_spans(row for lane in lanes if lane.attempt == attempt for row in _rows(lane))
-
-
-def _rows(lane: SpanLane) -> list[tuple[str, int, int, str, str, int, int, int]]:
-    spans = lane.spans
-    columns = zip(spans.step, spans.phase, spans.name, spans.depth, spans.start, spans.duration, strict=True)
-    return [
-        (
-            lane.role,
-            lane.rank,
-            int(step),
-            spans.phases[phase],
-            spans.names[name],
-            int(depth),
-            int(start),
-            int(duration),
-        )
-        for step, phase, name, depth, start, duration in columns
-    ]
+    return as_phase_spans([lane for lane in lanes if lane.attempt == attempt])
 
 
 def _readings(series: Series, steps: Sequence[Step]) -> Readings:

@@ -1,5 +1,6 @@
 """Read the timeline of a run: spans of a window by lane, the longest first to stay where there are too many."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from jobs.chunks import Spans, decode_spans, join_spans
 from jobs.columns import collect_spans
 from jobs.models import Chunk, Metric
 from jobs.tail import read_with_tail
+from profiling.evidence import PhaseSpans, phase_spans
 
 MAX_LIMIT = 200_000
 
@@ -82,6 +84,24 @@ def read_spans(
             for (role, rank, attempt), spans in inside.items()
             if len(spans)
         ),
+    )
+
+
+def as_phase_spans(lanes: Sequence[SpanLane]) -> PhaseSpans:
+    """Return the spans of all lanes as columns of one table."""
+    if not lanes:
+        return phase_spans(())
+    spans = [lane.spans for lane in lanes]
+    counts = [len(own) for own in spans]
+    return PhaseSpans(
+        role=np.repeat(np.array([lane.role for lane in lanes], object), counts),
+        rank=np.repeat(np.array([lane.rank for lane in lanes], np.int64), counts),
+        step=np.concatenate([own.step for own in spans]).astype(np.int64),
+        phase=np.concatenate([np.array(own.phases, object)[own.phase] for own in spans]),
+        name=np.concatenate([np.array(own.names, object)[own.name] for own in spans]),
+        depth=np.concatenate([own.depth for own in spans]).astype(np.int64),
+        start=np.concatenate([own.start for own in spans]).astype(np.int64),
+        duration=np.concatenate([own.duration for own in spans]).astype(np.int64),
     )
 
 

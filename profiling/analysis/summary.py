@@ -22,7 +22,7 @@ from profiling.evidence import PhaseSpans, Recorded, Step
 if TYPE_CHECKING:
     from profiling.trace.store import Store
 
-MOST_EVENTS = 2_000_000
+MOST_EVENTS = 1_000_000
 """Events that are looked at, over all files; of a longer trace its first steps."""
 
 
@@ -89,18 +89,9 @@ def summarise(
     first step, if there are others: it often pays for warming up.
     """
     begin, end = window or _whole(recorded, spans)
-    counts = [_count(one, begin, end) for one in recorded]
-    until = end
-    if sum(counts) > most_events:
-        until = _affordable(recorded, begin, end, most_events)
-    works, stores = [], []
-    for one in recorded:
-        for work in split(read(one.store, role=one.role, rank=_rank(one), begin=begin, end=until)):
-            works.append(work)
-            stores.append(one.store)
-    works = _distinct(works)
-    chosen = best(works)
-    store_of = {id(work): store for work, store in zip(works, stores, strict=True)}
+    events = sum(_count(one, begin, end) for one in recorded)
+    until = end if events <= most_events else _affordable(recorded, begin, end, most_events)
+    chosen, store_of = _open(recorded, begin, until)
     steps = steps_of(spans, list(chosen.values()), begin, until)
     if drop_first and len(steps) > 1:
         steps = steps[1:]
@@ -108,20 +99,46 @@ def summarise(
     steps = steps or ((Step(number=-1, begin=begin, end=until),) if until > begin else ())
     whole = joined(*(interval(step.begin, step.end) for step in steps))
     found = [
-        _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, store_of[id(work)])
+        _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, store_of[key])
         for key, work in sorted(chosen.items())
     ]
     first, last = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (begin, until)
     return Summary(
         begin=begin,
         end=until,
-        events=sum(counts),
+        events=events,
         is_cut=until < end,
         has_steps=has_steps,
         budget=budget(chosen, spans, steps),
         workers=tuple(found),
         late=stragglers([work for _, work in sorted(chosen.items())], first, last),
     )
+
+
+def open_works(
+    recorded: Sequence[Recorded], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
+) -> tuple[dict[tuple[str, int], Work], int, int]:
+    """Return the workers of some files by role and rank, and from when to when they were read (Unix ns)."""
+    begin, end = _whole(recorded, spans)
+    if sum(_count(one, begin, end) for one in recorded) > most_events:
+        end = _affordable(recorded, begin, end, most_events)
+    return _open(recorded, begin, end)[0], begin, end
+
+
+def _open(
+    recorded: Sequence[Recorded], begin: int, end: int
+) -> tuple[dict[tuple[str, int], Work], dict[tuple[str, int], "Store"]]:
+    """Return each worker's events in a window and the store that they are from."""
+    works, stores = [], []
+    for one in recorded:
+        for work in split(read(one.store, role=one.role, rank=_rank(one), begin=begin, end=end)):
+            if len(work.host) or len(work.device):
+                works.append(work)
+                stores.append(one.store)
+    works = _distinct(works)
+    chosen = best(works)
+    store_of = {id(work): store for work, store in zip(works, stores, strict=True)}
+    return chosen, {key: store_of[id(work)] for key, work in chosen.items()}
 
 
 def _whole(recorded: Sequence[Recorded], spans: PhaseSpans) -> tuple[int, int]:

@@ -52,7 +52,7 @@ def label(work: Work) -> str:
     """Return the process and device of a worker, as its lanes tell: "python 4037, device 0"."""
     streams = [lane for lane in work.lanes.values() if lane.kind == "stream"]
     threads = [lane for lane in work.lanes.values() if lane.kind == "thread"]
-    first = (threads or streams or [None])[0]
+    first = next(iter(threads or streams), None)
     if first is None:
         return ""
     process = first.process if first.process and first.process != str(first.pid) else ""
