@@ -41,8 +41,11 @@ def reader_of(source: Path) -> Reader:
         raise Unreadable("The file is empty.")
     beginning = unpack.head(source)
     for reader in readers():
-        if reader.sniff(source, beginning):
-            return reader
+        try:
+            if reader.sniff(source, beginning):
+                return reader
+        except sqlite3.Error as error:
+            raise Unreadable(f"The file is a damaged database ({error}).") from error
     known = ", ".join(reader.title for reader in readers())
     raise Unreadable(f"The file is of no format that can be read here: {known}.")
 

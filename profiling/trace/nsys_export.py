@@ -125,7 +125,7 @@ class _Report:
             elif self._length and end >= self._length - TRUNCATED_NS and name != LAST_RANGE:
                 self._truncated.append(name)
                 details["truncated"] = True
-            lane = self._thread(tid) if kind == _PUSH_POP else self._beside(tid, title or "NVTX")
+            lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
             self._add(lane, start, end, name, category, info=details)
 
     def calls(self) -> None:

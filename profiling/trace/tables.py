@@ -17,6 +17,14 @@ class Tables:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            self.names = self._tables()
+        except sqlite3.Error:
+            self._connection.close()
+            raise
+
+    def _tables(self) -> frozenset[str]:
+        """Shut the doors and return the names of plain tables: a view could be any program."""
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         self._connection.text_factory = lambda value: value.decode(errors="replace")
         for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
@@ -24,7 +32,7 @@ class Tables:
         listed = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'"
         ).fetchall()
-        self.names = frozenset(str(name) for (name,) in listed)
+        return frozenset(str(name) for (name,) in listed)
 
     def __enter__(self) -> Self:
         return self
