@@ -34,7 +34,7 @@ class CaptureIn(Schema):
 
     model_config = {"extra": "forbid"}
 
-    tool: str = Field("torch", description="torch or nsys")
+    tool: str = Field("torch", description="torch, nsys, stacks, memory or msprof")
     first_step: int = 0
     num_steps: int = 2
     seconds: float = Field(0, description="0: whole steps; else up to 300 s from now on")
