@@ -23,7 +23,9 @@ def check_shape(*, tool: str, first_step: int, num_steps: int, seconds: float = 
     """Refuse what no run could record. Raises: CaptureRefused."""
     if tool not in TOOLS:
         text = _("%(given)r is no profiler that can be asked for. Use %(allowed)s.")
-        raise CaptureRefused("tool", text % {"given": tool[:40], "allowed": _(" or ").join(TOOLS)})
+        raise CaptureRefused(
+            "tool", text % {"given": tool[:40], "allowed": _(" or ").join((", ".join(TOOLS[:-1]), TOOLS[-1]))}
+        )
     if not 0 <= seconds <= MAX_SECONDS:  # and no NaN
         text = _("%(given)s s cannot be recorded in one capture. Use up to %(most)s s, or 0 for whole steps.")
         raise CaptureRefused("seconds", text % {"given": seconds, "most": f"{MAX_SECONDS:.0f}"})

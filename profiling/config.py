@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Tool = Literal["none", "torch", "nsys"]
+Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof"]
 Marks = Literal["auto", "none", "timers", "memory", "nvtx", "torch", "mstx"]
 NsysReady = Literal["auto", "on", "off"]
 

@@ -65,7 +65,7 @@ def parse_request(payload: Mapping[str, Any]) -> Request:
         raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters, digits and -.")
     tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
     if tool not in TOOLS:
-        raise CaptureRefused(f"There is no tool {tool!r}. Use {' or '.join(TOOLS)}.", capture)
+        raise CaptureRefused(f"There is no tool {tool!r}. Use {', '.join(TOOLS[:-1])} or {TOOLS[-1]}.", capture)
     if not _is_count(first_step, 0, 10**9):
         raise CaptureRefused(f"first_step is {first_step!r}. Use a step from 1, or 0 for the next one.", capture)
     if not _is_count(num_steps, 1, MAX_STEPS):

@@ -20,12 +20,12 @@ class Command(ApiCommand):
     console is away. With --withdraw: 0 withdrawn, 1 recording had begun.
     """
 
-    help = "Record steps of a running run with torch or nsys through the API"
+    help = "Record steps of a running run through the API"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
         parser.add_argument("run", help="id of the run, like r-12ab34cd")
-        parser.add_argument("--tool", default="torch", help="torch or nsys")
+        parser.add_argument("--tool", default="torch", help="torch, nsys, stacks, memory or msprof")
         parser.add_argument("--steps", type=int, default=2, metavar="N", help="how many steps to record")
         parser.add_argument("--seconds", type=float, default=0, metavar="S", help="record at once, by time, not steps")
         parser.add_argument("--from-step", type=int, default=0, metavar="N", help="the first step; else the next one")

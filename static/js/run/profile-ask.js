@@ -10,7 +10,7 @@ import { write } from "./header.js";
 const find = (selector) => document.querySelector(selector);
 const field = (name) => find(`[data-field="${name}"]`);
 const DEFAULT_STEPS = 2;
-const TOOLS = ["torch", "nsys"];
+const TOOLS = ["torch", "nsys", "stacks", "memory", "msprof"]; // in the order of the dialog
 const RECORD_SECONDS = 60; // of the Record button: it ends by itself if it is forgotten
 
 export class ProfileAsk extends EventTarget {

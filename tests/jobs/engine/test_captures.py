@@ -15,6 +15,7 @@ import psutil
 import pytest
 import torch
 
+from profiling.config import TOOLS
 from profiling.launch_nsys import problem_of_install, version_of_install
 from profiling.phases import BY_KEY
 from tests.profiling.nsys_report import ranges
@@ -157,7 +158,7 @@ def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
     (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
 
     assert set(profilers) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
-    assert all(set(tools) == {"torch", "nsys"} for tools in profilers.values())
+    assert all(set(tools) == set(TOOLS) for tools in profilers.values())
     assert {tools["torch"] for tools in profilers.values()} == {""}
     assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
     (places,) = [e["meta"]["places"] for e in run.of("note") if "profilers" in e["meta"]]
