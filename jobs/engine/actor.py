@@ -23,6 +23,7 @@ from jobs.engine.problem import RunProblem
 from profiling import profile, recording
 from profiling.config import Marks
 from profiling.recorders.recorder import RecorderFailed, load_tool
+from profiling.stacks import stacks
 
 CAPTURES = "captures"
 """The concurrency group of an actor in which recordings are started and fetched while a call is under way."""
@@ -129,7 +130,8 @@ class Actor:
         self._process = psutil.Process()
         self._target: Any = None
         self._calls = threading.Lock()  # held by the call under way
-        threading.Thread(target=self._flush_lines, daemon=True).start()
+        self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
+        self._flusher.start()
 
     def address(self) -> tuple[str, int]:
         """Return this node's address and a free port on it."""
@@ -211,6 +213,11 @@ class Actor:
     def remove_recording(self, path: str) -> None:
         """Remove a file that the driver has."""
         Path(path).unlink(missing_ok=True)
+
+    def stacks(self) -> dict[str, tuple[str, ...]]:
+        """Return where every thread of this process stands, this one and those that wait for lines left out."""
+        mine = {threading.get_ident(), self._flusher.ident or 0}
+        return stacks(without=mine)
 
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
         if step >= 0:

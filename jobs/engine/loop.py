@@ -22,6 +22,7 @@ from jobs.engine.checkpoint import LoopState
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
 from jobs.engine.examples import Example, in_order
+from jobs.engine.hang_watch import HangWatch
 from jobs.engine.recording import Recording
 from jobs.engine.report import Report, folder_bytes
 from jobs.engine.reward import Reward, Score
@@ -75,11 +76,13 @@ class Loop:
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
         self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
+        self.hang_watch = HangWatch(crew=crew, report=report)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
         self.recording.tell_profilers()
         self.recording.watch()
+        self.hang_watch.start()
         if self.weights is not None:
             with mark("weight_sync", step=self.start):
                 self.weights.connect()
@@ -92,6 +95,7 @@ class Loop:
             self.recording.before_step(self.step)
             seconds = self._timed(self._reinforce if self.algorithm.samples else self._supervise)
             self.recording.after_step(self.step, seconds=seconds)
+            self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
@@ -99,6 +103,8 @@ class Loop:
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
                 self.saver.checkpoint(self.state, self._scores)
+            self.hang_watch.progress(self.step)  # after evaluating and saving, which may take longer than steps
+        self.hang_watch.end()
         is_finished = self.step >= self.spec.num_steps
         self._finish(is_finished=is_finished)
         return is_finished
