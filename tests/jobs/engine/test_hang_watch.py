@@ -23,7 +23,9 @@ class Stage:
     """A watch over two workers, of which one may not answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, silent: str = "") -> None:
-        self.clock, self.lines, self.notes, self.silent = Clock(), [], [], silent
+        self.clock, self.silent = Clock(), silent
+        self.lines: list[str] = []
+        self.notes: list[tuple[str, int, dict[str, Any]]] = []
         crew: Any = SimpleNamespace(all=lambda: [self._worker(f"policy-{rank}") for rank in range(2)])
         report: Any = SimpleNamespace(
             say=self.lines.append, note=lambda text, *, step, **meta: self.notes.append((text, step, meta))
