@@ -119,10 +119,10 @@ class _Report:
                 details["step"] = payload
             if kind == _MARK:
                 end = start
-            elif end is None:
+            elif end is None and isinstance(start, int):
                 self._truncated.append(name)
                 continue
-            elif self._length and end >= self._length - TRUNCATED_NS and name != LAST_RANGE:
+            elif self._length and isinstance(end, int) and end >= self._length - TRUNCATED_NS and name != LAST_RANGE:
                 self._truncated.append(name)
                 details["truncated"] = True
             lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
@@ -200,7 +200,7 @@ class _Report:
             self._add(lane, start, end, name, Category.SYNC, link=self._link(pid, correlation))
 
     def gpu_metrics(self) -> None:
-        """Counters that were sampled with --gpu-metrics-device."""
+        """Counters that were sampled with --gpu-metrics-device; shares are 0 to 1, as DCGM tells them."""
         names = {
             (kind, metric): name
             for kind, metric, name in self._tables.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
@@ -211,8 +211,10 @@ class _Report:
                 self._unusable += 1
                 continue
             unit = found[1] if (found := _UNIT.search(name)) else ""
-            series = self._writer.counter(_UNIT.sub("", name).strip(), unit, device=kind & 0xFF)
-            self._writer.count(series, clock.of_nsys(at, self._session), float(value))
+            is_share = "%" in unit
+            label = _UNIT.sub("", name).strip()
+            series = self._writer.counter(label, "ratio" if is_share else unit, device=kind & 0xFF)
+            self._writer.count(series, clock.of_nsys(at, self._session), value / 100 if is_share else float(value))
 
     # -- the whole --
 

@@ -222,7 +222,7 @@ class StoreWriter:
             "CREATE TABLE ev AS SELECT s.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
             "ORDER BY s.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
         )
-        run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts")  # noqa: S608
+        run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
         self._describe()
         begin, end = self._span()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()

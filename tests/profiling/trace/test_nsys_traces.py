@@ -229,8 +229,8 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
         assert "Memcpy HtoD (Pageable -> Device)" in store.names
         assert store.events(categories=[Category.SYSTEM])["dur"].tolist() == [10]
         (series,) = store.series
-        assert (series.name, series.unit, series.device) == ("SMs Active", "Throughput %", 0)
-        assert store.samples(0)[1].tolist() == [40.0, 60.0]
+        assert (series.name, series.unit, series.device) == ("SMs Active", "ratio", 0)
+        assert store.samples(0)[1].tolist() == [0.4, 0.6]
         assert [(note.severity, note.text) for note in store.notes[:2]] == [
             ("warning", "nsys: lost some events"),
             ("error", "nsys: no CUPTI"),
