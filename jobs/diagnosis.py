@@ -15,7 +15,7 @@ from jobs.catalog.value import Value
 from jobs.chunks import Ints
 from jobs.clean_series import read_clean
 from jobs.custody import recorded_steps
-from jobs.models import Capture, Run
+from jobs.models import Capture, Run, Trace
 from jobs.series import MAX_POINTS, Series
 from jobs.spans import as_phase_spans, newest_span, read_spans
 from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step
@@ -53,8 +53,11 @@ def diagnose_run(run: Run) -> list[Finding]:
     return diagnose(evidence_of(run), live=True)
 
 
-def diagnose_capture(capture: Capture, recorded: Sequence[Recorded]) -> list[Finding]:
-    """Return what all rules say of a capture; `recorded` are its imported files."""
+def diagnose_trace(trace: Trace, recorded: Sequence[Recorded]) -> list[Finding]:
+    """Return what all rules say of a trace; `recorded` are its imported files. An upload has nothing but these."""
+    capture = trace.capture
+    if capture is None:
+        return diagnose(Evidence(recorded=tuple(recorded)))
     return diagnose(evidence_of(capture.run, capture=capture, recorded=recorded))
 
 

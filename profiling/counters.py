@@ -17,8 +17,8 @@ class Counter:
     @property
     def words(self) -> dict[str, object]:
         """How a sentence calls what it is of."""
-        whose = f"{self.recorded.role} {self.recorded.rank}, " if self.recorded.role else ""
-        return {"device": f"{whose}device {self.device}"}
+        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        return {"device": f"device {self.device}{whose}"}
 
 
 def counters(evidence: Evidence, *names: str) -> list[Counter]:

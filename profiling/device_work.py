@@ -76,8 +76,8 @@ class DeviceWork:
     @property
     def words(self) -> dict[str, object]:
         """How a sentence calls it."""
-        whose = f"{self.recorded.role} {self.recorded.rank}, " if self.recorded.role else ""
-        return {"device": f"{whose}device {self.device}"}
+        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        return {"device": f"device {self.device}{whose}"}
 
 
 def devices(evidence: Evidence) -> Iterator[DeviceWork]:

@@ -117,7 +117,8 @@ class Finding:
         if self.seen is None:
             return say(self.record)
         words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.seen.words}
-        return say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
+        said = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
+        return said[:1].upper() + said[1:]
 
     @property
     def value(self) -> str:
@@ -130,7 +131,9 @@ def amount(value: float, unit: Unit) -> str:
     if unit == "share":
         return f"{100 * value:.3g} %" if abs(value) < 1 else f"{100 * value:.0f} %"
     if unit == "seconds":
-        return f"{value:.3g} s" if value >= 0.1 or not value else f"{1e3 * value:.3g} ms"
+        if value >= 0.1 or not value:
+            return f"{value:.3g} s"
+        return f"{1e3 * value:.3g} ms" if value >= 1e-4 else f"{1e6 * value:.3g} µs"
     if unit == "bytes":
         return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.1f} MiB"
     return f"{value:.0f}" if unit == "count" else f"{value:.3g}"

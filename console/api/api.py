@@ -31,6 +31,7 @@ from console.api import (
     symptoms,
     tokens,
     trace_data,
+    trace_summary,
     traces,
     uploads,
 )
@@ -64,7 +65,9 @@ for prefix, router in (
     ("/catalog", catalog.router),
     ("/catalog", guide.router),
     ("/traces", traces.router),
+    ("/traces", diagnosis.traces),
     ("/traces", trace_data.router),
+    ("/traces", trace_summary.router),
     ("/uploads", uploads.router),
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),

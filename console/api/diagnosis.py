@@ -6,13 +6,17 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS
+from console.api.traces import trace_for
 from console.api.visible import run_for
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.diagnosis import changed, diagnose_run
+from jobs.diagnosis import changed, diagnose_run, diagnose_trace
+from jobs.models import Run
+from jobs.trace_summary import recordings
 from profiling.finding import Finding
 
 router = Router(tags=["runs"])
+traces = Router(tags=["traces"])
 
 
 class TurnOut(Schema):
@@ -55,11 +59,25 @@ class DiagnosisOut(Schema):
 def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
     """Return what the rules that need no capture say of the run's newest whole steps, worked out now."""
     run = run_for(request, run_id)
-    try:
-        spec = parse_spec(latest_spec_json(run))
-    except SpecInvalid:  # launched by an older console
-        spec = None
+    spec = _spec(run)
     return DiagnosisOut(findings=[finding_out(found, spec) for found in diagnose_run(run)])
+
+
+@traces.get("/{trace_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a trace")
+def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
+    """Return what every rule says of the files of a trace that are imported, and of the run around them."""
+    trace = trace_for(request, trace_id)
+    with recordings(trace) as recorded:
+        found = diagnose_trace(trace, recorded)
+    spec = _spec(trace.run) if trace.run else None
+    return DiagnosisOut(findings=[finding_out(one, spec) for one in found])
+
+
+def _spec(run: Run) -> RunSpec | None:
+    try:
+        return parse_spec(latest_spec_json(run))
+    except SpecInvalid:  # launched by an older console
+        return None
 
 
 def finding_out(finding: Finding, spec: RunSpec | None) -> FindingOut:

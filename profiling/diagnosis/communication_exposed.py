@@ -31,8 +31,8 @@ PLUGIN = Rule(
     bad=0.20,
     source="TensorBoard's torch profiler plugin (10 %); 20 % from lists of root causes for nsys",
     needs=("collectives",),
-    fires="The {device} does nothing but communicate for {value} of the time ({all} in all).",
-    clear="The {device} does nothing but communicate for {value} of the time.",
+    fires="{device} does nothing but communicate for {value} of the time ({all} in all).",
+    clear="{device} does nothing but communicate for {value} of the time.",
     advice="Overlap it, raise the bucket size or the micro-batch, choose another ZeRO stage, and check the links.",
     turns=(
         Turn("parallel.overlap_comm", "on"),

@@ -7,7 +7,7 @@ import numpy as np
 from profiling.analysis.intervals import total, union
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import Missing, Rule, Seen, Turn, amount
 from profiling.trace.category import Category
 
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
@@ -26,7 +26,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         share = total(union(work.start[copies], (work.start + work.duration)[copies])) / work.window
         words = {
             **work.words,
-            "bytes": f"{work.bytes[copies].sum() / 2**20:.0f} MiB",
+            "bytes": amount(float(work.bytes[copies].sum()), "bytes"),
             "pageable": int(slow.sum()),
         }
         seen = Seen(
@@ -53,10 +53,9 @@ PLUGIN = Rule(
     bad=0.15,
     source="the rule cuda-async-memcpy of nsys; 5 % from lists of root causes",
     needs=("device_trace",),
-    fires="The {device} copies {bytes} from and to the host for {value} of the time; {pageable} large copies "
+    fires="{device} copies {bytes} from and to the host for {value} of the time; {pageable} large copies "
     "are from memory that is not pinned.",
-    clear="The {device} copies from and to the host for {value} of the time, and no large copy is from "
-    "unpinned memory.",
+    clear="{device} copies from and to the host for {value} of the time, and no large copy is from unpinned memory.",
     advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
     turns=(
         Turn("memory.optimizer_offload", "off"),

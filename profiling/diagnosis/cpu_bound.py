@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import Missing, Rule, Seen, Turn, amount
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
@@ -22,7 +22,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             value=idle,
             begin=work.begin,
             end=work.end,
-            words={**work.words, "delay": f"{max(0.0, delay) / 1e3:.1f} µs"},
+            words={**work.words, "delay": amount(max(0.0, delay) / 1e9, "seconds")},
             is_firing=delay < _AT_ONCE and idle > PLUGIN.watch,
             role=work.recorded.role,
             rank=work.recorded.rank,
@@ -41,8 +41,8 @@ PLUGIN = Rule(
     bad=0.50,
     source="Holistic Trace Analysis, its notion of waiting for the host; the thresholds are ours",
     needs=("device_trace",),
-    fires="The {device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
-    clear="The {device} is idle for {value}; kernels start {delay} after their launch.",
+    fires="{device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
+    clear="{device} is idle for {value}; kernels start {delay} after their launch.",
     advice="Take Python work off the step, compile the model, or give each launch more to do.",
     turns=(
         Turn("kernels.torch_compile", "on"),

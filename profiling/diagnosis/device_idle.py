@@ -29,8 +29,8 @@ PLUGIN = Rule(
     is_low_bad=True,
     source="the rule gpu-low-util of nsys (50 %); 80 % is ours",
     needs=("device_trace",),
-    fires="The {device} is busy for {value} of the recorded time.",
-    clear="The idlest is the {device}: busy for {value} of the recorded time.",
+    fires="{device} is busy for {value} of the recorded time.",
+    clear="The idlest is {device}: busy for {value} of the recorded time.",
     advice="Look at the rules below for the cause: launches, synchronisation, data, communication or another role.",
     judge=_judge,
 )

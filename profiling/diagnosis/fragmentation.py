@@ -48,8 +48,8 @@ PLUGIN = Rule(
     bad=0.40,
     source="the wording of torch's out-of-memory message; 20 % is ours",
     needs=("memory",),
-    fires="At its peak the {device} had {reserved} reserved and {allocated} in use: {value} lay idle in fragments.",
-    clear="At its peak the {device} had {reserved} reserved and {allocated} in use.",
+    fires="At its peak {device} had {reserved} reserved and {allocated} in use: {value} lay idle in fragments.",
+    clear="At its peak {device} had {reserved} reserved and {allocated} in use.",
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
     turns=(Turn("train.packing", "on"), Turn("memory.pad_to_length", "on")),

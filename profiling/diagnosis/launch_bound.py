@@ -4,7 +4,7 @@ import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import Missing, Rule, Seen, Turn, amount
 
 _IDLE = 0.80
 
@@ -19,8 +19,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         short = float((work.duration[known] < length[known]).mean())
         words = {
             **work.words,
-            "median": f"{np.median(work.duration[known]) / 1e3:.1f} µs",
-            "launch": f"{np.median(length[known]) / 1e3:.1f} µs",
+            "median": amount(float(np.median(work.duration[known])) / 1e9, "seconds"),
+            "launch": amount(float(np.median(length[known])) / 1e9, "seconds"),
             "busy": f"{100 * work.busy_share:.0f} %",
         }
         seen = Seen(
@@ -46,9 +46,9 @@ PLUGIN = Rule(
     bad=0.60,
     source="Holistic Trace Analysis: a launch takes 5 to 20 µs on the CPU; 30 % is ours",
     needs=("device_trace",),
-    fires="{value} of the kernels of the {device} are shorter than their launch (median {median} for "
+    fires="{value} of the kernels of {device} are shorter than their launch (median {median} for "
     "{launch}), and it is busy for {busy} of the time.",
-    clear="{value} of the kernels of the {device} are shorter than their launch; it is busy for {busy} of the time.",
+    clear="{value} of the kernels of {device} are shorter than their launch; it is busy for {busy} of the time.",
     advice="Use CUDA graphs, torch.compile or fused optimizers, or larger micro-batches: fewer and longer kernels.",
     turns=(
         Turn("rollout.enforce_eager", "off"),

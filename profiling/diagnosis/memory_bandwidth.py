@@ -41,8 +41,8 @@ PLUGIN = Rule(
     bad=0.75,
     source="DCGM's fields; the thresholds are ours",
     needs=("counters",),
-    fires="The memory of the {device} is busy for {value} of the time, its tensor cores for {tensor}.",
-    clear="The memory of the {device} is busy for {value} of the time, its tensor cores for {tensor}.",
+    fires="The memory of {device} is busy for {value} of the time, its tensor cores for {tensor}.",
+    clear="The memory of {device} is busy for {value} of the time, its tensor cores for {tensor}.",
     advice="Fuse elementwise work, use flash attention, fewer bytes per number (bf16, fp8), and decode more "
     "sequences at once.",
     turns=(

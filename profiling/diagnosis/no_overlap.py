@@ -45,8 +45,8 @@ PLUGIN = Rule(
     is_low_bad=True,
     source="Holistic Trace Analysis, its ratio of overlap; the threshold is ours",
     needs=("collectives",),
-    fires="{value} of the collectives of the {device} overlap with kernels; they run on {streams}.",
-    clear="{value} of the collectives of the {device} overlap with kernels.",
+    fires="{value} of the collectives of {device} overlap with kernels; they run on {streams}.",
+    clear="{value} of the collectives of {device} overlap with kernels.",
     advice="Switch overlap on, prefetch the next layer, and give collectives a stream of their own.",
     turns=(
         Turn("parallel.overlap_comm", "on"),

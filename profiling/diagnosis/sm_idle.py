@@ -32,8 +32,8 @@ PLUGIN = Rule(
     is_low_bad=True,
     source="NVIDIA's guidance for DCGM: 80 % for good use, below 50 % poor",
     needs=("counters",),
-    fires="On average {value} of the processors of the {device} have work.",
-    clear="On average {value} of the processors of the {device} have work.",
+    fires="On average {value} of the processors of {device} have work.",
+    clear="On average {value} of the processors of {device} have work.",
     advice="Larger batches, fewer and larger kernels.",
     turns=(
         Turn("train.micro_batch_size", "raise"),

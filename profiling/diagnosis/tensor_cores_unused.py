@@ -52,9 +52,9 @@ PLUGIN = Rule(
     is_low_bad=True,
     source="TensorBoard's torch profiler plugin, its view of tensor cores; the threshold is ours",
     needs=("device_trace",),
-    fires="{value} of the time in matrix products of the {device} uses tensor cores; products are {products} "
+    fires="{value} of the time in matrix products of {device} uses tensor cores; products are {products} "
     "of its kernels.",
-    clear="{value} of the time in matrix products of the {device} uses tensor cores.",
+    clear="{value} of the time in matrix products of {device} uses tensor cores.",
     advice="Train in bf16, allow TF32, and keep sizes multiples of 8 (16 for fp8).",
     turns=(Turn("memory.precision", "choose"), Turn("memory.master_precision", "choose")),
     judge=_judge,

@@ -43,8 +43,8 @@ PLUGIN = Rule(
     bad=0.25,
     source="DCGM's fields; 10 % is ours",
     needs=("counters",),
-    fires="The {device} runs at {low} for a quarter of the time, {value} below its {high}; XID errors: {codes}.",
-    clear="The clock of the {device} lies within {value} of its {high}; there are no XID errors.",
+    fires="{device} runs at {low} for a quarter of the time, {value} below its {high}; XID errors: {codes}.",
+    clear="The clock of {device} lies within {value} of its {high}; there are no XID errors.",
     advice="Look at cooling and power caps of that node, and take it out if it reports XID errors.",
     judge=_judge,
 )

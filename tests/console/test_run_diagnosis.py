@@ -2,6 +2,8 @@
 
 import html
 import re
+import sqlite3
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -10,16 +12,19 @@ from django.urls import reverse
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import parse_spec
 from jobs.diagnosis import changed, evidence_of
-from jobs.models import Project, Run
+from jobs.layers import store_path
+from jobs.models import Layer, Project, Run, Trace
 from jobs.storing import Memory, store
 from profiling import events as make
 from profiling.finding import Turn, rules
+from profiling.trace.importing import import_trace
 from tests.batches import delivery
 from tests.profiling.diagnosis_runs import BEGIN, SECOND
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 STEPS = 8
+NSYS = Path(__file__).parents[1] / "data" / "traces" / "nsys_h100_2gpu_1s.sqlite"
 
 
 @pytest.fixture
@@ -126,3 +131,48 @@ def test_readings_over_time_get_the_step_they_lie_in(project: Project) -> None:
 def test_a_knob_is_turned_within_what_it_takes(project: Project, turn: Turn, value: object) -> None:
     run = make_run(project, spec={"knobs": {"train.micro_batch_size": 4}})
     assert changed(turn, parse_spec(latest_spec_json(run))) == value
+
+
+@pytest.fixture
+def uploaded(project: Project, tmp_path: Path) -> Trace:
+    """A trace that somebody uploaded, imported from a real export of nsys: two H100s, no run."""
+    trace = Trace.objects.create(project=project, name="elsewhere")
+    layer = Layer.objects.create(trace=trace, file_name=NSYS.name, state="ready", kind="nsys")
+    target = store_path(layer)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    import_trace(NSYS, target)
+    return trace
+
+
+def busy_share_by_sql() -> float:
+    """Return the least share of time in which a device is busy, from the tables of nsys by a plain sweep."""
+    shares = []
+    with sqlite3.connect(f"file:{NSYS}?mode=ro", uri=True) as source:
+        for (device,) in source.execute("SELECT DISTINCT deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchall():
+            tables = ("KERNEL", "MEMCPY", "MEMSET")
+            wanted = " UNION ALL ".join(
+                f"SELECT start, end FROM CUPTI_ACTIVITY_KIND_{table} WHERE deviceId = {device}" for table in tables
+            )
+            rows = source.execute(f"SELECT * FROM ({wanted}) ORDER BY start").fetchall()
+            busy, reached = 0, rows[0][0]
+            for start, end in rows:
+                busy += max(0, end - max(start, reached))
+                reached = max(reached, end)
+            shares.append(busy / (reached - rows[0][0]))
+    return min(shares)
+
+
+def test_an_upload_is_diagnosed_by_what_it_holds(editor: Client, uploaded: Trace) -> None:
+    found = {one["rule"]: one for one in editor.get(f"/api/traces/{uploaded.pk}/diagnosis").json()["findings"]}
+
+    assert set(found) == set(rules())
+    assert found["rollout_dominates"]["state"] == "not_enough_data"
+    assert found["device_idle"]["value"] == pytest.approx(busy_share_by_sql(), abs=0.01)  # of a slightly longer window
+    # its products run as ffma kernels (float32), its time goes into copies from pinned memory, and no collective ran
+    assert (found["tensor_cores_unused"]["state"], found["tensor_cores_unused"]["value"]) == ("fires", 0.0)
+    assert found["copies"]["state"] == "fires"
+    assert found["communication_exposed"]["state"] == "not_enough_data"
+
+    page = editor.get(reverse("trace-diagnosis", args=[uploaded.pk])).content.decode()
+    assert 'data-finding="device_idle"' in page
+    assert "Try in a clone" not in page  # there is no run to clone
