@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
 from profiling.analysis.flops import Counted, count_store
@@ -37,6 +39,7 @@ class WorkerSummary:
     role: str
     rank: int
     label: str
+    device_name: str
     has_device: bool
     recorded: int
     busy: int
@@ -196,6 +199,7 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
         role=work.role,
         rank=work.rank,
         label=label(work),
+        device_name=_device_name(work, store),
         has_device=work.has_device,
         recorded=total(seen),
         busy=total(intersection(work.busy, seen)),
@@ -212,6 +216,16 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
         memory=memory(store, begin, end),
     )
+
+
+def _device_name(work: Work, store: "Store") -> str:
+    """Return what the first device of a worker is called, "" where the trace does not tell."""
+    numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
+    told = store.meta.get("devices")
+    for about in told if isinstance(told, list) else ():
+        if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
+            return str(about["name"])
+    return ""
 
 
 def _pairs(rollouts: Intervals | None, whole: Intervals) -> list[tuple[int, int]]:
