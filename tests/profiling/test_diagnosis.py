@@ -1,10 +1,12 @@
 """Every rule: one case that fires, one that is clear, one that lacks its input. The numbers are reckoned by hand."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from console.diagnosis_docs import BEGIN, END, rule_tables
 from jobs.catalog.knob import knobs
 from profiling.evidence import CaptureFacts, Evidence
 from profiling.finding import QUESTIONS, diagnose, judged, rules
@@ -247,3 +249,9 @@ def test_a_phase_of_no_weight_makes_no_straggler() -> None:
     )
     found = judged("straggler", rules()["straggler"], evidence(rows))
     assert (found.state, found.seen and found.seen.words["phase"]) == ("clear", "update")
+
+
+def test_the_page_has_every_rule_as_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    between = page.partition(BEGIN)[2].partition(END)[0].strip()
+    assert between == rule_tables(), "run: python -m console.diagnosis_docs docs/diagnosis.md"
