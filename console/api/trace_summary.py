@@ -82,7 +82,6 @@ class WorkerOut(Schema):
     gaps: list[dict[str, Any]]
     rollout: dict[str, Any] | None
     flops: dict[str, Any] | None
-    memory: list[dict[str, Any]]
     peak_share: UseOut | None = Field(description="of one device's peak, by the recorded sizes of products")
 
 
@@ -98,6 +97,7 @@ class AnalysisOut(Schema):
     budget: list[WorkerBudgetOut]
     workers: list[WorkerOut]
     late: list[dict[str, Any]]
+    memory: list[dict[str, Any]]
     mfu: UseOut | None = Field(description="with the model that was given")
     hfu: UseOut | None
     formula: str
@@ -201,6 +201,7 @@ def _analysis_out(summary: Summary, given: dict[str, str]) -> AnalysisOut:
         "path": plain["path"],
         "budget": plain["workers"],
         "workers": workers,
+        "memory": [_plain(asdict(one)) for one in summary.memory],
         "late": [asdict(one) for one in summary.late],
         "mfu": asdict(mfu) if mfu else None,
         "hfu": asdict(hfu) if hfu else None,

@@ -102,7 +102,7 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
         "rollout": _rollout(worker.rollout) if worker and worker.rollout else None,
-        "memory": [_memory(one) for one in worker.memory] if worker else [],
+        "memory": [_memory(one) for one in summary.memory],
         "by_phase": _by_phase(worker) if worker else [],
     }
 
@@ -324,9 +324,10 @@ def _rollout(found: Rollout) -> dict[str, Any]:
 
 
 def _memory(found: Memory) -> dict[str, Any]:
-    highest = max(curve.peak for curve in found.curves)
+    highest = max((curve.peak for curve in found.curves), default=0.0)
     return {
         "found": found,
+        "whose": worker_text(found.role, found.rank) if found.role or found.rank >= 0 else "",
         "fragmentation": share_text(found.fragmentation),
         "curves": [(curve, _line(list(curve.points), highest)) for curve in found.curves],
     }

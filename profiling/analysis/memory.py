@@ -1,13 +1,14 @@
-"""Memory over time: what was allocated and reserved, and by category where the source tells."""
+"""Memory over time: what was allocated and reserved, and by category and holder where the source tells."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Ints
+from profiling.analysis.stats import sums
 
 if TYPE_CHECKING:
     from profiling.trace.store import Store
@@ -16,6 +17,9 @@ Floats = npt.NDArray[np.float64]
 
 ALLOCATED, RESERVED = "allocated", "reserved"
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "inputs", "temporary", "autograd", "unknown")
+ALLOCATIONS = "largest allocations"
+"""The lane of a store whose events are allocations, called after the line of code that made them."""
+MOST_HOLDERS = 20
 _MOST_POINTS = 400
 
 
@@ -33,10 +37,21 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The line of code whose allocations held so many bytes, in so many blocks."""
+
+    place: str
+    bytes: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Memory of one device (-1: the processor) in a window. [bytes]
 
     fragmentation: the share of reserved memory that was not allocated at the peak; None where one of them is not told.
+    `peak_at` is 0 where only the state at the end is known, which is told as the peak then. `holders`: who held most at
+    the peak where its moment is known (`is_at_peak`), else at the end.
     """
 
     device: int
@@ -45,6 +60,10 @@ class Memory:
     peak_at: int
     reserved: float | None
     fragmentation: float | None
+    role: str = ""
+    rank: int = -1
+    holders: tuple[Holder, ...] = ()
+    is_at_peak: bool = False
 
 
 def fragmentation(allocated: float, reserved: float | None) -> float | None:
@@ -125,12 +144,56 @@ def _sum(curves: Mapping[str, tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
     return times, whole
 
 
-def memory(store: "Store", begin: int, end: int) -> tuple[Memory, ...]:
-    """Return the memory that a store tells of, device by device, in [begin, end)."""
-    found: dict[int, dict[str, tuple[Ints, Floats]]] = {}
+def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = -1) -> tuple[Memory, ...]:
+    """Return the memory that a store tells of, device by device, in [begin, end); `role` and `rank` are whose it is."""
+    curves: dict[int, dict[str, tuple[Ints, Floats]]] = {}
     for series in store.series:
         if series.unit == "B" and (series.name in (ALLOCATED, RESERVED) or series.name in CATEGORIES):
-            times, values = store.samples(series.id, begin=begin, end=end)
-            found.setdefault(series.device, {})[series.name] = (times, values)
-    each = [memory_of(curves, device) for device, curves in sorted(found.items())]
-    return tuple(one for one in each if one is not None)
+            curves.setdefault(series.device, {})[series.name] = store.samples(series.id, begin=begin, end=end)
+    states = {state["device"]: state for state in _told(store, "memory", ("device", "allocated", "reserved"))}
+    found = []
+    for device in sorted({*curves, *states}):
+        one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device), device)
+        if one is not None:
+            held = _held_at(store, device, one.peak_at) if one.peak_at else ()
+            known = held or tuple(
+                Holder(place=str(each["place"]), bytes=each["bytes"], blocks=each["blocks"])
+                for each in _told(store, "holders", ("bytes", "blocks"))[:MOST_HOLDERS]
+            )
+            found.append(replace(one, role=role, rank=rank, holders=known, is_at_peak=bool(held)))
+    return tuple(found)
+
+
+def _told(store: "Store", key: str, numbers: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of a list that a store tells of itself, those with whole numbers where they belong."""
+    told = store.meta.get(key)
+    return [
+        each
+        for each in (told if isinstance(told, list) else ())
+        if isinstance(each, dict) and all(isinstance(each.get(name), int) for name in numbers)
+    ]
+
+
+def _at_end(state: Mapping[str, Any] | None, device: int) -> Memory | None:
+    """Return the memory of a device of which only the last state is known."""
+    if state is None or not state["reserved"]:
+        return None
+    return Memory(
+        device=device,
+        curves=(),
+        peak=state["allocated"],
+        peak_at=0,
+        reserved=state["reserved"],
+        fragmentation=fragmentation(state["allocated"], state["reserved"]),
+    )
+
+
+def _held_at(store: "Store", device: int, moment: int) -> tuple[Holder, ...]:
+    """Return the places whose allocations were held at a moment, of those that the store has as spans."""
+    lanes = [lane.id for lane in store.lanes if lane.device == device and lane.title == ALLOCATIONS]
+    if not lanes:
+        return ()
+    found = store.events(lanes=lanes, begin=moment, end=moment + 1, columns=("name", "bytes"))
+    sizes, counts = sums(found["name"], found["bytes"]), sums(found["name"], np.ones(len(found["name"]), np.int64))
+    best = sorted(sizes, key=lambda name: -sizes[name])[:MOST_HOLDERS]
+    return tuple(Holder(place=store.names[name], bytes=sizes[name], blocks=counts[name]) for name in best)

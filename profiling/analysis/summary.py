@@ -54,7 +54,6 @@ class WorkerSummary:
     gaps: tuple[Gap, ...]
     rollout: Rollout | None
     flops: Counted | None
-    memory: tuple[Memory, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +71,7 @@ class Summary:
     budget: Budget
     workers: tuple[WorkerSummary, ...]
     late: tuple[Late, ...]
+    memory: tuple[Memory, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain dicts, lists and numbers."""
@@ -101,7 +101,7 @@ def summarise(
     has_steps = bool(steps)
     steps = steps or ((Step(number=-1, begin=begin, end=until),) if until > begin else ())
     whole = joined(*(interval(step.begin, step.end) for step in steps))
-    found = [
+    workers = [
         _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, store_of[key])
         for key, work in sorted(chosen.items())
     ]
@@ -113,7 +113,10 @@ def summarise(
         is_cut=until < end,
         has_steps=has_steps,
         budget=budget(chosen, spans, steps),
-        workers=tuple(found),
+        workers=tuple(workers),
+        memory=tuple(
+            found for one in recorded for found in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
+        ),
         late=stragglers([work for _, work in sorted(chosen.items())], first, last),
     )
 
@@ -214,7 +217,6 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
         gaps=longest_gaps(work, phases, seen),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
-        memory=memory(store, begin, end),
     )
 
 
