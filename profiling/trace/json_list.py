@@ -5,6 +5,7 @@ JSON, so a piece that parses was cut rightly, and no state is carried over. Piec
 depth is, so memory is, too: readers that build a path per level (ijson) need its square.
 """
 
+import gc
 import json
 import re
 from collections.abc import Iterator
@@ -95,7 +96,7 @@ class JsonList:
     def _values(self, text: bytes, *, rest: int) -> list[Any] | None:
         """Return the values of a piece; None if it is not whole. What is taken leaves the text."""
         try:
-            found = orjson.loads(b"[%b]" % text)
+            found = _loaded(b"[%b]" % text)
         except orjson.JSONDecodeError as error:
             if error.pos >= len(text):
                 return None
@@ -159,6 +160,17 @@ class JsonList:
             self.tail = tail
         elif self._file.problem:
             self.problem = self._file.problem
+
+
+def _loaded(text: bytes) -> Any:
+    """Return a value. Its thousands of objects would wake the collector again and again, and none is garbage."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        return orjson.loads(text)
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def _boundary(text: bytes, before: int) -> tuple[int, int]:

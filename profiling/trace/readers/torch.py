@@ -23,22 +23,27 @@ _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedI
 _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
-_ON_STREAM = {
-    "kernel": Category.KERNEL,
-    "gpu_memcpy": Category.COPY,
-    "gpu_memset": Category.MEMSET,
-    "concurrent_kernel": Category.KERNEL,
+_ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
+_KINDS = {
+    "kernel": (_ON_STREAM, Category.KERNEL),
+    "concurrent_kernel": (_ON_STREAM, Category.KERNEL),
+    "gpu_memcpy": (_ON_STREAM, Category.COPY),
+    "gpu_memset": (_ON_STREAM, Category.MEMSET),
+    "gpu_user_annotation": (_RANGES, Category.RANGE),
+    "cuda_sync": (_WAITS, Category.SYNC),
+    "cpu_op": (_ON_CPU, Category.OPERATOR),
+    "Operator": (_ON_CPU, Category.OPERATOR),
+    "user_annotation": (_ON_CPU, Category.RANGE),
+    "python_function": (_ON_CPU, Category.PYTHON),
+    "python_gc": (_ON_CPU, Category.COLLECTOR),
+    "overhead": (_ON_CPU, Category.OVERHEAD),
+    "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
 }
-_BESIDE_STREAM = {"gpu_user_annotation": Category.RANGE, "cuda_sync": Category.SYNC}
-_ON_CPU = {
-    "cpu_op": Category.OPERATOR,
-    "Operator": Category.OPERATOR,
-    "user_annotation": Category.RANGE,
-    "python_function": Category.PYTHON,
-    "python_gc": Category.COLLECTOR,
-    "overhead": Category.OVERHEAD,
-    "profiler_overhead": Category.OVERHEAD,
-}
+"""Where events of a kind are shown, and what they are."""
+_SIZED = frozenset({Category.COPY, Category.MEMSET})
+_NOTHING: dict[str, Any] = {}
+_MOST_KNOWN = 100_000
+"""Of names, processes and ranges that are open: what a hostile trace has more of is forgotten or left out."""
 _NO_DETAIL = frozenset(
     {
         "bytes",
@@ -108,8 +113,8 @@ class _Events:
         self._base = _whole(head.get("baseTimeNanoseconds"))
         self._lanes: dict[tuple[Any, Any, str], int] = {}
         self._keys: dict[int, tuple[Any, Any, str]] = {}
-        self._ranges: dict[str, Category] = {}
-        self._kernels: dict[str, Category] = {}
+        self._known: dict[tuple[Any, Any], tuple[str, Category, int]] = {}
+        self._open = 0
         self._opened: dict[int, list[dict[str, Any]]] = {}
         self._processes: dict[Any, dict[str, Any]] = {}
         self._threads: dict[tuple[Any, Any], str] = {}
@@ -132,7 +137,7 @@ class _Events:
                 elif kind == "C":
                     self._count(event)
                 elif kind == "B":
-                    self._opened.setdefault(self._cpu_lane(event), []).append(event)
+                    self._begin(event)
                 elif kind == "E":
                     self._close(event)
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
@@ -168,51 +173,49 @@ class _Events:
 
     def _complete(self, event: dict[str, Any], lasts: Any) -> None:
         """Add an event with a beginning and a length."""
-        kind = event.get("cat", "")
-        name = event["name"]
-        args = event.get("args") or {}
-        start = clock.of_microseconds(event["ts"], self._base)
-        duration = round(lasts * 1000)
-        link = args.get("correlation", 0)
-        outer = args.get("External id", 0) or args.get("external id", 0)
-        size = 0
-        if kind in _ON_STREAM:
-            category = _ON_STREAM[kind]
-            if category is Category.KERNEL:
-                category = self._kernels.get(name) or self._kernels.setdefault(name, of_kernel(name))
-                if category is Category.COMMUNICATION:
-                    size = _message(args)
-            else:
-                size = args.get("bytes", 0)
-            lane = self._device_lane(event, args, "stream")
-            if outer == link:
+        key = (event.get("cat", ""), event["name"])
+        known = self._known.get(key)
+        if known is None:
+            known = self._know_name(*key)
+        place, category, name = known
+        args = event.get("args") or _NOTHING
+        link = outer = size = info = 0
+        if args is not _NOTHING:
+            link = args.get("correlation", 0)
+            outer = args.get("External id", 0) or args.get("external id", 0)
+            if outer == link:  # as old traces have it
                 outer = 0
-        elif kind in _BESIDE_STREAM:
-            category = _BESIDE_STREAM[kind]
-            lane = self._device_lane(event, args, "range" if category is Category.RANGE else "waits")
-            outer = 0
+            if not args.keys() <= _NO_DETAIL:
+                details = {key: value for key, value in args.items() if key not in _NO_DETAIL and value != ""}
+                info = self._writer.info(orjson.dumps(details).decode())
+        if place == _ON_CPU:
+            lane = self._lanes.get((event.get("pid"), event.get("tid"), _ON_CPU))
+            if lane is None:
+                lane = self._cpu_lane(event)
         else:
-            lane = self._cpu_lane(event)
-            category = _ON_CPU.get(kind, Category.OTHER)
-            if category is Category.RANGE:
-                category = self._ranges.get(name) or self._ranges.setdefault(name, of_range(name))
-            elif category is Category.OTHER:
-                category = _of_other(kind, name)
-                if outer == link:
-                    outer = 0
-        details = {key: value for key, value in args.items() if key not in _NO_DETAIL and value not in ("", None)}
-        writer = self._writer
-        writer.add(
-            lane,
-            start,
-            duration,
-            writer.name(name),
-            category,
-            link=link,
-            outer=outer,
-            bytes=size,
-            info=writer.info(orjson.dumps(details).decode()) if details else 0,
+            lane = self._device_lane(event, args, place)
+            if category is Category.COMMUNICATION:
+                size = _message(args)
+            elif category in _SIZED:
+                size = args.get("bytes", 0)
+        start = round(event["ts"] * 1000) + self._base
+        self._writer.add(
+            lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
         )
+
+    def _know_name(self, kind: Any, name: Any) -> tuple[str, Category, int]:
+        """Return where events of a kind and name belong, what they are, and the number of the name."""
+        place, category = _KINDS.get(kind, (_ON_CPU, Category.OTHER))
+        if category is Category.KERNEL:
+            category = of_kernel(name)
+        elif category is Category.RANGE and place == _ON_CPU:
+            category = of_range(name)
+        elif category is Category.OTHER:
+            category = _of_other(kind, name)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        found = self._known[kind, name] = (place, category, self._writer.name(name))
+        return found
 
     def _instant(self, event: dict[str, Any]) -> None:
         """Memory is told in moments: what torch's allocator gave out and reserved."""
@@ -238,17 +241,25 @@ class _Events:
             self._counters[key] = self._writer.counter(name, unit, device=device)
         self._writer.count(self._counters[key], at, float(value))
 
+    def _begin(self, event: dict[str, Any]) -> None:
+        """Keep a range that begins until it ends."""
+        if self._open >= _MOST_KNOWN:
+            raise OverflowError
+        self._open += 1
+        self._opened.setdefault(self._cpu_lane(event), []).append(event)
+
     def _close(self, event: dict[str, Any]) -> None:
         """End the range that was opened last in this thread."""
         opened = self._opened.get(self._cpu_lane(event))
         if opened:
             begin = opened.pop()
+            self._open -= 1
             self._complete(begin, event["ts"] - begin["ts"])
 
     # -- lanes --
 
     def _cpu_lane(self, event: dict[str, Any]) -> int:
-        key = (event.get("pid"), event.get("tid"), "thread")
+        key = (event.get("pid"), event.get("tid"), _ON_CPU)
         found = self._lanes.get(key)
         if found is None:
             if self._first_cpu is None and isinstance(key[0], int):
@@ -259,20 +270,20 @@ class _Events:
             self._know(key, found)
         return found
 
-    def _device_lane(self, event: dict[str, Any], args: dict[str, Any], kind: str) -> int:
-        key = (event.get("pid"), event.get("tid"), kind)
+    def _device_lane(self, event: dict[str, Any], args: dict[str, Any], place: str) -> int:
+        key = (event.get("pid"), event.get("tid"), place)
         found = self._lanes.get(key)
         if found is None:
             device, stream = args.get("device", key[0]), args.get("stream", key[1])
             found = self._writer.lane(
-                "stream" if kind == "stream" else "range",
+                "stream" if place == _ON_STREAM else "range",
                 process=_text(key[0]),
                 pid=_number(key[0]),
                 thread="",
                 tid=_number(key[1]),
                 device=_number(device),
                 stream=_number(stream),
-                title={"stream": "", "range": "ranges", "waits": "waits"}[kind],
+                title="" if place == _ON_STREAM else place,
             )
             self._know(key, found)
         return found
@@ -284,6 +295,8 @@ class _Events:
     def _metadata(self, event: dict[str, Any]) -> None:
         """Names of processes and threads; they may come after the events."""
         args = event.get("args") or {}
+        if len(self._processes) + len(self._threads) >= _MOST_KNOWN:
+            return
         process = self._processes.setdefault(event.get("pid"), {})
         match event.get("name"):
             case "process_name":
@@ -297,8 +310,8 @@ class _Events:
         """Give each lane the name of its process and thread, and each stream the process that drives it."""
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
-        for lane, (pid, tid, kind) in self._keys.items():
-            mine = pid if kind == "thread" or owner is None else owner
+        for lane, (pid, tid, place) in self._keys.items():
+            mine = pid if place == _ON_CPU or owner is None else owner
             name = self._processes.get(mine, {}).get("name") or _text(mine)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(mine), thread=thread)
