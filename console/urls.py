@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.captures")),
     path("", include("console.views.traces")),
     path("", include("console.views.trace_summary")),
+    path("", include("console.views.trace_difference")),
     path("", include("console.views.perfetto")),
     path("", include("console.views.run")),
     path("", include("console.views.run_symptoms")),

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
@@ -25,6 +26,17 @@ Worker = tuple[str, int]
 MOST_KEPT = 16
 _kept: "OrderedDict[tuple[object, ...], Summary]" = OrderedDict()
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What differs, which worker of each trace it is about, and who there are."""
+
+    difference: Difference
+    worker: Worker
+    other_worker: Worker
+    workers: tuple[Worker, ...]
+    other_workers: tuple[Worker, ...]
 
 
 class NothingToCompare(ValueError):
@@ -79,8 +91,8 @@ def compare(
     worker: Worker | None = None,
     other_worker: Worker | None = None,
     drop_first: bool = False,
-) -> tuple[Difference, Worker, Worker]:
-    """Return what differs from one trace to another, and which worker of each it is about.
+) -> Compared:
+    """Return what differs from one trace to another.
 
     By default the first worker that both have, else the first of each. Raises: NothingToCompare.
     """
@@ -89,7 +101,13 @@ def compare(
         common = sorted(set(sides[0]) & set(sides[1]))
         mine = _chosen(sides[0], worker or (common[0] if common else None), one)
         theirs = _chosen(sides[1], other_worker or (mine if mine in sides[1] else None), other)
-        return difference(sides[0][mine], sides[1][theirs]), mine, theirs
+        return Compared(
+            difference=difference(sides[0][mine], sides[1][theirs]),
+            worker=mine,
+            other_worker=theirs,
+            workers=tuple(sorted(sides[0])),
+            other_workers=tuple(sorted(sides[1])),
+        )
 
 
 def _side(trace: Trace, recorded: Sequence[Recorded], drop_first: bool) -> dict[Worker, Side]:

@@ -247,7 +247,7 @@ def trace_difference(
     """Return what explains the difference in step time from this trace to the other one, largest first."""
     one, second = trace_for(request, trace_id), trace_for(request, other)
     try:
-        found, mine, theirs = compare(
+        compared = compare(
             one,
             second,
             worker=worker_of(worker),
@@ -256,11 +256,12 @@ def trace_difference(
         )
     except NothingToCompare as error:
         raise Refused(409, str(error)) from error
+    found = compared.difference
     plain = asdict(found)
     for table in ("items", "kinds", "phases", "operators"):
         for row, item in zip(plain[table], getattr(found, table), strict=True):
             row["delta"] = item.delta
-    return DifferenceOut(worker=_name(mine), other_worker=_name(theirs), **plain)
+    return DifferenceOut(worker=_name(compared.worker), other_worker=_name(compared.other_worker), **plain)
 
 
 def worker_of(text: str) -> tuple[str, int] | None:

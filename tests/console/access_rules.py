@@ -126,6 +126,7 @@ PAGES: dict[str, Rule] = {
     "GET /traces/": VIEWER,
     "GET /traces/{trace_id}": VIEWER,
     "GET /traces/{trace_id}/summary": VIEWER,
+    "GET /traces/{trace_id}/difference": VIEWER,
     "GET /traces/{trace_id}/files": VIEWER,
     "GET /traces/{trace_id}/diagnosis": VIEWER,
     "GET /traces/{trace_id}/files/{layer_id}": VIEWER,

@@ -136,11 +136,41 @@ def test_the_difference_of_two_traces_over_the_api(client: Client, project: Proj
     assert client.get(f"/api/traces/{one.pk}/difference?other={other.pk}&worker=policy").status_code == 422
 
 
+def test_the_difference_of_two_traces_on_a_page(client: Client, project: Project) -> None:
+    one, other = imported(project, file=None), imported(project, file=None, slow=50)
+    text = _text(client.get(f"/traces/{one.pk}/difference"))
+    assert "Choose a trace to hold against this one." in text
+    assert "made, 50 slower" in text
+    page = client.get(f"/traces/{one.pk}/difference?other={other.pk}")
+    text = _text(page)
+    assert "A step takes 150 µs instead of 100 µs: +50 µs (+50.0 %)." in text
+    assert "<script>gemm" not in page.content.decode()
+    assert "slower" in text
+    assert "+50 µs" in text
+    text = _text(client.get(f"/traces/{other.pk}/difference?other={one.pk}&first=off"))
+    assert "A step takes 100 µs instead of 150 µs: −50 µs (−33.3 %)." in text
+    assert "2 steps before, 2 after" in text
+    empty = Trace.objects.create(project=project, name="empty")
+    text = _text(client.get(f"/traces/{one.pk}/difference?other={empty.pk}"))
+    assert "empty holds no events of a worker yet." in text
+
+
+def test_the_difference_of_the_real_pair_on_a_page(client: Client, project: Project) -> None:
+    before, after = (imported(project, file=REAL / f"torch_diff_{name}.json.gz") for name in ("control", "test"))
+    text = _text(client.get(f"/traces/{before.pk}/difference?other={after.pk}"))
+    assert "A step takes 124 ms instead of 77.5 ms: +46.6 ms (+60.1 %). Most of it: Memcpy DtoD" in text
+    for word in ("added", "removed", "slower", "faster", "Unexplained"):
+        assert word in text
+
+
 def test_another_project_sees_nothing(client: Client, project: Project) -> None:
     mine, foreign = imported(project, file=None), imported(make_project("foreign"), file=None)
     assert client.get(f"/traces/{foreign.pk}/summary").status_code == 404
     assert client.get(f"/api/traces/{foreign.pk}/analysis").status_code == 404
     assert client.get(f"/api/traces/{mine.pk}/difference?other={foreign.pk}").status_code == 404
+    assert client.get(f"/traces/{mine.pk}/difference?other={foreign.pk}").status_code == 404
+    assert "made" in _text(client.get(f"/traces/{mine.pk}/difference"))
+    assert foreign.pk not in client.get(f"/traces/{mine.pk}/difference").content.decode()
 
 
 def test_every_kind_has_a_word_and_a_definition() -> None:
