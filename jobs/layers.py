@@ -33,6 +33,7 @@ LOST_AFTER = timedelta(seconds=30)  # without a word, whoever imported a layer i
 SENT_AGAIN_AFTER = timedelta(seconds=5)  # for a worker to take what was sent
 MOST_AT_ONCE = 2  # imports; the worker has other things to do
 MOST_TRIES = 3
+UPLOAD_WITHIN = timedelta(days=1)
 KEEP_FREE_BYTES = 512 << 20  # of the disk, for the database beside it
 _BEAT_SECONDS = 1.0
 _GROWTH = 3  # a store takes so much more than a compressed trace, with what is sorted beside it
@@ -102,6 +103,8 @@ def queue_lost(*, now: datetime) -> None:
             continue
         text = _("The import broke off %(n)s times: its process was ended. Make room for it and import again.")
         lost.filter(pk=pk).update(state="failed", claim="", problem=text % {"n": tries}, ended_at=now)
+    stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
+    stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
     room = MOST_AT_ONCE - Layer.objects.filter(state="importing").count()
     if room > 0:
         waiting = Layer.objects.filter(state="queued", created_at__lt=now - SENT_AGAIN_AFTER).order_by("created_at")
@@ -180,7 +183,9 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, Any], str]:
     if free < _GROWTH * source.stat().st_size:
         text = _("The console's disk has no room to import %(name)s. Free some space, then import again.")
         return {}, text % {"name": layer.file_name}
-    command = [sys.executable, "-m", "profiling.trace", str(source), str(folder / "store")]
+    named = folder / f"file-{layer.file_name[-200:]}"  # readers look at the ending, and at the rank in it
+    named.symlink_to(source)
+    command = [sys.executable, "-m", "profiling.trace", str(named), str(folder / "store")]
     command += ["--name", layer.file_name, "--most-bytes", str(free)]
     process = subprocess.Popen(
         command,

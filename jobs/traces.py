@@ -31,6 +31,8 @@ from profiling.trace.limits import Unreadable
 MAX_PIECE_BYTES = 8 << 20
 MOST_FILES = 64
 MAX_NAME_CHARS = 200
+_ENOUGH_BYTES = 1 << 20  # tell the kind of a file, but of a database
+_DATABASE = b"SQLite format 3\0"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -79,7 +81,7 @@ def create_trace(
     names = [_file_name(file.name) for file in files]
     for given, file in zip(names, files, strict=True):
         _check_size(given, file.size)
-    title = name.strip() or names[0]
+    title = name.strip() or names[0][:MAX_NAME_CHARS]
     if len(title) > MAX_NAME_CHARS or any(ord(c) < 32 for c in title) or not is_storable(title):
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
         raise TraceRefused("name", text % {"given": name[:200], "most": MAX_NAME_CHARS})
@@ -117,14 +119,15 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
             text = _("%(n)s bytes from %(offset)s on do not fit into a file of %(size)s bytes.")
             raise TraceRefused("offset", text % {"n": len(data), "offset": offset, "size": layer.size})
         _append(path, offset, data)
-        if offset == 0:
-            why = _why_unknown(path)
+        done = offset + len(data)
+        if done == layer.size or offset < _ENOUGH_BYTES <= done:
+            why = _why_unknown(path, is_whole=done == layer.size)
             if why:
                 path.unlink(missing_ok=True)
                 Layer.objects.filter(pk=layer.pk).update(state="failed", problem=why[:500], ended_at=now)
                 trace_queue.tell(layer.trace_id)
                 raise TraceRefused("files", why)
-        layer.received = offset + len(data)
+        layer.received = done
         values: dict[str, object] = {"received": layer.received}
         if layer.received == layer.size:
             with path.open("rb") as file:
@@ -159,7 +162,7 @@ def delete_trace(*, trace: Trace, user: AbstractBaseUser | None) -> None:
 def _file_name(given: str) -> str:
     """Return the last part of a name, in characters that can be shown and stored. Raises: TraceRefused."""
     name = PurePosixPath(given.replace("\\", "/")).name[-255:]
-    if not name or not is_storable(name) or any(ord(c) < 32 for c in name):
+    if name in ("", ".", "..") or not is_storable(name) or any(ord(c) < 32 for c in name):
         raise TraceRefused("files", _("%(name)r is no file name. Rename the file.") % {"name": given[:200]})
     return name
 
@@ -172,8 +175,11 @@ def _check_size(name: str, size: int) -> None:
         raise TraceRefused("files", text % {"name": name, "most": settings.MAX_TRACE_BYTES >> 20})
 
 
-def _why_unknown(path: Path) -> str:
-    """Return why a file, of which the beginning is here, is of no kind that can be looked at; "" if it is."""
+def _why_unknown(path: Path, *, is_whole: bool) -> str:
+    """Return why a file, of which at least the beginning is here, is of no kind that can be looked at; "" if it is."""
+    with path.open("rb") as file:
+        if not is_whole and file.read(len(_DATABASE)) == _DATABASE:
+            return ""  # half a database cannot be opened
     try:
         reader_of(path)
     except Unreadable as error:
