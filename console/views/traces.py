@@ -26,7 +26,7 @@ from jobs.traces import MAX_PIECE_BYTES
 from profiling.phases import PHASES
 
 _SHOWN = 200
-_TABS = ("timeline", "summary", "files")
+_TABS = ("timeline", "summary", "diagnosis", "files")
 
 
 @require_GET
@@ -77,7 +77,7 @@ def trace(request: HttpRequest, trace_id: str, tab: str = "timeline") -> HttpRes
 def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
     """Return what the frame of a trace's page shows, whichever tab is open."""
     said = trace_out(found)
-    words = {"timeline": _("Timeline"), "summary": _("Summary"), "files": _("Files")}
+    words = {"timeline": _("Timeline"), "summary": _("Summary"), "diagnosis": _("Diagnosis"), "files": _("Files")}
     return {
         "trace": said,
         "run": found.run,
