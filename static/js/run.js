@@ -45,7 +45,7 @@ const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
   charts: new ChartTab(context),
-  timeline: new TimelineTab(context),
+  timeline: new TimelineTab({ ...context, captures }),
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
