@@ -5,7 +5,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from jobs.layers import store_path
-from jobs.models import Layer, Project, Run, Trace
+from jobs.models import Capture, Layer, Project, Trace
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.schema import StoreFacts
@@ -15,9 +15,13 @@ REAL = Path(__file__).parents[1] / "data" / "traces"
 US = 1000
 
 
-def imported(project: Project, *, file: Path | None, run: Run | None = None, slow: int = 0, steps: int = 3) -> Trace:
+def imported(
+    project: Project, *, file: Path | None, capture: Capture | None = None, slow: int = 0, steps: int = 3
+) -> Trace:
     """Return a trace with one ready layer: of a file, or made up, with kernels that take `slow` more each [us]."""
-    trace = Trace.objects.create(project=project, run=run, name=file.name if file else f"made, {slow} slower")
+    name = file.name if file else f"made, {slow} slower"
+    run = capture.run if capture else None
+    trace = Trace.objects.create(project=project, run=run, capture=capture, name=name)
     layer = Layer.objects.create(trace=trace, file_name="trace.json", state="ready", size=1, received=1, kind="torch")
     path = store_path(layer)
     path.parent.mkdir(parents=True, exist_ok=True)
