@@ -4,6 +4,7 @@ import gzip
 import json
 import pickle
 import sqlite3
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,8 @@ def test_pages_without_times_say_how_to_write_them(tmp_path: Path) -> None:
 # -- Ascend (made by hand after the documents; never run on Ascend) --
 
 
-def test_a_database_of_ascend_by_its_documented_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_database_of_ascend_by_its_documented_schema(tmp_path: Path, zipped: bool) -> None:
     path = tmp_path / "ascend_pytorch_profiler_3.db"
     tid = 71 << 32 | 90
     tables: dict[str, list[tuple[Any, ...]]] = {
@@ -342,6 +344,12 @@ def test_a_database_of_ascend_by_its_documented_schema(tmp_path: Path) -> None:
             for row in rows:
                 database.execute(f"INSERT INTO {table.partition('(')[0]} VALUES ({','.join('?' * len(row))})", row)
     database.close()
+    if zipped:
+        whole = tmp_path / "policy-3.msprof.zip"
+        with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json", "[]")
+            archive.write(path, "../../x_ascend_pt/ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_3.db")
+        path = whole
     _, store = imported(path, tmp_path)
     with store:
         found = store.events()
@@ -367,3 +375,33 @@ def test_a_database_of_ascend_by_its_documented_schema(tmp_path: Path) -> None:
         assert store.meta["rank"] == 3
         thread = next(lane for lane in store.lanes if lane.kind == "thread")
         assert (thread.pid, thread.tid) == (71, 90)
+
+
+def test_a_zip_with_the_trace_alone_and_one_with_a_bomb(tmp_path: Path) -> None:
+    at = T / 1000
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": f"{at:.0f}.125", "dur": 9},
+        {"ph": "X", "name": "MatMulV2", "pid": 5, "tid": 3, "ts": f"{at + 2:.0f}.5", "dur": 3.5}
+        | {"args": {"Task Type": "AI_CORE", "Stream Id": 3, "Device Id": 1}},
+        {"ph": "X", "cat": "cpu_op", "name": "late", "pid": 1, "tid": 2, "ts": "1e99999999", "dur": 9},
+    ]
+    path = tmp_path / "policy-0.msprof.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json", json.dumps(events))
+    _, store = imported(path, tmp_path)
+    with store:
+        found = store.events()
+        assert found["ts"].tolist() == [T + 125, T + 2500]
+        assert found["cat"].tolist() == [Category.OPERATOR, Category.KERNEL]
+        stream = store.lanes[found["lane"][1]]
+        assert (stream.kind, stream.device, stream.stream) == ("stream", 1, 3)
+        assert store.notes[0].text.startswith("1 events were left out")
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("trace_view.json", b"[" + b" " * (300 << 20))
+    with pytest.raises(Unreadable, match="unpacks to more than it may"):
+        import_trace(path, tmp_path / "a.store")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("something.txt", "x")
+    with pytest.raises(Unreadable, match="of no format"):
+        import_trace(path, tmp_path / "a.store")
