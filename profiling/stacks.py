@@ -21,9 +21,20 @@ class Group:
     where: tuple[str, ...]
 
 
-def stacks(*, without: Iterable[int] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the stack of every thread by its name, the outermost call first; `without` are idents to leave out."""
+MAIN = "MainThread"
+"""What the thread is called that does the work of a process."""
+
+
+def stacks(*, without: Iterable[int] = (), main: int = 0) -> dict[str, tuple[str, ...]]:
+    """Return the stack of every thread by its name, the outermost call first; `without` are idents to leave out.
+
+    `main` is the ident of the thread that does the work, where that is not the interpreter's own main thread, which then
+    only waits.
+    """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
+    if main and main != threading.main_thread().ident:
+        names[main] = MAIN
+        without = (*without, threading.main_thread().ident or 0)
     skipped = set(without)
     return {
         names.get(ident, f"thread {ident}"): lines(frame)
@@ -47,7 +58,7 @@ def grouped(found: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[Group]:
     by_stack: dict[tuple[str, ...], list[str]] = {}
     for process, threads in found.items():
         for thread, stack in threads.items():
-            where = process if thread == "MainThread" else f"{process} {thread}"
+            where = process if thread == MAIN else f"{process} {thread}"
             by_stack.setdefault(stack, []).append(where)
     groups = [Group(stack=stack, where=tuple(sorted(where))) for stack, where in by_stack.items()]
     return sorted(groups, key=lambda group: (-len(group.where), group.where))

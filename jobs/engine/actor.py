@@ -130,6 +130,7 @@ class Actor:
         self._process = psutil.Process()
         self._target: Any = None
         self._calls = threading.Lock()  # held by the call under way
+        self._caller = 0  # its thread
         self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
         self._flusher.start()
 
@@ -217,11 +218,12 @@ class Actor:
     def stacks(self) -> dict[str, tuple[str, ...]]:
         """Return where every thread of this process stands, this one and those that wait for lines left out."""
         mine = {threading.get_ident(), self._flusher.ident or 0}
-        return stacks(without=mine)
+        return stacks(without=mine, main=self._caller)
 
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
         if step >= 0:
             recording.at_step(step)
+        self._caller = threading.get_ident()  # with CAPTURES beside them, Ray's calls have a thread of their own
         try:
             with self._calls:
                 if phase:

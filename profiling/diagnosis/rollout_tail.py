@@ -5,7 +5,7 @@ import numpy as np
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 
-_RISING = 0.9
+_LEAST = 0.1  # of the step
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -26,7 +26,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     which = "longest" if high.name.endswith("max") else "95th percentile"
     words = {"which": which, "share": f"{100 * share:.0f} %", "mean": f"{float(np.median(typical)):.0f}"}
     # Long answers cost nothing that matters where generation is a small part of the step.
-    is_firing = ratio > PLUGIN.watch and share >= 0.2
+    is_firing = ratio > PLUGIN.watch and share >= _LEAST
     return Seen(value=ratio, begin=begin, end=end, words=words, is_firing=is_firing, role="vllm", rank=0)
 
 

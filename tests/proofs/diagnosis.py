@@ -4,6 +4,7 @@ Each case is a GRPO run on a Ray head of its own (DeepSpeed, vLLM), with one fau
 spec. The twin is the same run without it. Arguments: names of cases; nothing for all. Writes docs/proofs/diagnosis.md.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -33,7 +34,7 @@ KNOBS: dict[str, Any] = {
 }
 SPEC: dict[str, Any] = {
     "algorithm": "grpo",
-    "profile": {"nsys_ready": "off", "tool": "torch", "first_step": 9, "num_steps": 2, "roles": "policy, vllm"},
+    "profile": {"nsys_ready": "off"},
     "knobs": KNOBS,
 }
 
@@ -141,7 +142,11 @@ class Runs:
         self._switch.write_text(planted)
         spec = {**SPEC, **changes, "knobs": KNOBS | dict(changes.get("knobs", {}))}
         begin = time.monotonic()
-        ended = Running(self._folder / name, spec, self._head, ENGINE).wait(600)
+        folder = self._folder / name
+        folder.mkdir()
+        asked = {"capture": "proof", "tool": "torch", "first_step": 9, "num_steps": 2, "roles": ["policy", "vllm"]}
+        (folder / "commands.jsonl").write_text(json.dumps({"number": 1, "verb": "profile", "payload": asked}) + "\n")
+        ended = Running(folder, spec, self._head, ENGINE).wait(600)
         assert ended.code == 0, ended.output[-2000:]
         print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
         return ended
