@@ -214,7 +214,7 @@ API: dict[str, Rule] = {
     "GET /api/traces/{trace_id}/hits": Rule(needs="viewer", query={"q": "gemm", "at": "0"}),
     "GET /api/traces/{trace_id}/summary": Rule(needs="viewer", query={"from": "0", "to": "9"}),
     "GET /api/traces/{trace_id}/analysis": VIEWER,
-    "GET /api/traces/{trace_id}/difference": Rule(needs="viewer", query={"other": "t-00000000"}),
+    "GET /api/traces/{trace_id}/difference": Rule(needs="viewer", query={"other": "{trace_id}"}),
     "GET /api/traces/{trace_id}/layers/{layer_id}": VIEWER,
     "PUT /api/traces/{trace_id}/layers/{layer_id}/content": Rule(needs="editor", query={"offset": "0"}),
     "POST /api/traces/{trace_id}/layers/{layer_id}/import": EDITOR,
