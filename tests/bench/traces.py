@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from profiling.trace.store import Store
@@ -193,11 +193,11 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
     return found, problems
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print; the exit code is 1 if a promise is broken."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=EVENTS)
-    found, problems = measured(parser.parse_args().events)
+    found, problems = measured(parser.parse_args(arguments).events)
     print_table(found)
     if problems:
         sys.exit("Not held: " + "; ".join(problems))
