@@ -93,7 +93,6 @@ class TracePage {
     this.#empty();
     this.#restore();
     this.selection.soon();
-    this.view.canvas.focus({ preventScroll: true });
   }
 
   #phases(answer) {

@@ -70,7 +70,7 @@ export function layerGroups(layer, clock, api) {
   const isOne = processes.size === 1;
   return [...processes].map(([id, { process, pid, lanes }]) => ({
     key: `${layer.id}-${id.replaceAll(/[^\w|-]/g, "")}`,
-    title: who && isOne ? who : [who, process || fill(gettext("process %(pid)s"), { pid })].filter(Boolean).join(", ") || layer.file_name,
+    title: who && isOne ? who : [who, processName(process, pid, processes)].filter(Boolean).join(", ") || layer.file_name,
     note: [layer.kind, fill(gettext("%(n)s events"), { n: grouped(lanes.reduce((sum, lane) => sum + lane.events, 0)) }), who ? "" : layer.file_name].filter(Boolean).join(" · "),
     layer: layer.id,
     lanes: lanes.map((lane) => ({
@@ -78,6 +78,13 @@ export function layerGroups(layer, clock, api) {
       layer: layer.id, tiles, block: tiles.blockOf.get(lane.id),
     })),
   }));
+}
+
+/** Return the name of a process, with its number where another one has the same name. */
+function processName(process, pid, processes) {
+  const same = [...processes.values()].filter((other) => other.process === process).length;
+  if (process && same === 1) return process;
+  return process ? `${process} ${pid}` : fill(gettext("process %(pid)s"), { pid });
 }
 
 function laneTitle(lane) {

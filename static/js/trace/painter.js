@@ -168,8 +168,15 @@ export class Painter {
     const row = tile.row(lane.id, depth);
     if (row === null || right <= left) return;
     const where = { from: view.from, scale, left, right };
-    if (tile.isExact) paintRow(line, row, this.palette, where, label(row));
-    else paintColumns(line, tile, row, this.palette, where);
+    if (tile.isExact) {
+      paintRow(line, row, this.palette, where, label(row));
+    } else {
+      paintColumns(line, tile, row, this.palette, where);
+      for (const run of tile.runs) {
+        if (run.row !== row || run.end < view.from || run.start > view.to || (run.end - run.start) * scale < LEAST_LABEL) continue;
+        label({ table: tile.table, name: [run.name], id: [-1], start: [run.start] })(0, (run.start - view.from) * scale, (run.end - view.from) * scale);
+      }
+    }
   }
 
   #words(labels, top) {
@@ -343,5 +350,7 @@ export function shortName(text) {
   const plain = text.replace(/^void /, "");
   const cut = plain.search(/[<(]/);
   const head = cut > 0 ? plain.slice(0, cut) : plain;
+  const inner = /^[^<]*\bKernel2?<([\w:]+)/.exec(plain); // cutlass names its kernels in their first argument
+  if (inner) return inner[1];
   return head.slice(head.lastIndexOf("::") < 0 || head.startsWith("aten::") ? 0 : head.lastIndexOf("::") + 2) || plain;
 }

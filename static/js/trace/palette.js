@@ -65,7 +65,7 @@ export class Palette {
 }
 
 function shade(key, name) {
-  if (key === "step" || key === "phase") return 0;
+  if (key === "phase") return 0;
   let sum = 0;
   for (let i = 0; i < name.length; i += 1) sum = (sum * 31 + name.charCodeAt(i)) >>> 0;
   return sum % SHADES.length;

@@ -60,7 +60,7 @@ export class Search {
       this.found = found;
       const events = found.reduce((sum, one) => sum + one.events, 0);
       write(field("hits"), fill(gettext("%(n)s events"), { n: grouped(events) }));
-      this.list.replaceChildren(...(found.length ? found.map((one, index) => el("button", { class: "menu-item", type: "button", "data-index": String(index) },
+      this.list.replaceChildren(el("p", { class: "menu-head num", "aria-hidden": "true" }, fill(gettext("%(n)s events"), { n: grouped(events) })), ...(found.length ? found.map((one, index) => el("button", { class: "menu-item", type: "button", "data-index": String(index) },
         el("i", { class: "swatch", "data-category": one.category, title: categoryWord(one.category) }), el("span", { class: "mono cut", title: one.name }, one.name), el("span", { class: "spacer" }),
         el("span", { class: "faint num nowrap" }, `${grouped(one.events)} × · ${span(one.total)}`))) : [el("p", { class: "menu-head" }, gettext("No name holds this. Try another part of it."))]));
     } catch (error) {
@@ -105,7 +105,9 @@ export class Search {
       let hit = await ask(at);
       if (hit.event === null) hit = await ask(isBack ? this.view.extent.to + 1 : this.view.extent.from - 1); // round the end
       if (hit.event === null) {
-        write(field("hits"), gettext("none"));
+        write(field("hits"), gettext("No event holds this."));
+        this.list.replaceChildren(el("p", { class: "menu-head" }, gettext("No event holds this.")));
+        this.list.hidden = false;
         return;
       }
       goTo(this.view, this.clock, { ...hit, id: hit.event, category: "other" });

@@ -5,7 +5,7 @@ import { axisText, niceStep } from "./clock.js";
 import { paintColumns, paintRow } from "./painter.js";
 import { Tiles } from "./tiles.js";
 
-const ROW = 9;
+const ROW = { few: 13, many: 9 };
 const MOST = 6;
 const AXIS = 16;
 
@@ -31,7 +31,8 @@ export class Strip {
   drawNow() {
     const { canvas, view } = this;
     const { lanes } = this;
-    const height = lanes.length * (ROW + 1) + AXIS;
+    this.row = lanes.length < 3 ? ROW.few : ROW.many;
+    const height = lanes.length * (this.row + 1) + AXIS;
     if (!canvas.clientWidth || !lanes.length) return;
     if (canvas.clientHeight !== height) canvas.style.height = `${height}px`;
     const { extent } = view;
@@ -63,8 +64,8 @@ export class Strip {
     const scale = wide / (to - from);
     const level = Tiles.level(1 / scale);
     for (const [i, lane] of lanes.entries()) {
-      const first = Math.round(i * (ROW + 1) * ratio);
-      const last = Math.round((i * (ROW + 1) + ROW) * ratio);
+      const first = Math.round(i * (this.row + 1) * ratio);
+      const last = Math.round((i * (this.row + 1) + this.row) * ratio);
       const line = pixels.subarray(first * wide, (first + 1) * wide);
       if (lane.rows) {
         if (lane.rows[0]) paintRow(line, lane.rows[0], palette, { from, scale, left: 0, right: wide });
@@ -92,19 +93,19 @@ export class Strip {
     context.textBaseline = "middle";
     for (const [i, lane] of lanes.entries()) {
       context.fillStyle = this.waiting;
-      context.fillRect(label, i * (ROW + 1), width - label, ROW);
+      context.fillRect(label, i * (this.row + 1), width - label, this.row);
     }
     context.fillStyle = color("--text-2");
     const titles = lanes.map(({ title }) => title);
-    if (lanes.length < 3) for (const [i, title] of titles.entries()) context.fillText(title, 0, i * (ROW + 1) + ROW / 2 + 0.5, label - 10);
-    else context.fillText(this.canvas.dataset.all, 0, (lanes.length * (ROW + 1)) / 2, label - 10);
+    if (lanes.length < 3) for (const [i, title] of titles.entries()) context.fillText(title, 0, i * (this.row + 1) + this.row / 2 + 0.5, label - 10);
+    else context.fillText(this.canvas.dataset.all, 0, (lanes.length * (this.row + 1)) / 2, label - 10);
     context.drawImage(this.sheet, label, 0, width - label, height);
-    this.#axis(lanes.length * (ROW + 1), { width, label });
+    this.#axis(lanes.length * (this.row + 1), { width, label });
     const { from, to } = view.extent;
     if (!view.window) return;
     const x = (time) => label + ((Math.min(Math.max(time, from), to) - from) / (to - from)) * (width - label);
     const [left, right] = [x(view.window.from), Math.max(x(view.window.to), x(view.window.from) + 2)];
-    const bottom = lanes.length * (ROW + 1) - 1;
+    const bottom = lanes.length * (this.row + 1) - 1;
     context.globalAlpha = 0.55;
     context.fillStyle = color("--surface");
     context.fillRect(label, 0, left - label, bottom);

@@ -4,6 +4,8 @@ import { Row } from "./rows.js";
 
 export const COLUMNS = 512;
 const NONE = 65535;
+const FULL = 250; // of 255: busy all the time
+const LEAST_RUN = 12; // columns
 
 export class Tile {
   /** `origin` is the layer's, in ns after the trace's. */
@@ -70,8 +72,27 @@ export class Tile {
         const alpha = 80 + Math.round(this.busy[i] * 0.686);
         this.image[i] = ((colors[this.name[i]] & 0xffffff) | (alpha << 24)) >>> 0;
       }
+      for (const run of this.runs) this.image[run.first] = ((this.image[run.first] & 0xffffff) | (110 << 24)) >>> 0; // where one begins
     }
     return this.image;
+  }
+
+  /** Return what fills many columns in a row by itself: { first, last, row, start, end, name }; it has room for a word. */
+  get runs() {
+    if (this.known) return this.known;
+    this.known = [];
+    const each = this.width / COLUMNS;
+    for (let base = 0; base < this.name.length; base += COLUMNS) {
+      let first = 0;
+      for (let i = 1; i <= COLUMNS; i += 1) {
+        if (i < COLUMNS && this.name[base + i] === this.name[base + first] && this.busy[base + i] > FULL) continue;
+        if (i - first >= LEAST_RUN && this.busy[base + first] > 0 && this.name[base + first] !== NONE) {
+          this.known.push({ first: base + first, row: base / COLUMNS, start: this.begin + first * each, end: this.begin + i * each, name: this.name[base + first] });
+        }
+        first = i;
+      }
+    }
+    return this.known;
   }
 
   /** Return { name, category, busy } of the column at `time` in a row of a tile that is not exact, or null. */
