@@ -50,7 +50,7 @@ def claims(work: Work, phases: WorkerPhases) -> list[Claim]:
     waits = [i for i, name in enumerate(work.names) if _WAITS.search(name)]
     loading = host.of(Category.RANGE, Category.OPERATOR)
     found = [
-        ("profiler", host.of(Category.OVERHEAD).union),
+        ("profiler", work.events.of(Category.OVERHEAD).union),
         ("collector", host.of(Category.COLLECTOR).union),
         ("data_wait", joined(_named(loading, loader).union, *_phase(phases, "data_wait"))),
         ("synchronisation", joined(host.of(Category.SYNC).union, _named(calls, waits).union)),

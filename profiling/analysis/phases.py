@@ -63,7 +63,7 @@ def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = No
 
 
 def _in_trace(work: Work) -> dict[str, Intervals]:
-    marks = work.host.of(Category.PHASE)
+    marks = work.events.of(Category.PHASE)
     found = {}
     for number in np.unique(marks.name).tolist():
         rows = marks.take(marks.name == number)

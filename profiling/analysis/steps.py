@@ -30,7 +30,7 @@ def steps_of(spans: PhaseSpans, works: Sequence[Work], begin: int, end: int) -> 
 def _in_traces(works: Sequence[Work]) -> list[Step]:
     bounds: dict[int, tuple[int, int]] = {}
     for work in works:
-        marks = work.host.of(Category.STEP)
+        marks = work.events.of(Category.STEP)
         numbers = {name: number_of(work.name(name)) for name in np.unique(marks.name).tolist()}
         for name, ts, until in zip(marks.name.tolist(), marks.ts.tolist(), marks.end.tolist(), strict=True):
             number = numbers[name]

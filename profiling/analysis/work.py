@@ -1,5 +1,6 @@
 """Events of one worker as the analysis sees them: columns of a store, with names and lanes at hand."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -129,6 +130,7 @@ class Work:
         return self.names[number]
 
 
+_NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
 _OF_COLLECTIVES = ("c10d::", "record_param_comms", "gloo:", "mpi:")
 
 
@@ -136,13 +138,25 @@ def _without(events: Events, others: Events) -> Intervals:
     return difference(events.union, others.union) if len(events) else EMPTY
 
 
+def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
+    """Return names without numbers of calls, and the number among these of each given name [n].
+
+    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7": every call would be an operator of its own.
+    """
+    found: dict[str, int] = {}
+    plain = [found.setdefault(_NUMBERED.sub("", name), len(found)) for name in names]
+    return list(found), np.array(plain, np.int64)
+
+
 def read(store: "Store", *, role: str = "", rank: int = -1, begin: int | None = None, end: int | None = None) -> Work:
     """Return the events of a store that touch [begin, end), all of them without a window."""
     found = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
     whole = {name: values.astype(np.int64, copy=False) for name, values in found.items()}
+    names, plain = plain_names(store.names)
+    whole["name"] = plain[whole["name"]]
     return Work(
         events=Events(**whole),
-        names=store.names,
+        names=names,
         lanes={lane.id: lane for lane in store.lanes},
         begin=store.begin,
         end=store.end,

@@ -6,6 +6,7 @@ from profiling.analysis.intervals import interval, union
 from profiling.analysis.kernels import Copies, DeviceSide
 from profiling.analysis.operators import operators, ranges
 from profiling.analysis.stats import grouped, percentile
+from profiling.analysis.work import plain_names
 from tests.profiling.analysis.made import work
 
 ROWS = [
@@ -88,3 +89,12 @@ def test_percentiles_are_values_that_occur() -> None:
     assert (found.least.tolist(), found.most.tolist()) == ([1, 10], [5, 20])
     assert percentile(np.empty(0, np.int64), 50) is None
     assert not len(grouped(np.empty(0, np.int64), np.empty(0, np.int64)).keys)
+
+
+def test_calls_that_bear_their_number_are_of_one_operator() -> None:
+    names, plain = plain_names(
+        ["aten::mm, op_id = 12", "aten::mm, op_id = 7, seq = 3", "aten::mm", "a, b = 3", "aten::mm, seq = 9, op_id = 4"]
+    )
+    assert names == ["aten::mm", "a, b = 3"]
+    assert plain.tolist() == [0, 0, 0, 1, 0]
+    assert len(plain_names([])[1]) == 0

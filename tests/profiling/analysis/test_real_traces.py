@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -283,3 +284,52 @@ def test_shares_are_none_where_the_steps_are_equal(sides) -> None:
     assert {item.share for item in found.items} == {None}
     assert {item.change for item in found.items} == {"same"}
     assert np.isclose(found.unexplained, 0)
+
+
+def test_an_export_of_nsys_has_the_numbers_of_plain_sql(tmp_path) -> None:
+    source = TRACES / "nsys_h100_2gpu_1s.sqlite"
+    import_trace(source, tmp_path / "store")
+    with Store(tmp_path / "store") as store:
+        found = summarise([Recorded(store=store)], phase_spans(()))
+    database = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
+    kernels = database.execute(
+        "SELECT k.deviceId, s.value, count(*), sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+        "JOIN StringIds s ON s.id = k.demangledName GROUP BY 1, 2"
+    ).fetchall()
+    copies = database.execute(
+        "SELECT deviceId, count(*), sum(end - start), sum(bytes) FROM CUPTI_ACTIVITY_KIND_MEMCPY "
+        "WHERE copyKind = 1 GROUP BY 1"
+    ).fetchall()
+    linked = database.execute(
+        "SELECT k.deviceId, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN CUPTI_ACTIVITY_KIND_RUNTIME r "
+        "ON r.correlationId = k.correlationId AND (r.globalTid & ~0xFFFFFF) = (k.globalPid & ~0xFFFFFF) GROUP BY 1"
+    ).fetchall()
+    busy = {
+        device: database.execute(
+            "SELECT start, end FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId = ? UNION ALL "
+            "SELECT start, end FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE deviceId = ? UNION ALL "
+            "SELECT start, end FROM CUPTI_ACTIVITY_KIND_MEMSET WHERE deviceId = ? ORDER BY 1",
+            [device] * 3,
+        ).fetchall()
+        for device in (0, 1)
+    }
+    database.close()
+    assert len(found.workers) == 2  # two processes with a device each
+    for device, worker in enumerate(found.workers):
+        assert f"device {device}" in worker.label
+        told = {one.name: (one.calls, one.total) for one in worker.kernels if one.category == "kernel"}
+        wanted = {name: (n, ns) for number, name, n, ns in kernels if number == device}
+        assert told == {name: wanted[name] for name in told}
+        assert worker.launches is not None
+        assert worker.launches.kernels == sum(n for n, _ in wanted.values())
+        assert worker.launches.linked == dict(linked)[device]
+        to_device = [one for one in worker.copies if "HtoD" in one.kind]  # from pinned memory, and from pageable
+        moved = tuple(sum(getattr(one, key) for one in to_device) for key in ("calls", "total", "bytes"))
+        assert moved == next(row[1:] for row in copies if row[0] == device)
+        end = covered = 0
+        for a, b in busy[device]:
+            covered += max(0, b - max(a, end))
+            end = max(end, b)
+        assert worker.busy == covered
+        assert sum(worker.idle.values()) == worker.recorded - covered
+        assert not any("op_id" in one.name for one in worker.operators)
