@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench bench-planner proof-resume proof-live proof-conformance proof-faults proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,8 +66,14 @@ bench-planner: install-dev ## the planner against measured cases, with gates (CA
 	@$(BIN)/python -m tests.bench.planner $(CASES); code=$$?; \
 		if [ -z "$(CASES)" ]; then $(BIN)/python -m tests.bench.planner_peaks || code=1; fi; exit $$code
 
+bench-profiling: install-dev ## marks, captures, and traces of ten million events: import, first view, tiles, with gates
+	@exec $(BIN)/python -m tests.bench.profiling
+
 proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults
+
+proof-diagnosis: install-dev ## plant faults in real runs and have them found, into docs/proofs/diagnosis.md
+	@exec $(BIN)/python -m tests.proofs.diagnosis $(ONLY)
 
 proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the console, into docs/proofs/trainers.md
 	@exec $(BIN)/python -m tests.proofs.trainers

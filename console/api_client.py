@@ -11,6 +11,7 @@ import httpx
 
 ENDED = ("finished", "failed", "stopped")
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+_PIECE_BYTES = 4 << 20
 _TRY_AGAIN_SECONDS = 300.0  # a console that is restarted while we follow is waited for this long
 
 
@@ -186,6 +187,42 @@ class ApiClient:
         finally:
             part.unlink(missing_ok=True)
         return path
+
+    def announce_trace(self, about: Mapping[str, Any], *, project: str | None = None) -> dict[str, Any]:
+        """Announce files of a trace and return it with its layers. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        made: dict[str, Any] = self._send("POST", "/api/traces", json=dict(about), params=query).json()
+        return made
+
+    def send_trace_file(self, trace_id: str, layer_id: int, file: Path) -> None:
+        """Send a file of a trace in pieces. Raises: RequestRefused, ConsoleAway; OSError."""
+        address = f"/api/traces/{trace_id}/layers/{layer_id}/content"
+        with file.open("rb") as source:
+            offset = 0
+            while piece := source.read(_PIECE_BYTES):
+                self._send("PUT", address, params={"offset": offset}, content=piece)
+                offset += len(piece)
+
+    def follow_trace(
+        self, trace_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 0.5
+    ) -> dict[str, Any]:
+        """Tell each reading of a trace until no layer is on its way any more, and return the last; else as `follow`."""
+
+        def read() -> dict[str, Any]:
+            found: dict[str, Any] = self._send("GET", f"/api/traces/{trace_id}").json()
+            return found
+
+        def state(trace: Mapping[str, Any]) -> str:
+            is_over = all(layer["state"] in ("ready", "failed") for layer in trace["layers"])
+            return "finished" if is_over else "running"
+
+        return _follow(read, state, tell, poll_seconds)
+
+    def traces(self, *, project: str | None = None) -> list[dict[str, Any]]:
+        """Return the newest traces. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        found: list[dict[str, Any]] = self._send("GET", "/api/traces", params=query).json()["traces"]
+        return found
 
     def checkpoints(self, run_id: str) -> list[dict[str, Any]]:
         """Return the checkpoints that the run can go on from, newest first."""

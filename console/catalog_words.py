@@ -34,6 +34,9 @@ from jobs.planner.plans import METHODS, ON_HOST
 from jobs.planner.result import POOL_WORDS
 from jobs.planner.search import GOALS
 from jobs.planner.validity import REASONS
+from profiling.finding import FOLDER as DIAGNOSIS
+from profiling.finding import QUESTIONS, RECORD
+from profiling.finding import rules as diagnosis_rules
 from profiling.phases import BY_KEY, PHASES
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
@@ -120,6 +123,7 @@ def _texts() -> Iterator[str]:
     yield from (phase.label for phase in PHASES)
     yield from _guide_texts()
     yield from _planner_texts()
+    yield from _diagnosis_texts()
     for folder in ("jobs.catalog", "jobs.adapters", "jobs.planner"):
         yield from templates(folder)
     yield from WHY
@@ -201,6 +205,37 @@ def _planner_texts() -> Iterator[str]:
     yield from POOL_WORDS.values()
     for constant in constants().all():
         yield from (constant.label, constant.unit, constant.reason)
+
+
+def _diagnosis_texts() -> Iterator[str]:
+    yield from (*QUESTIONS.values(), *RECORD.values())
+    for rule in diagnosis_rules().values():
+        yield from (rule.title, rule.definition, rule.source, rule.fires, rule.clear, rule.advice)
+    yield from _texts_of_missing()
+
+
+def _texts_of_missing() -> Iterator[str]:
+    """Yield what rules say where they lack something: `Missing(text=...)`, as a text or as a name for one."""
+    for file in sorted(Path(str(files(DIAGNOSIS))).glob("*.py")):
+        for scope in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(scope, ast.FunctionDef | ast.Module):
+                continue
+            nodes = list(ast.walk(scope))
+            named = {
+                target.id: node.value.value
+                for node in nodes
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+                for target in node.targets
+                if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+            }
+            for node in nodes:
+                for keyword in node.keywords if isinstance(node, ast.Call) else ():
+                    if keyword.arg in ("text", "missing"):
+                        match keyword.value:
+                            case ast.Constant(value=str(text)):
+                                yield text
+                            case ast.Name(id=name) if name in named:
+                                yield named[name]
 
 
 def _quoted(text: str) -> str:

@@ -17,14 +17,17 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest
 from django.urls import path
 
+from console.api.trace_schema import trace_out
+from console.api.traces import whole
 from console.headers import headers
 from console.live import Mailbox, hub
 from jobs.access import role
 from jobs.catch_up import missed, newest_seq
-from jobs.models import Project
+from jobs.models import Project, Trace
 
 HEARTBEAT_SECONDS = 5.0
 HEADER_SECONDS = 0.5
+TRACE_SECONDS = 0.2
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -196,6 +199,39 @@ class UpdatesConsumer(_Follower):
                 await asyncio.sleep(HEADER_SECONDS)  # a training run's header changes ten times a second
 
 
+class TraceConsumer(_Follower):
+    """`/ws/traces/<trace>`: the trace with the state of each layer, at first and whenever it changes."""
+
+    async def _admit(self) -> int:
+        self.trace_id = self.scope["url_route"]["kwargs"]["trace_id"]
+        if not self._user.is_authenticated:
+            return SIGN_IN
+        return 0 if await _in_database(_may_see_trace)(self._user, self.trace_id) else NOT_THERE
+
+    async def _follow(self) -> None:
+        await hub().subscribe(self.mailbox, self.trace_id)
+        sent = ""
+        beat_at = 0.0
+        while True:
+            said = await _in_database(_trace_text)(self.trace_id)
+            if said is None:
+                await self.close(NOT_THERE)  # deleted
+                return
+            if said != sent:
+                await self.send(text_data=said)
+                sent = said
+            if time.monotonic() >= beat_at:
+                await self.send(text_data='{"type":"heartbeat"}')
+                beat_at = time.monotonic() + self.heartbeat_seconds
+            await self.mailbox.wait(beat_at - time.monotonic())
+            self.mailbox.take_changed()
+            self.mailbox.take_lost()
+            if time.monotonic() >= beat_at and (code := await self._why_not(_may_see_trace, self.trace_id)):
+                await self.close(code)
+                return
+            await asyncio.sleep(TRACE_SECONDS)  # an import says how far it is more often than eyes follow
+
+
 def _in_database(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """Return the function to be awaited; it runs in a thread that keeps its database connection."""
     return database_sync_to_async(function, thread_sensitive=False)
@@ -204,6 +240,18 @@ def _in_database(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
 def _may_see_run(user: AbstractBaseUser | AnonymousUser, run_id: str) -> bool:
     project = Project.objects.filter(run__pk=run_id).first()
     return project is not None and role(user, project) is not None
+
+
+def _may_see_trace(user: AbstractBaseUser | AnonymousUser, trace_id: str) -> bool:
+    project = Project.objects.filter(trace__pk=trace_id).first()
+    return project is not None and role(user, project) is not None
+
+
+def _trace_text(trace_id: str) -> str | None:
+    trace = whole(Trace.objects.filter(pk=trace_id)).first()
+    if trace is None:
+        return None
+    return orjson.dumps({"type": "trace", "trace": trace_out(trace).model_dump(mode="json")}).decode()
 
 
 def _is_member(user: AbstractBaseUser | AnonymousUser, slug: str) -> bool:
@@ -220,5 +268,6 @@ def _is_signed_in(session_key: str | None) -> bool:
 
 websocket_urlpatterns = [
     path("ws/runs/<slug:run_id>", RunConsumer.as_asgi()),
+    path("ws/traces/<slug:trace_id>", TraceConsumer.as_asgi()),
     path("ws/updates", UpdatesConsumer.as_asgi()),
 ]

@@ -23,9 +23,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.new_run_advice")),
     path("", include("console.views.new_run")),  # before the pages of runs: "new" is no run
     path("", include("console.views.captures")),
+    path("", include("console.views.traces")),
+    path("", include("console.views.trace_summary")),
+    path("", include("console.views.trace_difference")),
     path("", include("console.views.perfetto")),
     path("", include("console.views.run")),
     path("", include("console.views.run_symptoms")),
+    path("", include("console.views.diagnosis")),
+    path("", include("console.views.trace_diagnosis")),
     path("", include("console.views.run_plan")),
 ]
 

@@ -8,7 +8,7 @@ from django.utils.translation import ngettext
 from jobs.catalog.trainer import trainers
 from jobs.models import Capture, Run
 from jobs.profilers import Worker, names
-from profiling.config import MAX_FIRST_STEP, MAX_STEPS, TOOLS
+from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS
 
 
 class CaptureRefused(ValueError):
@@ -19,11 +19,19 @@ class CaptureRefused(ValueError):
         super().__init__(message)
 
 
-def check_shape(*, tool: str, first_step: int, num_steps: int) -> None:
+def check_shape(*, tool: str, first_step: int, num_steps: int, seconds: float = 0) -> None:
     """Refuse what no run could record. Raises: CaptureRefused."""
     if tool not in TOOLS:
         text = _("%(given)r is no profiler that can be asked for. Use %(allowed)s.")
-        raise CaptureRefused("tool", text % {"given": tool[:40], "allowed": _(" or ").join(TOOLS)})
+        raise CaptureRefused(
+            "tool", text % {"given": tool[:40], "allowed": _(" or ").join((", ".join(TOOLS[:-1]), TOOLS[-1]))}
+        )
+    if not 0 <= seconds <= MAX_SECONDS:  # and no NaN
+        text = _("%(given)s s cannot be recorded in one capture. Use up to %(most)s s, or 0 for whole steps.")
+        raise CaptureRefused("seconds", text % {"given": seconds, "most": f"{MAX_SECONDS:.0f}"})
+    if seconds and first_step:
+        text = _("A capture by time begins at once; it takes no first step (%(given)s). Leave one of the two out.")
+        raise CaptureRefused("first_step", text % {"given": first_step})
     if not 1 <= num_steps <= MAX_STEPS:
         text = _("%(given)s steps cannot be recorded in one capture. Use 1 to %(most)s.")
         raise CaptureRefused("num_steps", text % {"given": num_steps, "most": MAX_STEPS})
@@ -126,3 +134,11 @@ def check_overlap(*, waiting: Iterable[Capture], run: Run, first_step: int, num_
             text = _("%(id)s records steps %(first)s to %(last)s. Ask for other steps, or wait until it is written.")
             about = {"id": row.pk, "first": start, "last": start + row.num_steps - 1}
             raise CaptureRefused("first_step", text % about, is_conflict=True)
+
+
+def check_by_time(*, waiting: Iterable[Capture]) -> None:
+    """Refuse a capture by time while another records or is about to. Raises: CaptureRefused."""
+    for row in waiting:
+        if row.state in ("recording", "stopping") or (row.state == "armed" and row.seconds):
+            text = _("%(id)s is %(state)s, and a process takes one profiler at a time. Record once it has ended.")
+            raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)

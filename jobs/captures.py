@@ -14,6 +14,7 @@ from jobs import custody
 from jobs.audit import record
 from jobs.capture_checks import (
     CaptureRefused,
+    check_by_time,
     check_overlap,
     check_shape,
     check_steps,
@@ -25,7 +26,8 @@ from jobs.capture_checks import (
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file
-from jobs.models import Attempt, Capture, Run
+from jobs.layers import delete_folder
+from jobs.models import Attempt, Capture, Run, Trace
 from jobs.profilers import workers
 from profiling.config import names_of, ranks_of
 
@@ -40,13 +42,15 @@ def request_capture(
     ranks: Sequence[int],
     user: AbstractBaseUser | None,
     now: datetime,
+    seconds: float = 0,
 ) -> Capture:
     """Ask the trainer of a running run to record steps `first_step` (0: the next one) and on, `num_steps` of them.
 
+    With `seconds` it records by time instead: at once, in the middle of a step, for so long or until `end_capture`.
     `roles` and `ranks` choose the workers, empty for all. The same request while the first one still waits for its
     steps is the first one. Raises: CaptureRefused with a sentence.
     """
-    check_shape(tool=tool, first_step=first_step, num_steps=num_steps)
+    check_shape(tool=tool, first_step=first_step, num_steps=num_steps, seconds=seconds)
     with transaction.atomic():
         latest = Attempt.objects.filter(run_id=run_id, run__latest_attempt=F("number"))
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
@@ -59,6 +63,7 @@ def request_capture(
             "num_steps": num_steps,
             "roles": sorted(set(roles)),
             "ranks": sorted(set(ranks)),
+            "seconds": seconds,
         }
         waiting = Capture.objects.filter(run_id=run_id, attempt=attempt.number, state__in=OPEN, withdraw_asked_at=None)
         for row in waiting:
@@ -67,8 +72,11 @@ def request_capture(
         known = workers(run=attempt.run, attempt=attempt.number)
         found = chosen(known=known, roles=asked["roles"], ranks=asked["ranks"])
         check_tool(tool=tool, workers=found, roles=asked["roles"])
-        check_steps(run=attempt.run, first_step=first_step, num_steps=num_steps)
-        check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
+        if seconds:
+            check_by_time(waiting=waiting)
+        else:
+            check_steps(run=attempt.run, first_step=first_step, num_steps=num_steps)
+            check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
         row = _arm(attempt, asked, user=user, now=now)
         record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
     return row
@@ -126,6 +134,29 @@ def withdraw_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | N
     return row
 
 
+def end_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | None, now: datetime) -> Capture:
+    """End a capture by time that records, and return it; its trainer does so at once. Asking again changes nothing.
+
+    Raises: CaptureRefused if it records steps, or does not record; Capture.DoesNotExist.
+    """
+    with transaction.atomic():
+        number = Capture.objects.values_list("attempt", flat=True).get(pk=capture_id, run_id=run_id)
+        attempt = Attempt.objects.select_for_update().get(run_id=run_id, number=number)
+        row = held(run_id=run_id).get(pk=capture_id)
+        if not row.seconds:
+            text = _("%(id)s records whole steps and ends with the last of them.")
+            raise CaptureRefused("state", text % {"id": row.pk}, is_conflict=True)
+        if row.state not in ("armed", "recording"):
+            text = _("%(id)s is %(state)s: it has ended.")
+            raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
+        payload = {"capture": row.pk}
+        if not attempt.commands.filter(verb="finish", payload__capture=row.pk).exists():
+            by = user.pk if user else None
+            attempt.commands.create(verb="finish", payload=payload, created_by_id=by, created_at=now)
+            record(actor=user, verb="capture.end", object_type="capture", object_id=row.pk, after={"state": row.state})
+    return row
+
+
 def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | None, now: datetime) -> None:
     """Delete a capture that has ended (ready, failed, withdrawn), with its files. There is no way back.
 
@@ -141,7 +172,10 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
         files = list(row.files.all())
         before = {"tool": row.tool, "first_step": row.first_step, "state": row.state, "files": [f.name for f in files]}
         custody.tell(row, f"{called(row)} deleted", now, user=user)
+        trace = Trace.objects.filter(capture=row).first()
         row.delete()
+        if trace is not None:
+            transaction.on_commit(partial(delete_folder, trace))
         record(actor=user, verb="capture.delete", object_type="capture", object_id=capture_id, before=before)
         for file in files:
             transaction.on_commit(partial(delete_file, file))
@@ -163,9 +197,10 @@ def _arm(attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser |
         created_at=now,
         **asked,
     )
-    attempt.commands.create(
-        verb="profile", payload={"capture": row.pk, **asked}, created_by_id=actor_id, created_at=now
-    )
+    told = {
+        name: value for name, value in asked.items() if name != "seconds" or value
+    }  # older trainers know no seconds
+    attempt.commands.create(verb="profile", payload={"capture": row.pk, **told}, created_by_id=actor_id, created_at=now)
     custody.tell(row, f"{called(row)} asked for", now, user=user)
     return row
 

@@ -20,6 +20,7 @@ from django.db.models import F, QuerySet
 
 from jobs.models import Artifact, Capture, Command, Run, RunEvent
 from jobs.notify import run_changed
+from jobs.trace_queue import add_file, trace_of
 from profiling.capture import may_follow
 
 OPEN = ("armed", "recording", "stopping", "writing", "importing")
@@ -75,6 +76,7 @@ def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
             row.state_times.pop("withdrawn", None)
             _fail(row, _why_cut_off(row, reached=state), at)
     row.save(update_fields=["state", "state_times", "meta", "first_step"])
+    trace_of(row)  # its phases can be looked at before any file has arrived
     if state == "recording" and row.withdraw_asked_at and row.state == state:
         tell(row, f"{called(row)} goes on: recording had begun when it was withdrawn", at)
 
@@ -103,6 +105,7 @@ def file_arrived(artifact: Artifact, *, now: datetime) -> None:
     """Look whether the ready file was the last one that its capture waited for. Call it inside a transaction."""
     if artifact.capture_id is None:
         return
+    add_file(artifact)
     row = held(run_id=artifact.run_id).filter(pk=artifact.capture_id).first()
     if row is not None:
         settle(row, now=now)
@@ -181,6 +184,8 @@ def recorded_steps(capture: Capture) -> tuple[int, int] | None:
 
 def called(row: Capture) -> str:
     """Return how the run's history calls a capture."""
+    if row.seconds and row.state in OPEN:
+        return f"Capture of up to {row.seconds:g} s with {row.tool}"
     steps = recorded_steps(row)
     if steps is None:
         which = "step" if row.num_steps == 1 else f"{row.num_steps} steps"

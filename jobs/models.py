@@ -104,6 +104,11 @@ def new_capture_id() -> str:
     return f"c-{secrets.token_hex(4)}"
 
 
+def new_trace_id() -> str:
+    """Return a short random id of a trace."""
+    return f"t-{secrets.token_hex(4)}"
+
+
 class Study(models.Model):
     """A sweep: runs of one spec that differ in up to three knobs, so many at once.
 
@@ -210,7 +215,7 @@ class Command(models.Model):
     """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="commands")
-    verb = models.CharField(max_length=30)  # stop | checkpoint | profile | withdraw
+    verb = models.CharField(max_length=30)  # stop | checkpoint | profile | withdraw | finish
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
@@ -331,6 +336,7 @@ class Capture(models.Model):
     tool = models.CharField(max_length=10)  # torch | nsys
     first_step = models.IntegerField(default=0)  # 0: the next one
     num_steps = models.PositiveIntegerField(default=1)
+    seconds = models.FloatField(default=0)  # recorded by time, from the moment it was asked for; 0: whole steps
     roles = models.JSONField(default=list)  # [] for all
     ranks = models.JSONField(default=list)
     state = models.CharField(max_length=10, default="armed")
@@ -365,6 +371,44 @@ class Artifact(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "name"], name="one_artifact")]
+
+
+class Trace(models.Model):
+    """What is looked at on one clock: a capture of a run, or files that somebody uploaded."""
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_trace_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="traces")
+    capture = models.OneToOneField(Capture, null=True, on_delete=models.CASCADE, related_name="trace")
+    name = models.CharField(max_length=200)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+
+class Layer(models.Model):
+    """One file of a trace and what it was imported to. States: uploading, queued, importing, ready, failed.
+
+    Only jobs.layers sets the state from queued on. `facts` are those of the store (profiling.trace.schema).
+    """
+
+    trace = models.ForeignKey(Trace, on_delete=models.CASCADE, related_name="layers")
+    artifact = models.OneToOneField(Artifact, null=True, on_delete=models.CASCADE, related_name="layer")
+    file_name = models.CharField(max_length=255)
+    role = models.CharField(max_length=20, default="")
+    rank = models.IntegerField(null=True)
+    size = models.BigIntegerField(default=0)
+    received = models.BigIntegerField(default=0)  # bytes here so far
+    sha256 = models.CharField(max_length=64, default="")
+    kind = models.CharField(max_length=20, default="")  # the reader that knows it
+    state = models.CharField(max_length=10, default="queued", db_index=True)
+    progress = models.FloatField(default=0)  # of the import, 0 to 1
+    problem = models.CharField(max_length=500, default="")
+    facts = models.JSONField(default=dict)
+    claim = models.CharField(max_length=32, default="")  # of the process that imports it
+    seen_at = models.DateTimeField(null=True)  # when that process last said that it is at it
+    tries = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True)
 
 
 class Answer(models.Model):

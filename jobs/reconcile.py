@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs import admission, answer, cluster, launch, lifecycle, ran_on, retry
+from jobs import admission, answer, cluster, launch, layers, lifecycle, ran_on, retry
 from jobs.cluster import ClusterUnreachable, JobInfo
 from jobs.death import cause_of_death
 from jobs.eta import STEP_TIME
@@ -47,6 +47,7 @@ class Memory:
 def reconcile(*, now: datetime, memory: Memory) -> None:
     """Do one step: end what has died, enforce stops, move the queue, hand over what was lost, clean up."""
     memory.started_at = memory.started_at or now
+    layers.queue_lost(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)

@@ -1,14 +1,16 @@
 """Read the timeline of a run: spans of a window by lane, the longest first to stay where there are too many."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from jobs.chunks import Spans, decode_spans, join_spans
 from jobs.columns import collect_spans
 from jobs.models import Chunk, Metric
 from jobs.tail import read_with_tail
+from profiling.evidence import PhaseSpans, phase_spans
 
 MAX_LIMIT = 200_000
 
@@ -83,6 +85,31 @@ def read_spans(
             if len(spans)
         ),
     )
+
+
+def as_phase_spans(lanes: Sequence[SpanLane]) -> PhaseSpans:
+    """Return the spans of all lanes as columns of one table."""
+    if not lanes:
+        return phase_spans(())
+    spans = [lane.spans for lane in lanes]
+    counts = [len(own) for own in spans]
+    return PhaseSpans(
+        role=np.repeat(np.array([lane.role for lane in lanes], object), counts),
+        rank=np.repeat(np.array([lane.rank for lane in lanes], np.int64), counts),
+        step=np.concatenate([own.step for own in spans]).astype(np.int64),
+        phase=np.concatenate([np.array(own.phases, object)[own.phase] for own in spans]),
+        name=np.concatenate([np.array(own.names, object)[own.name] for own in spans]),
+        depth=np.concatenate([own.depth for own in spans]).astype(np.int64),
+        start=np.concatenate([own.start for own in spans]).astype(np.int64),
+        duration=np.concatenate([own.duration for own in spans]).astype(np.int64),
+    )
+
+
+def newest_span(run_id: str) -> int | None:
+    """Return when the newest stored span begins (Unix ns), None while none is stored; frames may hold newer ones."""
+    lanes = [pk for pk, _role, _rank in _span_metrics(run_id)]
+    newest: int | None = Chunk.objects.filter(metric_id__in=lanes, level=0).aggregate(newest=Max("x1"))["newest"]
+    return newest
 
 
 def _span_metrics(run_id: str) -> list[tuple[int, str, int]]:

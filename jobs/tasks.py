@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from jobs import answer, launch, lifecycle
+from jobs import answer, launch, layers, lifecycle
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,12 @@ def stop(*, run_id: str, user_id: int | None = None, **_: Any) -> None:
 def try_model(*, answer_id: int, **_: Any) -> None:
     """Start the job that answers a prompt."""
     answer.submit_answer(answer_id=answer_id, now=timezone.now())
+
+
+@shared_task
+def import_layer(*, layer_id: int, **_: Any) -> None:
+    """Make a store of a layer's file."""
+    layers.import_layer(layer_id=layer_id)
 
 
 def enqueue(task: Task, **arguments: Any) -> None:

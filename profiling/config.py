@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Tool = Literal["none", "torch", "nsys"]
+Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof"]
 Marks = Literal["auto", "none", "timers", "memory", "nvtx", "torch", "mstx"]
 NsysReady = Literal["auto", "on", "off"]
 
@@ -14,6 +14,9 @@ MAX_STEPS = 100
 """The most steps of one capture: its files grow with each."""
 
 MAX_FIRST_STEP = 1_000_000
+
+MAX_SECONDS = 300.0
+"""The longest that a recording by time may last: it ends by itself if nobody ends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

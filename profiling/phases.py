@@ -14,6 +14,7 @@ class Phase:
 
 PHASES: tuple[Phase, ...] = (
     Phase(key="load", label="Load", token="phase-load"),
+    Phase(key="data_wait", label="Data wait", token="phase-data-wait"),
     Phase(key="rollout", label="Rollout", token="phase-rollout"),
     Phase(key="reward", label="Reward", token="phase-reward"),
     Phase(key="old_logprobs", label="Old log-probs", token="phase-old-logprobs"),
@@ -30,6 +31,9 @@ PHASES: tuple[Phase, ...] = (
 BY_KEY = {phase.key: phase for phase in PHASES}
 STEP_PHASES = tuple(phase.key for phase in PHASES if phase.key not in ("load", "checkpoint", "eval", "export"))
 """The phases that one training step consists of."""
+
+WAITING = ("backward", "optimizer")
+"""Details in which ranks wait for each other: a rank that is late makes them long on the others."""
 
 ROLES = ("driver", "policy", "critic", "reference", "reward", "vllm", "runner")
 """Who does the work; a lane of the timeline is a role and a rank."""

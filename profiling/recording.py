@@ -7,7 +7,7 @@ recording meanwhile.
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from profiling import profile
@@ -35,6 +35,8 @@ class _Current:
     marks: str
     has_attached: bool
     step: int = -1
+    steps: threading.Lock = field(default_factory=threading.Lock)
+    is_stopping: bool = False
     writer: threading.Thread | None = None
 
 
@@ -50,11 +52,11 @@ def problems() -> dict[str, str]:
     return {name: load_tool(name).problem() for name in tool_names()}
 
 
-def start(tool: str, *, folder: Path, name: str) -> Path:
+def start(tool: str, *, folder: Path, name: str, is_beside: bool = False) -> Path:
     """Begin to record with `tool` ("torch", "nsys"); return the file that will be made, `<folder>/<name><suffix>`.
 
-    Waits for the file of the recording before. Raises: RecorderFailed, also if another recording is under way in this
-    process.
+    With `is_beside` another thread than this one does the work that is meant. Waits for the file of the recording
+    before. Raises: RecorderFailed, also if another recording is under way in this process.
     """
     global _current
     before = _current
@@ -71,6 +73,8 @@ def start(tool: str, *, folder: Path, name: str) -> Path:
         recorder = chosen.recorder()
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if is_beside and not recorder.sees_other_threads():
+                raise RecorderFailed(f"This {tool} records only the thread that starts it. Record whole steps instead.")
             recorder.start(path)
         except RecorderFailed:
             recorder.discard()
@@ -88,8 +92,10 @@ def at_step(step: int) -> None:
     current = _current
     if current is None or current.writer or current.step == step:
         return
-    before, current.step = current.step, step
-    with contextlib.suppress(Exception):  # a range that is missing is a flaw of the recording alone
+    with current.steps, contextlib.suppress(Exception):  # a range that is missing is a flaw of the recording alone
+        if current.is_stopping:
+            return
+        before, current.step = current.step, step
         if before >= 0:
             current.recorder.end_step()
         current.recorder.begin_step(step)
@@ -102,10 +108,13 @@ def stop() -> Path:
         if current is None or current.writer:
             raise RecorderFailed("Nothing is being recorded in this process.")
         try:
-            if current.step >= 0:
-                current.recorder.end_step()
+            with current.steps:
+                current.is_stopping = True  # work goes on in another thread, and may come to its next step now
+                if current.step >= 0:
+                    current.recorder.end_step()
             current.recorder.stop()
         except WrongThread:
+            current.is_stopping = False
             raise
         except Exception as error:
             _forget(current)

@@ -24,11 +24,12 @@ NUM_CPUS = 8  # logical ones, more than the machine has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayHead:
-    """A running head: where its Job API and its cluster answer, and the token for both."""
+    """A running head: where its Job API and its cluster answer, the token for both, and the path of its workers."""
 
     api: str
     cluster: str
     token: str
+    path: str = str(HOUSE)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -42,16 +43,20 @@ class RayHead:
 
 
 @contextlib.contextmanager
-def running_head() -> Iterator[RayHead]:
-    """Start the head on the loopback address, behind a token; end it with all it started."""
+def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
+    """Start the head on the loopback address, behind a token; end it with all it started.
+
+    `first_on_path` stands before the code on the path of its workers, and of drivers on this head.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
     token = secrets.token_hex(16)
     service, api = ray_service(folder, os.environ, token=token, web_port=0)
     (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
-    env = {**service.env, "PYTHONPATH": str(HOUSE)}  # workers of tests without a package find the code here
+    path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
+    env = {**service.env, "PYTHONPATH": path}  # workers of tests without a package find the code here
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(service.argv, env=env, stdout=log, stderr=log)
-    head = RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token)
+    head = RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not answers(api, token) or not _has_node(head):

@@ -13,7 +13,7 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
 from jobs.capture_checks import CaptureRefused
-from jobs.captures import delete_capture, opens_in_perfetto, request_capture, withdraw_capture
+from jobs.captures import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.profilers import workers
@@ -27,13 +27,17 @@ _SHOWN = 200
 
 
 class CaptureIn(Schema):
-    """What to record: `first_step` 0 is the next one; `roles` and `ranks` empty are all."""
+    """What to record: `first_step` 0 is the next one; `roles` and `ranks` empty are all.
+
+    With `seconds` it is recorded by time: at once, for so long or until it is ended, whatever step is under way.
+    """
 
     model_config = {"extra": "forbid"}
 
-    tool: str = Field("torch", description="torch or nsys")
+    tool: str = Field("torch", description="torch, nsys, stacks, memory or msprof")
     first_step: int = 0
     num_steps: int = 2
+    seconds: float = Field(0, description="0: whole steps; else up to 300 s from now on")
     roles: list[str] = Field(default_factory=list, max_length=20)
     ranks: list[Annotated[int, Field(ge=0, le=2**31 - 1)]] = Field(default_factory=list, max_length=5000)
 
@@ -70,6 +74,7 @@ class CaptureOut(Schema):
     tool: str
     first_step: int
     num_steps: int
+    seconds: float = Field(description="Of a capture by time, the longest it may last; 0 for whole steps")
     steps: tuple[int, int] | None = Field(description="First and last, as recorded; null while not known")
     roles: list[str]
     ranks: list[int]
@@ -84,6 +89,7 @@ class CaptureOut(Schema):
     size: int
     files: list[CaptureFileOut]
     zip_url: str | None
+    trace_url: str | None = Field(description="Its timeline; null until it records")
 
 
 class WorkerOut(Schema):
@@ -112,7 +118,7 @@ def list_captures(
 ) -> CapturesOut:
     """Return what was recorded, is being recorded, and which worker has which profiler."""
     run = run_for(request, run_id)
-    rows = run.captures.select_related("created_by", "withdraw_asked_by").prefetch_related("files")
+    rows = run.captures.select_related("created_by", "withdraw_asked_by", "trace").prefetch_related("files")
     newest = rows.order_by("-created_at", "-pk")[:limit]
     there = workers(run=run, attempt=run.latest_attempt)
     return CapturesOut(
@@ -139,11 +145,26 @@ def ask_capture(request: HttpRequest, run_id: str, asked: CaptureIn) -> Status[C
     return Status(201 if row.created_at == now else 200, capture_out(run, row))
 
 
+@router.post(
+    "/{run_id}/captures/{capture_id}/end", response={202: CaptureOut, **REFUSALS}, summary="End a capture by time"
+)
+def finish_capture(request: HttpRequest, run_id: str, capture_id: str) -> Status[CaptureOut]:
+    """End a capture by time that records; follow it until its files are there. Again: nothing more is done."""
+    run = run_for(request, run_id, "editor")
+    try:
+        row = end_capture(run_id=run.pk, capture_id=capture_id, user=caller(request), now=timezone.now())
+    except Capture.DoesNotExist as error:
+        raise Http404 from error
+    except CaptureRefused as error:
+        raise Refused(409, str(error), field=error.field) from error
+    return Status(202, capture_out(run, row))
+
+
 @router.get("/{run_id}/captures/{capture_id}", response={200: CaptureOut, **REFUSALS}, summary="One capture")
 def read_capture(request: HttpRequest, run_id: str, capture_id: str) -> CaptureOut:
     """Return one capture with its files."""
     run = run_for(request, run_id)
-    row = run.captures.select_related("created_by", "withdraw_asked_by").filter(pk=capture_id).first()
+    row = run.captures.select_related("created_by", "withdraw_asked_by", "trace").filter(pk=capture_id).first()
     if row is None:
         raise Http404
     return capture_out(run, row)
@@ -209,6 +230,7 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
         tool=row.tool,
         first_step=row.first_step,
         num_steps=row.num_steps,
+        seconds=row.seconds,
         steps=recorded_steps(row),
         roles=row.roles,
         ranks=row.ranks,
@@ -223,6 +245,7 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
         size=sum(file.size for file in files),
         files=files,
         zip_url=reverse("capture-zip", args=[run.pk, row.pk]) if is_ready else None,
+        trace_url=reverse("trace", args=[row.trace.pk]) if hasattr(row, "trace") else None,
     )
 
 

@@ -105,10 +105,11 @@ def get_spans(
 ) -> HttpResponse:
     """Read the spans of a window of time, per role and rank."""
     run = run_for(request, run_id)
-    return _json(_spans_json(read_spans(run_id=run.pk, from_ns=from_ns, to_ns=to_ns, limit=limit)))
+    return _json(spans_json(read_spans(run_id=run.pk, from_ns=from_ns, to_ns=to_ns, limit=limit)))
 
 
-def _spans_json(answer: SpansAnswer) -> dict[str, object]:
+def spans_json(answer: SpansAnswer) -> dict[str, object]:
+    """Return the answer as orjson writes it."""
     phases = list(dict.fromkeys([p.key for p in PHASES] + [p for lane in answer.lanes for p in lane.spans.phases]))
     lanes = []
     for lane in answer.lanes:

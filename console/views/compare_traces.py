@@ -41,7 +41,11 @@ class FileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLine:
-    """One capture: `look` and `icon` are those of its custody's badge, `who` the roles and ranks asked for."""
+    """One capture: `look` and `icon` are those of its custody's badge, `who` the roles and ranks asked for.
+
+    `summary_url` says where its time goes, `difference_url` what it does differently from the base's of the same
+    steps; "" until the files were imported.
+    """
 
     capture: Capture
     title: str
@@ -54,6 +58,8 @@ class TraceLine:
     files: tuple[FileLine, ...]
     zip_url: str
     profile_url: str
+    summary_url: str
+    difference_url: str
 
 
 def trace_rows(sides: Sides) -> dict[str, Any]:
@@ -67,8 +73,17 @@ def trace_rows(sides: Sides) -> dict[str, Any]:
 
 
 def _row(row: TraceRow, sides: Sides) -> dict[str, Any]:
+    base = next(
+        (
+            trace.opened
+            for side, traces in zip(sides.shown, row.captures, strict=True)
+            for trace in reversed(traces)
+            if side.is_base and trace.opened
+        ),
+        "",
+    )
     columns = [
-        (side, profile_url(side), [_line(trace, side) for trace in traces])
+        (side, profile_url(side), [_line(trace, side, base) for trace in traces])
         for side, traces in zip(sides.shown, row.captures, strict=True)
     ]
     title = steps_title(row.steps, 0) if row.steps else _("Steps not known yet")
@@ -80,7 +95,7 @@ def profile_url(side: Side, capture: str = "") -> str:
     return reverse("run", args=[side.run.pk, "profile"]) + (f"?capture={capture}" if capture else "")
 
 
-def _line(trace: Trace, side: Side) -> TraceLine:
+def _line(trace: Trace, side: Side, base: str) -> TraceLine:
     row = trace.capture
     files = sorted(row.files.all(), key=lambda file: file.name)
     look, icon = BADGES.get(row.state, ("missing", "help-circle"))
@@ -96,7 +111,14 @@ def _line(trace: Trace, side: Side) -> TraceLine:
         files=tuple(_file(row, file) for file in files),
         zip_url=reverse("capture-zip", args=[side.run.pk, row.pk]) if row.state == "ready" else "",
         profile_url=profile_url(side, row.pk),
+        summary_url=reverse("trace-summary", args=[trace.opened]) if trace.opened else "",
+        difference_url=_difference_url(base, trace.opened) if not side.is_base else "",
     )
+
+
+def _difference_url(base: str, other: str) -> str:
+    """Return where the trace is held against the base's of the same steps; "" until both were imported."""
+    return f"{reverse('trace-difference', args=[base])}?other={other}" if base and other else ""
 
 
 def _file(capture: Capture, row: Artifact) -> FileLine:

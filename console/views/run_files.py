@@ -64,7 +64,7 @@ async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpR
     status = 200 if part is None else 206
     if request.method == "HEAD":
         return HttpResponse(status=status, headers=headers, content_type="application/octet-stream")
-    pieces = _pieces(path, first, last)
+    pieces = send_pieces(path, first, last)
     return StreamingHttpResponse(pieces, status=status, headers=headers, content_type="application/octet-stream")
 
 
@@ -99,7 +99,8 @@ def _ready_file(request: HttpRequest, run_id: str, artifact_id: int) -> tuple[Ar
     return artifact, path
 
 
-async def _pieces(path: Path, first: int, last: int) -> AsyncIterator[bytes]:
+async def send_pieces(path: Path, first: int, last: int) -> AsyncIterator[bytes]:
+    """Yield the bytes `first` to `last` of a file, both included, for an answer that is streamed."""
     file = await asyncio.to_thread(path.open, "rb")
     try:
         await asyncio.to_thread(file.seek, first, os.SEEK_SET)

@@ -23,7 +23,7 @@ PEAKS = {
     ),
 }
 """The peaks of a phase: as a span's memory names them, their label and definition."""
-_ON_THE_DRIVER = ("reward", "advantages")  # phases in which no role that holds a model works
+_ON_THE_DRIVER = ("data_wait", "reward", "advantages")  # phases in which no role that holds a model works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,14 @@ class Trace:
     steps: tuple[int, int] | None
     is_dead: bool
 
+    @property
+    def opened(self) -> str:
+        """The id of what its imported files are looked at by; "" until one was imported."""
+        if not hasattr(self.capture, "trace"):
+            return ""
+        layers = self.capture.trace.layers.all()
+        return self.capture.trace.pk if any(layer.state == "ready" for layer in layers) else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRow:
@@ -64,7 +72,7 @@ def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
     through = _limits(run_ids)
     found: dict[str, list[Trace]] = {}
     num_left_out = 0
-    rows = _captures(run_ids).prefetch_related("files").select_related("created_by")
+    rows = _captures(run_ids).prefetch_related("files", "trace__layers").select_related("created_by", "trace")
     for row in rows.order_by("-created_at", "-pk"):
         own = found.setdefault(row.run_id, [])
         if len(own) < MAX_PER_RUN:

@@ -23,6 +23,10 @@ from jobs.engine.problem import RunProblem
 from profiling import profile, recording
 from profiling.config import Marks
 from profiling.recorders.recorder import RecorderFailed, load_tool
+from profiling.stacks import stacks
+
+CAPTURES = "captures"
+"""The concurrency group of an actor in which recordings are started and fetched while a call is under way."""
 
 UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
@@ -125,7 +129,10 @@ class Actor:
         self._capture = Capture(Path(log_dir), role, rank)
         self._process = psutil.Process()
         self._target: Any = None
-        threading.Thread(target=self._flush_lines, daemon=True).start()
+        self._calls = threading.Lock()  # held by the call under way
+        self._caller = 0  # its thread
+        self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
+        self._flusher.start()
 
     def address(self) -> Answer:
         """Return this node's address and a free port on it."""
@@ -152,21 +159,26 @@ class Actor:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
         return self._run(lambda: getattr(self._target, method)(*arguments, **options), phase=phase, step=step)
 
-    # -- captures: a window of steps, recorded in this process (profiling.recording) --
+    # -- captures, recorded in this process (profiling.recording) --
+    # Those of steps come between the calls; others, and the fetching of files, in CAPTURES, beside the call under way.
 
     def profilers(self) -> dict[str, str]:
         """Return for each tool why it cannot record here, "" if it can."""
         return recording.problems()
 
-    def start_recording(self, tool: str, capture: str) -> str:
-        """Begin to record; return why not, "" if it has begun."""
+    def start_recording(self, tool: str, capture: str, *, is_beside: bool = False) -> str:
+        """Begin to record; return why not, "" if it has begun. `is_beside` says that this is not the thread of calls.
+
+        A role that traces processes of its own is asked between two calls: its library takes one request at a time.
+        """
         self._stem = self._recordings / f"{capture}-{self._role}-{self._rank}"
         try:
             if tool == "torch" and getattr(self._target, "traces_itself", False):
-                self._target.start_trace()
+                with self._calls:
+                    self._target.start_trace()
                 self._is_tracing = True
             else:
-                recording.start(tool, folder=self._recordings, name=self._stem.name)
+                recording.start(tool, folder=self._recordings, name=self._stem.name, is_beside=is_beside)
         except Exception as error:  # never a reason to end training
             return _sentence(error)
         return ""
@@ -176,7 +188,8 @@ class Actor:
         try:
             if self._is_tracing:
                 self._is_tracing = False
-                paths = self._target.stop_trace(self._stem)
+                with self._calls:
+                    paths = self._target.stop_trace(self._stem)
                 self._traced.update(paths)
                 return list(map(str, paths)), ""
             return [str(recording.stop())], ""
@@ -202,15 +215,22 @@ class Actor:
         """Remove a file that the driver has."""
         Path(path).unlink(missing_ok=True)
 
+    def stacks(self) -> dict[str, tuple[str, ...]]:
+        """Return where every thread of this process stands, this one and those that wait for lines left out."""
+        mine = {threading.get_ident(), self._flusher.ident or 0}
+        return stacks(without=mine, main=self._caller)
+
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
         if step >= 0:
             recording.at_step(step)
+        self._caller = threading.get_ident()  # with CAPTURES beside them, Ray's calls have a thread of their own
         try:
-            if phase:
-                with profile.mark(phase, step=step):
+            with self._calls:
+                if phase:
+                    with profile.mark(phase, step=step):
+                        value = body()
+                else:
                     value = body()
-            else:
-                value = body()
         except RunProblem as problem:
             raise RoleError(problem.message, problem.field, "") from None
         except Exception as error:

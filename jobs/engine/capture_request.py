@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profiling.config import MAX_STEPS, TOOLS
+from profiling.config import MAX_SECONDS, MAX_STEPS, TOOLS
 
 
 class CaptureRefused(ValueError):
@@ -18,7 +18,10 @@ class CaptureRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Record `num_steps` steps from `first_step` (0: the next one) on `roles` and `ranks`; () for all."""
+    """Record `num_steps` steps from `first_step` (0: the next one) on `roles` and `ranks`; () for all.
+
+    With `seconds` it is recorded from now on, in the middle of whatever runs, for so long or until it is ended.
+    """
 
     capture: str
     tool: str
@@ -26,6 +29,7 @@ class Request:
     num_steps: int
     roles: tuple[str, ...]
     ranks: tuple[int, ...]
+    seconds: float = 0.0
 
     @property
     def last_step(self) -> int:
@@ -50,7 +54,8 @@ class Request:
 
     def ending_at(self, step: int) -> "Request":
         """Return the request as it was met, if the run ended after `step`."""
-        return replace(self, num_steps=max(1, min(self.num_steps, step - self.first_step + 1)))
+        touched = max(1, step - self.first_step + 1)
+        return replace(self, num_steps=touched if self.seconds else min(self.num_steps, touched))
 
 
 def parse_request(payload: Mapping[str, Any]) -> Request:
@@ -60,18 +65,27 @@ def parse_request(payload: Mapping[str, Any]) -> Request:
         raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters, digits and -.")
     tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
     if tool not in TOOLS:
-        raise CaptureRefused(f"There is no tool {tool!r}. Use {' or '.join(TOOLS)}.", capture)
+        raise CaptureRefused(f"There is no tool {tool!r}. Use {', '.join(TOOLS[:-1])} or {TOOLS[-1]}.", capture)
     if not _is_count(first_step, 0, 10**9):
         raise CaptureRefused(f"first_step is {first_step!r}. Use a step from 1, or 0 for the next one.", capture)
     if not _is_count(num_steps, 1, MAX_STEPS):
         raise CaptureRefused(f"num_steps is {num_steps!r}. Use 1 to {MAX_STEPS}.", capture)
+    seconds = payload.get("seconds", 0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SECONDS:
+        raise CaptureRefused(f"seconds is {seconds!r}. Use up to {MAX_SECONDS:.0f}, or 0 for whole steps.", capture)
     roles, ranks = payload.get("roles") or [], payload.get("ranks") or []
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise CaptureRefused(f"roles is {roles!r}. Use a list of roles, or [] for all.", capture)
     if not isinstance(ranks, list) or not all(_is_count(rank, 0, 10**6) for rank in ranks):
         raise CaptureRefused(f"ranks is {ranks!r}. Use a list of ranks from 0, or [] for all.", capture)
     return Request(
-        capture=capture, tool=tool, first_step=first_step, num_steps=num_steps, roles=tuple(roles), ranks=tuple(ranks)
+        capture=capture,
+        tool=tool,
+        first_step=0 if seconds else first_step,
+        num_steps=num_steps,
+        roles=tuple(roles),
+        ranks=tuple(ranks),
+        seconds=float(seconds),
     )
 
 

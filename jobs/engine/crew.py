@@ -9,7 +9,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.actor import Actor, Answer, LogQueue
+from jobs.engine.actor import CAPTURES, Actor, Answer, LogQueue
 from jobs.engine.deaths import first_death
 from jobs.engine.device import Device
 from jobs.engine.places import Place, places_of
@@ -55,7 +55,7 @@ class Crew:
                 bundle = bundles[number]
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
-                    ray.remote(Actor)
+                    ray.remote(concurrency_groups={CAPTURES: 1})(Actor)
                     .options(
                         num_cpus=bundle["CPU"],
                         num_gpus=bundle.get("GPU", 0),

@@ -22,6 +22,7 @@ from jobs.engine.checkpoint import LoopState
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
 from jobs.engine.examples import Example, in_order
+from jobs.engine.hang_watch import HangWatch
 from jobs.engine.recording import Recording
 from jobs.engine.report import Report, folder_bytes
 from jobs.engine.reward import Reward, Score
@@ -75,10 +76,13 @@ class Loop:
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
         self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
+        self.hang_watch = HangWatch(crew=crew, report=report)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
         self.recording.tell_profilers()
+        self.recording.watch()
+        self.hang_watch.start()
         if self.weights is not None:
             with mark("weight_sync", step=self.start):
                 self.weights.connect()
@@ -91,6 +95,7 @@ class Loop:
             self.recording.before_step(self.step)
             seconds = self._timed(self._reinforce if self.algorithm.samples else self._supervise)
             self.recording.after_step(self.step, seconds=seconds)
+            self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
@@ -98,6 +103,8 @@ class Loop:
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
                 self.saver.checkpoint(self.state, self._scores)
+            self.hang_watch.progress(self.step)  # after evaluating and saving, which may take longer than steps
+        self.hang_watch.end()
         is_finished = self.step >= self.spec.num_steps
         self._finish(is_finished=is_finished)
         return is_finished
@@ -108,7 +115,8 @@ class Loop:
         """Roll out, score, compare, update, sync."""
         spec, crew, algorithm = self.spec, self.crew, self.algorithm
         group_size = spec.int_knob("rollout.samples_per_prompt")
-        examples = self._take(spec.int_knob("rollout.prompts_per_step"))
+        with mark("data_wait", step=step):
+            examples = self._take(spec.int_knob("rollout.prompts_per_step"))
 
         with mark("rollout", step=step) as rollout_mark:
             rollout = roll_out(crew, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
@@ -170,8 +178,9 @@ class Loop:
 
     def _supervise(self, step: int) -> dict[str, float]:
         """Take a batch of given answers and learn them."""
-        examples = self._take(self.spec.int_knob("train.batch_size"))
-        batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
+        with mark("data_wait", step=step):
+            examples = self._take(self.spec.int_knob("train.batch_size"))
+            batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
         shares = share_out(
             batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares"
         )

@@ -1,10 +1,13 @@
 """Captures of a run: which steps are recorded on which workers, and where each capture is in its custody.
 
-The loop asks `before_step` and `after_step`; between them the workers record (profiling.recording). What goes wrong
-with a capture is said in its custody, and never reaches training. Files are fetched beside the steps that follow
+The loop asks `before_step` and `after_step`; between them the workers record (profiling.recording). A capture by time
+begins and ends in the middle of a step: a thread of the driver looks for it while the loop waits for workers. What goes
+wrong with a capture is said in its custody, and never reaches training. Files are fetched beside the steps that follow
 (traces.py).
 """
 
+import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +16,7 @@ from typing import Any
 
 import ray
 
+from jobs.engine.actor import CAPTURES
 from jobs.engine.capture_request import CaptureRefused, Request, parse_request, within
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
@@ -22,6 +26,7 @@ from jobs.engine.worker import Worker
 from profiling.config import TOOLS
 
 ASK_SECONDS = 30.0
+LOOK_SECONDS = 0.2
 TOOL_SECONDS = 150.0  # nsys writes its report before it lets go
 FINISH_SECONDS = 60.0
 FAILED_SECONDS = 10.0  # for files of captures that were complete when the run failed
@@ -33,6 +38,7 @@ class _Capture:
     workers: list[Worker]
     problems: dict[str, str] = field(default_factory=dict)  # worker -> why it has no file
     start_seconds: float = 0.0
+    ends: float = math.inf  # time.monotonic(), of one by time
 
 
 class Recording:
@@ -45,6 +51,41 @@ class Recording:
         self._now: _Capture | None = None
         self._collectors: list[Collector] = []
         self._step_seconds: dict[int, float] = {}
+        self._step = 0  # under way, or the last one
+        self._lock = threading.RLock()
+        self._is_over = threading.Event()
+
+    def watch(self) -> None:
+        """From now on take up captures by time at any moment, until `finish` or `abandon`."""
+        threading.Thread(target=self._watch, name="captures", daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            try:
+                self._commands.poll()
+                with self._lock:
+                    if not self._is_over.is_set():
+                        self._take_now()
+            except Exception as error:  # a capture is never worth a run
+                self._report.say(f"A capture was left as it is: {type(error).__name__}: {error}")
+
+    def _take_now(self) -> None:
+        """End the recording by time that is over or was ended, and begin one that was asked for."""
+        ended = self._commands.take_endings()
+        now = self._now
+        is_by_time = now is not None and now.request.seconds > 0
+        if now is not None and is_by_time and (time.monotonic() >= now.ends or now.request.capture in ended):
+            self._stop(now, self._step)
+        for payload in self._commands.take_profiles_for_now():
+            self._arm(payload, self._step)
+        for capture in [one for one in self._armed if one.request.seconds]:
+            self._armed.remove(capture)
+            capture.request = capture.request.starting_at(max(1, self._step))
+            if self._now is None:
+                self._start(capture, self._step)
+                capture.ends = time.monotonic() + capture.request.seconds
+            else:
+                self._fail(capture, f"{_busy(self._now.request)} Record once it has ended.", self._step)
 
     def tell_profilers(self) -> None:
         """Tell once which tools can record on which worker: "" for ready, else why not."""
@@ -62,9 +103,16 @@ class Recording:
 
     def before_step(self, step: int) -> None:
         """Arm what was asked for since the last step, drop what was withdrawn, and start what begins with this one."""
+        with self._lock:
+            self._before_step(step)
+
+    def _before_step(self, step: int) -> None:
+        self._step = step
         self._take_commands(step)
         for capture in self._armed[:]:
             request = capture.request
+            if request.seconds:
+                continue  # the watching thread's
             if request.first_step == 0 and self._now is None:
                 request = capture.request = request.starting_at(step)
             if request.first_step == 0 or request.first_step > step:
@@ -74,22 +122,26 @@ class Recording:
                 self._fail(capture, f"The run is at step {step}; {request.steps} {request.are} past.", step)
             elif self._now is not None:
                 other = self._now.request
-                text = f"Capture {other.capture} records {other.steps}. Ask for steps from {other.last_step + 1} on."
-                self._fail(capture, text, step)
+                then = "" if other.seconds else f" Ask for steps from {other.last_step + 1} on."
+                self._fail(capture, f"{_busy(other)}{then}", step)
             else:
                 self._start(capture, step)
 
     def after_step(self, step: int, *, seconds: float) -> None:
         """Stop what ends with this step, which took `seconds`."""
-        self._step_seconds[step] = seconds
-        if self._now is not None and step >= self._now.request.last_step:
-            self._stop(self._now, step)
+        with self._lock:
+            self._step_seconds[step] = seconds
+            now = self._now
+            if now is not None and not now.request.seconds and step >= now.request.last_step:
+                self._stop(now, step)
 
     def finish(self, step: int) -> None:
         """The run ends after `step`: keep what was recorded until here, and wait for files, within a bounded time."""
-        if self._now is not None:
-            self._stop(self._now, step)
-        self._take_commands(step)
+        with self._lock:
+            self._is_over.set()
+            if self._now is not None:
+                self._stop(self._now, step)
+            self._take_commands(step)
         for capture in self._armed:
             self._fail(capture, f"The run ended after step {step}, before {capture.request.steps}.", step)
         self._armed.clear()
@@ -97,6 +149,7 @@ class Recording:
 
     def abandon(self, why: str) -> None:
         """The run has failed: say so in what is under way. Never raises."""
+        self._is_over.set()
         try:
             for capture in ([self._now] if self._now is not None else []) + self._armed:
                 self._fail(capture, f"The run failed: {why}", -1)
@@ -137,7 +190,11 @@ class Recording:
     def _start(self, capture: _Capture, step: int) -> None:
         request = capture.request
         begin = time.perf_counter()
-        references = [(w, w.actor.start_recording.remote(request.tool, request.capture)) for w in capture.workers]
+        is_beside = request.seconds > 0
+        references = [
+            (w, _method(w.actor.start_recording, is_beside).remote(request.tool, request.capture, is_beside=is_beside))
+            for w in capture.workers
+        ]
         for worker, reference in references:
             try:
                 problem = ray.get(reference, timeout=TOOL_SECONDS)
@@ -162,7 +219,8 @@ class Recording:
         request = capture.request
         self._report.capture(request.capture, "stopping", step=step)
         begin = time.perf_counter()
-        references = [(w, w.actor.stop_recording.remote()) for w in capture.workers]
+        is_beside = request.seconds > 0
+        references = [(w, _method(w.actor.stop_recording, is_beside).remote()) for w in capture.workers]
         recorded = []
         for worker, reference in references:
             try:
@@ -213,6 +271,15 @@ class Recording:
 
     def _fail(self, capture: _Capture, why: str, step: int) -> None:
         self._report.capture(capture.request.capture, "failed", step=step, text=why)
+
+
+def _method(method: Any, is_beside: bool) -> Any:
+    """Return the method of an actor as it is called between its other calls, or beside them."""
+    return method.options(concurrency_group=CAPTURES) if is_beside else method
+
+
+def _busy(other: Request) -> str:
+    return f"Capture {other.capture} records {'already' if other.seconds else other.steps}."
 
 
 def _names(capture: _Capture) -> list[str]:

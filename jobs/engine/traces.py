@@ -1,7 +1,7 @@
 """Fetch what the workers recorded to the driver's node, beside the steps that follow.
 
-In pieces, through Ray: nodes share no file system. A worker answers between its calls of the training, so a piece
-costs training a few milliseconds at most.
+In pieces, through Ray: nodes share no file system. A worker answers beside its calls of the training (CAPTURES), so a
+piece costs training a few milliseconds at most.
 """
 
 import hashlib
@@ -14,13 +14,14 @@ from typing import Any
 
 import ray
 
+from jobs.engine.actor import CAPTURES
 from jobs.engine.capture_request import Request
 from jobs.engine.report import Report
 from jobs.engine.worker import Worker
 
 PIECE_BYTES = 4 << 20
 POLL_SECONDS = 0.3
-ANSWER_SECONDS = 1800.0  # a worker may be in the middle of a long rollout
+ANSWER_SECONDS = 1800.0  # a worker that holds Python's lock for long does not answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,10 @@ class Collector(threading.Thread):
                     if self._given_up.is_set():
                         raise NotFetched("there was no time left.")
                     piece = ray.get(
-                        worker.actor.read_recording.remote(recorded.path, offset, PIECE_BYTES), timeout=ANSWER_SECONDS
+                        worker.actor.read_recording.options(concurrency_group=CAPTURES).remote(
+                            recorded.path, offset, PIECE_BYTES
+                        ),
+                        timeout=ANSWER_SECONDS,
                     )
                     digest.update(piece)
                     file.write(piece)
@@ -109,7 +113,7 @@ class Collector(threading.Thread):
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-        worker.actor.remove_recording.remote(recorded.path)
+        worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path)
         with self._lock:
             if self._is_told:
                 return
@@ -131,7 +135,9 @@ class Collector(threading.Thread):
 
     def _wait_until_written(self, recorded: Recorded) -> tuple[int, str]:
         while True:
-            reference = recorded.worker.actor.recording_outcome.remote(recorded.path)
+            reference = recorded.worker.actor.recording_outcome.options(concurrency_group=CAPTURES).remote(
+                recorded.path
+            )
             size, problem, version = ray.get(reference, timeout=ANSWER_SECONDS)
             if problem:
                 raise NotFetched(problem)

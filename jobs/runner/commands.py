@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.runner.appending import AppendFile, Reserve
 
-VERBS = ("stop", "checkpoint", "profile", "withdraw")
+VERBS = ("stop", "checkpoint", "profile", "withdraw", "finish")
 OWN_NUMBER = 0  # of a stop that came as a signal instead of a command
 
 

@@ -37,6 +37,10 @@ class NsysRecorder:
         self._is_recording = False
         self._began = 0.0
 
+    def sees_other_threads(self) -> bool:
+        """It hears the whole process."""
+        return True
+
     def start(self, path: Path) -> None:
         """Start the session's recording."""
         self._path, self._began = path, time.time()

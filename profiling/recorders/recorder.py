@@ -23,6 +23,9 @@ class Recorder(Protocol):
 
     marks: str
 
+    def sees_other_threads(self) -> bool:
+        """Return True if it records work of threads that were there before it, so that any thread may start it."""
+
     def start(self, path: Path) -> None:
         """Begin to record; the file will be `path`. Raises: RecorderFailed."""
 

@@ -31,6 +31,11 @@ class TorchRecorder:
         self._thread = 0
         self._sees_all_threads = False
         self._step: Any = None
+        self._step_thread = 0
+
+    def sees_other_threads(self) -> bool:
+        """Only where torch knows the setting."""
+        return _all_threads() is not None
 
     def start(self, path: Path) -> None:
         """Start torch's profiler; the first time in a process takes a second or two."""
@@ -55,14 +60,14 @@ class TorchRecorder:
         """Open `ProfilerStep#<step>`."""
         import torch
 
-        self._step = torch.profiler.record_function(f"{STEP_NAME}{step}")
+        self._step, self._step_thread = torch.profiler.record_function(f"{STEP_NAME}{step}"), threading.get_ident()
         self._step.__enter__()
 
     def end_step(self) -> None:
-        """Close it."""
-        if self._step is not None:
+        """Close it, in the thread that opened it: a step cut by the end of a recording is no whole step."""
+        if self._step is not None and self._step_thread == threading.get_ident():
             self._step.__exit__(None, None, None)
-            self._step = None
+        self._step = None
 
     def stop(self) -> None:
         """Stop it, once the device has done what it was given."""

@@ -45,7 +45,7 @@ const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
   charts: new ChartTab(context),
-  timeline: new TimelineTab(context),
+  timeline: new TimelineTab({ ...context, captures }),
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
@@ -78,7 +78,7 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);

@@ -83,6 +83,8 @@ onKeys({
 addCommand(gettext("Switch theme"), switchTheme, "Alt M");
 addCommand(gettext("Keyboard"), () => openDialog("keys"), "?");
 addCommand(gettext("API reference"), () => { location.href = "/api/docs"; });
+addCommand(gettext("Traces: open or upload"), () => { location.href = "/traces/"; }, "g p");
+onChord("g p", () => { location.href = "/traces/"; });
 addCommand(gettext("Account and settings"), () => { location.href = document.querySelector("a[href$='/account']").href; });
 
 // How much of the cluster is in use; once every ten seconds, and not in a background tab.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench.stage import COLLECT, Result, print_table
 
-BENCHMARKS = ("demo", "live_path", "storage", "compare", "form", "panel", "runner", "profiling")
+BENCHMARKS = ("demo", "live_path", "storage", "compare", "form", "panel", "runner", "profiling", "timeline")
 
 
 def main() -> None:

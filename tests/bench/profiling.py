@@ -1,4 +1,5 @@
-"""What profiling costs: a mark of each backend, the start and stop of a capture, and a worker that is ready for nsys.
+"""What profiling costs: a mark of each backend, the start and stop of a capture, a worker that is ready for nsys, and
+then a trace of ten million events (tests/bench/traces.py).
 
     python -m tests.bench.profiling
 
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from profiling.launch_nsys import problem_of_install, runtime_env
+from tests.bench import traces
 from tests.bench.stage import ROOT, Result, print_table
 
 COMMAND = "python -m tests.bench.profiling"
@@ -161,13 +163,14 @@ def worker_start() -> list[Result]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print; the exit code is 1 if a promise about traces is broken."""
     problem = problem_of_install()
     if problem:
         print(f"Without nsys: {problem}", flush=True)
     print_table(
         [*marks(has_nsys=not problem), *captures(has_nsys=not problem), *(worker_start() if not problem else [])]
     )
+    traces.main([])
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ PAGES: dict[str, Rule] = {
     "GET /runs/{run_id}/{tab}": VIEWER,
     "GET /runs/{run_id}/spec.json": VIEWER,
     "GET /runs/{run_id}/symptoms": VIEWER,
+    "GET /runs/{run_id}/diagnosis": VIEWER,
     "GET /runs/{run_id}/plan": VIEWER,
     "GET /runs/{run_id}/log.txt": VIEWER,
     "GET /runs/{run_id}/files/{artifact_id}": VIEWER,
@@ -125,6 +126,14 @@ PAGES: dict[str, Rule] = {
     "POST /signin": _form("anyone", username="nobody", password="nothing"),
     "GET /signin/{token}": Rule(needs="anyone", changes="it uses the link up"),
     "POST /signout": _form("signed-in"),
+    "GET /traces/": VIEWER,
+    "GET /traces/{trace_id}": VIEWER,
+    "GET /traces/{trace_id}/summary": VIEWER,
+    "GET /traces/{trace_id}/difference": VIEWER,
+    "GET /traces/{trace_id}/files": VIEWER,
+    "GET /traces/{trace_id}/diagnosis": VIEWER,
+    "GET /traces/{trace_id}/files/{layer_id}": VIEWER,
+    "GET /runs/{run_id}/captures/{capture_id}/timeline": VIEWER,
     "GET /tune": VIEWER,
     "GET /tune/{study_id}": VIEWER,
     "GET /api/docs": SIGNED_IN,
@@ -177,6 +186,7 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/trainer-command": VIEWER,
     "GET /api/runs/{run_id}/captures": VIEWER,
     "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
+    "POST /api/runs/{run_id}/captures/{capture_id}/end": EDITOR,
     "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,
     "DELETE /api/runs/{run_id}/captures/{capture_id}": EDITOR,
     "GET /api/runs/{run_id}/captures/{capture_id}/zip": VIEWER,
@@ -191,6 +201,7 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
     "GET /api/runs/{run_id}/spec": VIEWER,
     "GET /api/runs/{run_id}/symptoms": VIEWER,
+    "GET /api/runs/{run_id}/diagnosis": VIEWER,
     "GET /api/runs/{run_id}/plan": Rule(needs="viewer", query={"accelerator": "h200"}),
     "POST /api/runs/{run_id}/stop": EDITOR,
     "POST /api/specs/check": EDITOR,
@@ -205,6 +216,25 @@ API: dict[str, Rule] = {
     "GET /api/tokens": ACCOUNT,
     "POST /api/tokens": Rule(needs="account", body=lambda: {"name": "x"}),
     "DELETE /api/tokens/{token_id}": ACCOUNT,
+    "GET /api/traces": VIEWER,
+    "POST /api/traces": Rule(needs="editor", body=lambda: {"files": [{"name": "a.json", "size": 3}]}),
+    "GET /api/traces/{trace_id}": VIEWER,
+    "DELETE /api/traces/{trace_id}": EDITOR,
+    "GET /api/traces/{trace_id}/phases": VIEWER,
+    "GET /api/traces/{trace_id}/diagnosis": VIEWER,
+    "GET /api/traces/{trace_id}/search": Rule(needs="viewer", query={"q": "gemm"}),
+    "GET /api/traces/{trace_id}/hits": Rule(needs="viewer", query={"q": "gemm", "at": "0"}),
+    "GET /api/traces/{trace_id}/summary": Rule(needs="viewer", query={"from": "0", "to": "9"}),
+    "GET /api/traces/{trace_id}/analysis": VIEWER,
+    "GET /api/traces/{trace_id}/difference": Rule(needs="viewer", query={"other": "{trace_id}"}),
+    "GET /api/traces/{trace_id}/layers/{layer_id}": VIEWER,
+    "PUT /api/traces/{trace_id}/layers/{layer_id}/content": Rule(needs="editor", query={"offset": "0"}),
+    "POST /api/traces/{trace_id}/layers/{layer_id}/import": EDITOR,
+    "GET /api/traces/{trace_id}/layers/{layer_id}/tiles/{level}/{index}": VIEWER,
+    "GET /api/traces/{trace_id}/layers/{layer_id}/events/{event}": VIEWER,
+    "GET /api/traces/{trace_id}/layers/{layer_id}/series/{series}": Rule(
+        needs="viewer", query={"from": "0", "to": "9"}
+    ),
     "GET /api/uploads": VIEWER,
     "POST /api/uploads": Rule(needs="editor", body=_file, is_form=True),
 }
@@ -220,4 +250,4 @@ DOOR: dict[str, tuple[str, ...]] = {
 }
 
 # Websockets, and the role they need; who lacks it is closed with 4401 (signed out) or 4404 (not there).
-SOCKETS: dict[str, str] = {"/ws/runs/{run_id}": "", "/ws/updates": "project=theirs"}
+SOCKETS: dict[str, str] = {"/ws/runs/{run_id}": "", "/ws/traces/{trace_id}": "", "/ws/updates": "project=theirs"}

@@ -27,6 +27,7 @@ from tests.console.access_rules import API, DOOR, PAGES, SOCKETS, Rule
 from tests.console.test_live import Page
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 from tests.services import Valkey
+from tests.trace_rows import make_trace
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 RANK = {"viewer": 1, "editor": 2, "admin": 3}
@@ -128,6 +129,8 @@ class Scene:
         self.answer = Answer.objects.create(
             run=self.run, artifact=self.artifact, prompt="secret-plan", submission_id="x", created_at=NOW
         )
+        make_trace(self.theirs, run=self.run, name="secret-plan", capture=self.capture)
+        self.trace = make_trace(self.theirs, name="secret-plan")
         self.token = make_token(user=self.owner, name="hers")[0]
         self.values = {
             "run_id": self.run.pk,
@@ -145,6 +148,10 @@ class Scene:
             "tab": "charts",
             "capture_id": self.capture.pk,
             "study_id": self.study.pk,
+            "trace_id": self.trace.pk,
+            "layer_id": str(self.trace.layers.get().pk),
+            "level": "20",
+            "series": "0",
             "token": "x" * 43,
             "sha256": "0" * 64,
             "name": "model/final",
@@ -203,7 +210,7 @@ def ask(client: Client, scene: Scene, entry: str, *, rule: Rule) -> HttpResponse
     """Send the request; what belongs to no address (lists, launches) names the project `theirs`."""
     method, address = entry.split(" ")
     query = {name: scene.fill(value) for name, value in rule.query.items()}
-    if not re.search(r"{(run_id|project|study_id|token)", address):
+    if not re.search(r"{(run_id|project|study_id|token|trace_id)", address):
         query["project"] = "theirs"
     body = rule.body()
     if "artifact_id" in body:
@@ -254,7 +261,7 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 @pytest.mark.parametrize("entry", CASES)
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
-    names_it = bool(re.search(r"{(run_id|project|study_id)}", f"{entry} {rule.query}"))
+    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id)}", f"{entry} {rule.query}"))
     callers = {**CALLERS, **(TOKENS if is_api else {})}
     clients = {caller: (scene.bearer if is_api else scene.session)(caller) for caller in callers}
     before = snapshot()
@@ -371,5 +378,5 @@ async def test_a_websocket_lets_members_in_and_nobody_else(address: str, valkey:
         if role is None:
             assert await page.close_code() == (4401 if caller == "signed out" else 4404), f"{path} as {caller}"
         else:
-            assert (await page.read())["type"] in ("heartbeat", "run"), f"{path} as {caller}"
+            assert (await page.read())["type"] in ("heartbeat", "run", "trace"), f"{path} as {caller}"
             await page.leave()

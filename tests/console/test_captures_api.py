@@ -104,7 +104,7 @@ def test_a_capture_is_asked_for_and_reaches_the_runner_once(client: Client, run:
 @pytest.mark.parametrize(
     ("asked", "status", "field", "sentence"),
     [
-        ({"tool": "vtune"}, 422, "tool", "Use torch or nsys"),
+        ({"tool": "vtune"}, 422, "tool", "Use torch, nsys, stacks, memory or msprof"),
         ({"num_steps": 0}, 422, "num_steps", "Use 1 to 100"),
         ({"num_steps": 101}, 422, "num_steps", "Use 1 to 100"),
         ({"first_step": -1}, 422, "first_step", "0 for the next one"),
@@ -369,3 +369,44 @@ def test_the_page_around_perfetto_lets_in_a_frame_of_this_origin_only(client: Cl
     assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
     report = capture.files.get(name="policy-0.nsys-rep")
     assert client.get(f"/runs/{run.pk}/captures/{capture.pk}/perfetto?file={report.pk}").status_code == 404
+
+
+def test_a_capture_by_time_begins_at_once_and_is_ended_once(client: Client, run: Run) -> None:
+    answer = ask(client, run, tool="torch", seconds=20)
+    assert answer.status_code == 201, answer.content
+    made = answer.json()
+    assert (made["seconds"], made["steps"], made["state"]) == (20, None, "armed")
+    assert ask(client, run, tool="torch", seconds=20).status_code == 200  # the same, while it waits
+    other = ask(client, run, tool="torch", seconds=10)
+    assert other.status_code == 409
+    assert "one profiler at a time" in other.json()["problems"][0]["message"]
+
+    end = f"/api/runs/{run.pk}/captures/{made['id']}/end"
+    assert client.post(end).status_code == 202
+    assert client.post(end).status_code == 202
+
+    verbs = list(run.attempts.get().commands.values_list("verb", "payload__capture"))
+    assert verbs == [("profile", made["id"]), ("finish", made["id"])]
+    Capture.objects.filter(pk=made["id"]).update(state="ready")
+    assert client.post(end).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"seconds": -1}, "seconds"),
+        ({"seconds": 301}, "seconds"),
+        ({"seconds": 5, "first_step": 9}, "first_step"),
+    ],
+)
+def test_a_length_that_no_capture_has_is_refused(client: Client, run: Run, asked: dict[str, Any], field: str) -> None:
+    answer = ask(client, run, tool="torch", **asked)
+    assert answer.status_code == 422
+    assert answer.json()["problems"][0]["field"] == field
+
+
+def test_a_capture_of_steps_is_not_ended_by_hand(client: Client, run: Run) -> None:
+    made = ask(client, run, tool="torch").json()
+    answer = client.post(f"/api/runs/{run.pk}/captures/{made['id']}/end")
+    assert answer.status_code == 409
+    assert "ends with the last" in answer.json()["problems"][0]["message"]

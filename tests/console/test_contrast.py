@@ -7,8 +7,10 @@ import pytest
 
 from jobs.planner.result import TERMS
 from profiling.phases import PHASES
+from profiling.trace.category import Category
 
 CSS = Path(__file__).resolve().parents[2] / "static" / "css"
+OTHERS = ("PHASE", "MEMSET")  # phases have their own colours, memsets that of copies
 STATES = ("running", "finished", "warning", "failed", "queued", "lost")
 
 
@@ -103,3 +105,20 @@ def test_colors_are_written_in_the_tokens_alone() -> None:
     for sheet in CSS.glob("*.css"):
         if sheet.name != "tokens.css":
             assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?![^{]*\{)", sheet.read_text()), sheet.name
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("category", [category.name.lower() for category in Category if category.name not in OTHERS])
+def test_words_read_on_events_of_a_trace_and_events_on_their_lane(theme: str, category: str) -> None:
+    found = tokens(theme)
+
+    for share in (1, 0.9, 0.8):  # the shades of static/js/trace/palette.js
+        assert contrast(mixed(found[f"trace-{category}"], found["surface"], share), found["ink"]) >= 4.5
+    assert contrast(found[f"trace-{category}"], found["trace-lane"]) >= 3
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """Return a colour between two, `share` of it the first."""
+    parts = [(int(c[i : i + 2], 16), w) for i in (1, 3, 5) for c, w in ((one, share), (other, 1 - share))]
+    sums = [round(parts[i][0] * parts[i][1] + parts[i + 1][0] * parts[i + 1][1]) for i in (0, 2, 4)]
+    return "#" + "".join(f"{value:02x}" for value in sums)

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import pickle
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -15,7 +18,9 @@ import torch
 from profiling import plugins, profile, recording
 from profiling.config import TOOLS, Marks
 from profiling.profile import mark
+from profiling.recorders import memory, msprof
 from profiling.recorders.recorder import RecorderFailed, tool_names
+from profiling.stacks import grouped
 from tests.waiting import wait_until
 
 
@@ -167,6 +172,105 @@ def test_nsys_says_why_it_cannot_record_here(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RecorderFailed, match=r"nsys (is not installed on|on) node|was not started under nsys"):
         recording.start("nsys", folder=tmp_path, name="policy-0")
     assert recording.problems()["torch"] == ""
+
+
+def standing_here(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def test_samples_of_stacks_show_where_another_thread_stands(tmp_path: Path) -> None:
+    busy = threading.Thread(target=standing_here, args=(0.5,), name="worker")
+    busy.start()
+    recording.start("stacks", folder=tmp_path, name="policy-0", is_beside=True)
+    busy.join()
+    path = recording.stop()
+
+    assert written(path).problem == ""
+    counted = [line.rpartition(" ") for line in path.read_text().splitlines()]
+    mine = [int(count) for stack, _, count in counted if stack.startswith("worker;") and "standing_here" in stack]
+    assert sum(mine) >= 2
+    assert "standing_here (profiling/test_recording.py:" in path.read_text()
+
+
+def test_equal_stacks_stand_together_those_of_most_processes_first() -> None:
+    waiting, working = ("main (a.py:1)", "all_reduce (b.py:2)"), ("main (a.py:1)", "forward (c.py:3)")
+    found = grouped(
+        {
+            "policy-0": {"MainThread": waiting, "writer": working},
+            "policy-1": {"MainThread": working},
+            "policy-2": {"MainThread": waiting},
+            "policy-3": {"MainThread": waiting},
+        }
+    )
+    assert [(group.stack, group.where) for group in found] == [
+        (waiting, ("policy-0", "policy-2", "policy-3")),
+        (working, ("policy-0 writer", "policy-1")),
+    ]
+
+
+def test_tools_of_devices_that_are_not_here_say_so(tmp_path: Path) -> None:
+    assert "takes a GPU" in recording.problems()["memory"] or torch.cuda.is_available()
+    assert "torch_npu" in recording.problems()["msprof"]
+
+
+class Allocator:
+    """What torch's allocator offers, for a machine without a device."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def _record_memory_history(self, **asked: Any) -> None:
+        self.asked.append(asked)
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 512, "time_us": 7}]]}
+
+
+def test_a_memory_snapshot_holds_the_history_and_keeps_none_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocator = Allocator()
+    monkeypatch.setattr(memory, "_memory", lambda: allocator)
+    monkeypatch.setattr(memory.MemoryTool, "problem", lambda _self: "")
+    recording.start("memory", folder=tmp_path, name="policy-0", is_beside=True)
+    path = recording.stop()
+
+    assert written(path).problem == ""
+    assert pickle.loads(path.read_bytes())["device_traces"][0][0]["size"] == 512
+    assert allocator.asked == [{"max_entries": memory.MOST_ENTRIES}, {"enabled": None}]
+
+
+def test_ascend_is_recorded_with_marks_and_its_folder_zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    class Profile:
+        def __init__(self, **settings: Any) -> None:
+            asked.update(settings)
+
+        def start(self) -> None: ...
+
+        def stop(self) -> None:
+            (Path(asked["on_trace_ready"]) / "x_ascend_pt").mkdir()
+            (Path(asked["on_trace_ready"]) / "x_ascend_pt" / "trace_view.json").write_text("[]")
+
+    stand_in = SimpleNamespace(
+        __version__="2.9.0",
+        profiler=SimpleNamespace(
+            profile=Profile,
+            ProfilerActivity=SimpleNamespace(CPU="cpu", NPU="npu"),
+            tensorboard_trace_handler=lambda folder: folder,
+            _ExperimentalConfig=lambda **settings: settings,
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "torch_npu", stand_in)
+    monkeypatch.setattr(msprof.MsprofTool, "problem", lambda _self: "")
+    recording.start("msprof", folder=tmp_path, name="policy-0", is_beside=True)
+    path = recording.stop()
+
+    assert written(path).problem == ""
+    assert written(path).version == "torch_npu 2.9.0"
+    assert asked["experimental_config"] == {"msprof_tx": True}
+    assert zipfile.ZipFile(path).namelist()[-1] == "x_ascend_pt/trace_view.json"
 
 
 def test_a_spec_may_name_each_tool_and_backend_that_there_is() -> None:

@@ -20,13 +20,14 @@ class Command(ApiCommand):
     console is away. With --withdraw: 0 withdrawn, 1 recording had begun.
     """
 
-    help = "Record steps of a running run with torch or nsys through the API"
+    help = "Record steps of a running run through the API"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
         parser.add_argument("run", help="id of the run, like r-12ab34cd")
-        parser.add_argument("--tool", default="torch", help="torch or nsys")
+        parser.add_argument("--tool", default="torch", help="torch, nsys, stacks, memory or msprof")
         parser.add_argument("--steps", type=int, default=2, metavar="N", help="how many steps to record")
+        parser.add_argument("--seconds", type=float, default=0, metavar="S", help="record at once, by time, not steps")
         parser.add_argument("--from-step", type=int, default=0, metavar="N", help="the first step; else the next one")
         parser.add_argument("--roles", default="", help="like policy,vllm; else all")
         parser.add_argument("--ranks", default="", help="like 0,2 or 0-3; else all")
@@ -52,6 +53,7 @@ class Command(ApiCommand):
             "tool": options["tool"],
             "first_step": options["from_step"],
             "num_steps": options["steps"],
+            "seconds": options["seconds"],
             "roles": names_of(options["roles"]),
             "ranks": ranks,
         }
@@ -59,7 +61,8 @@ class Command(ApiCommand):
 
     def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, Any], folder: Path | None) -> int:
         capture = client.profile(run_id, asked)
-        self.stdout.write(f"{capture['id']} asked for: {capture['num_steps']} steps with {capture['tool']}")
+        what = f"{capture['seconds']:g} s" if capture["seconds"] else f"{capture['num_steps']} steps"
+        self.stdout.write(f"{capture['id']} asked for: {what} with {capture['tool']}")
         if folder is None:
             return 0
         said = ""

@@ -46,6 +46,7 @@ export class Captures extends EventTarget {
   /** The run's header changed: people may have asked or withdrawn, files may have arrived, its end may have ended captures. */
   update(header) {
     const isAsked = this.changes !== undefined && this.changes !== header.capture_changes;
+    if (this.changes === undefined && header.capture_changes && header.state === "running") this.soon(); // one may record
     this.changes = header.capture_changes;
     const isEnded = ENDED.includes(header.state);
     const hasEnded = isEnded && this.isEnded === false;
@@ -80,6 +81,7 @@ export function hasBegun({ state, state_times: times }) {
 /** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */
 export function stepsTitle(capture) {
   const count = capture.num_steps;
+  if (!capture.steps && capture.seconds) return fill(gettext("Up to %(seconds)s s"), { seconds: capture.seconds });
   if (!capture.steps) return count === 1 ? gettext("Next step") : fill(gettext("Next %(count)s steps"), { count });
   const [first, last] = capture.steps;
   return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });

@@ -10,7 +10,8 @@ import { write } from "./header.js";
 const find = (selector) => document.querySelector(selector);
 const field = (name) => find(`[data-field="${name}"]`);
 const DEFAULT_STEPS = 2;
-const TOOLS = ["torch", "nsys"];
+const TOOLS = ["torch", "nsys", "stacks", "memory", "msprof"]; // in the order of the dialog
+const RECORD_SECONDS = 60; // of the Record button: it ends by itself if it is forgotten
 
 export class ProfileAsk extends EventTarget {
   constructor({ page, captures }) {
@@ -27,7 +28,11 @@ export class ProfileAsk extends EventTarget {
       write(field("ask-problem"), "");
       this.#show();
     });
-    captures.addEventListener("change", () => this.#show());
+    find('[data-action="record"]').addEventListener("click", () => this.#record());
+    captures.addEventListener("change", () => {
+      this.#show();
+      this.#showRecord();
+    });
   }
 
   /** Offer what the state allows; filled on the Profile tab, where it is the thing to do. */
@@ -37,6 +42,39 @@ export class ProfileAsk extends EventTarget {
     const isLast = this.#left() === 0; // the last step has begun
     this.buttons.hidden = !this.page.isNative || header.state !== "running" || isLast;
     write(field("profile-label"), nextText(this.#quickSteps()));
+    this.#showRecord();
+  }
+
+  /** The capture by time that people can end now, if there is one. */
+  #recording() {
+    return this.captures.list.find(({ seconds, state }) => seconds > 0 && ["armed", "recording"].includes(state));
+  }
+
+  /** Record at once, or end what records. It is one button, so that the hand is where it has to be. */
+  #showRecord() {
+    const button = find('[data-action="record"]');
+    button.hidden = !this.page.isNative || this.header?.state !== "running";
+    const now = this.#recording();
+    button.classList.toggle("is-recording", now?.state === "recording");
+    button.title = now ? gettext("End the recording; its files are fetched while training goes on") : fill(gettext("Record from now on with the torch profiler, %(most)s s at most"), { most: RECORD_SECONDS });
+    write(field("record-label"), now ? gettext("End recording") : gettext("Record"));
+  }
+
+  async #record() {
+    const button = find('[data-action="record"]');
+    if (button.disabled) return;
+    button.disabled = true;
+    try {
+      const now = this.#recording();
+      if (now) {
+        await send("POST", `${this.page.api}/captures/${now.id}/end`);
+        await this.captures.load();
+      } else await this.#ask({ tool: "torch", seconds: RECORD_SECONDS, roles: [], ranks: [] });
+    } catch (error) {
+      toast(error.message, { isError: true });
+    } finally {
+      button.disabled = false;
+    }
   }
 
   /** Say whether the Profile tab is open. */
@@ -84,6 +122,7 @@ export class ProfileAsk extends EventTarget {
     this.#choices();
     this.form.elements.num_steps.value = this.#quickSteps();
     this.form.elements.first_step.value = "";
+    this.form.elements.seconds.value = "";
     write(field("ask-problem"), "");
     this.#show();
     find('[data-dialog="profile"]').showModal();
@@ -109,8 +148,9 @@ export class ProfileAsk extends EventTarget {
       const chosen = all.filter((box) => box.checked);
       return chosen.length === all.length ? [] : chosen.map((box) => as(box.value));
     };
+    const seconds = Number(elements.seconds.value || 0);
     return {
-      tool: elements.tool.value, num_steps: Number(elements.num_steps.value), first_step: Number(elements.first_step.value || 0),
+      tool: elements.tool.value, seconds, num_steps: Number(elements.num_steps.value), first_step: seconds ? 0 : Number(elements.first_step.value || 0),
       roles: some("roles", String), ranks: some("ranks", Number),
       isNobody: ["roles", "ranks"].some((name) => picked(name).length > 0 && picked(name).every((box) => !box.checked)),
     };
@@ -168,7 +208,8 @@ export class ProfileAsk extends EventTarget {
     if (problems[this.form.elements.tool.value] && other) this.form.elements.tool.value = other;
     const { value: tool } = this.form.elements.tool;
     this.#limit(tool);
-    const { num_steps: count, first_step: first, roles, ranks, isNobody } = this.#asked();
+    const { num_steps: count, first_step: first, seconds, roles, ranks, isNobody } = this.#asked();
+    for (const name of ["num_steps", "first_step"]) this.form.elements[name].disabled = seconds > 0;
     const chosen = workers.filter(({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)));
     const missing = problems.nsys ? "nsys" : tool; // what cannot be chosen says why, too
     const why = problems.nsys || this.#problem(tool, chosen);
@@ -184,6 +225,7 @@ export class ProfileAsk extends EventTarget {
     if (isEmpty) write(submit, gettext("Choose a role and a rank"));
     else if (isUnable) write(submit, gettext("Choose other workers"));
     else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
+    else if (seconds) write(submit, fill(gettext("Record %(seconds)s s from now on"), { seconds }));
     else if (!first) write(submit, nextText(count));
     else write(submit, count > 1 ? fill(gettext("Profile steps %(first)s–%(last)s"), steps) : fill(gettext("Profile step %(first)s"), steps));
   }

@@ -188,6 +188,9 @@ export class ProfileTab {
     const zip = action("capture-zip");
     zip.hidden = !capture.zip_url;
     if (capture.zip_url) zip.href = capture.zip_url;
+    const timeline = action("capture-trace");
+    timeline.hidden = !capture.trace_url;
+    if (capture.trace_url) timeline.href = capture.trace_url;
     const trace = capture.files.find((one) => one.perfetto_url);
     const perfetto = action("capture-perfetto");
     perfetto.hidden = !trace;

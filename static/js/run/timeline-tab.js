@@ -12,8 +12,8 @@ const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
 
 export class TimelineTab {
-  constructor({ page, store, feed, phases, query }) {
-    Object.assign(this, { page, store, feed, phases, query });
+  constructor({ page, store, feed, phases, query, captures }) {
+    Object.assign(this, { page, store, feed, phases, query, captures });
     const look = { laneHeight: 22, detailHeight: 16, gap: 5, labelWidth: 92 };
     this.canvas = document.querySelector('[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
@@ -21,9 +21,10 @@ export class TimelineTab {
     this.strip = new Strip(document.querySelector('[data-canvas="strip"]'), this.timeline, phases, { labelWidth: look.labelWidth });
     this.pick = pick;
     this.timeline.addEventListener("window", () => this.#moved());
-    this.timeline.addEventListener("selection", () => this.#summary());
+    this.timeline.addEventListener("selection", () => { this.#summary(); this.#recorded(); });
     this.timeline.addEventListener("hover", (event) => this.#tip(event.detail));
     store.on("spans", () => this.#grown());
+    captures.addEventListener("change", () => this.#soon());
     button("in").addEventListener("click", () => this.timeline.zoom(0.6));
     button("out").addEventListener("click", () => this.timeline.zoom(1.6));
     button("reset").addEventListener("click", () => this.timeline.setWindow(null));
@@ -55,9 +56,19 @@ export class TimelineTab {
   #restore() {
     if (this.isRestored || !this.store.lanes.numSpans) return;
     this.isRestored = true;
-    const [from, to] = (this.query.get("window") ?? "").split("-").map(Number);
+    const [from, to] = this.#asked() ?? (this.query.get("window") ?? "").split("-").map(Number);
     if (Number.isFinite(from) && to > from) this.timeline.setWindow({ from, to });
     else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS) this.timeline.setWindow(this.#latest());
+  }
+
+  /** Return the window that a link from elsewhere names by `from` and `to`, in Unix ns; it then becomes the page's own. */
+  #asked() {
+    const moments = [this.query.get("from"), this.query.get("to")];
+    for (const name of ["from", "to"]) this.query.set(name, "");
+    if (!moments.every((moment) => /^\d{16,19}$/.test(moment ?? ""))) return null;
+    const [from, to] = moments.map((moment) => this.store.lanes.seconds(moment));
+    const margin = Math.max(0.05 * (to - from), 1e-3);
+    return [from - margin, to + margin];
   }
 
   #latest() {
@@ -135,8 +146,24 @@ export class TimelineTab {
       this.#summary();
       this.#table();
       const { from, to } = this.timeline.view;
+      this.#recorded();
       phaseLegend(document.querySelector("[data-timeline-legend]"), this.phases, new Set(this.store.lanes.totals(from, to).keys()));
     }, 120);
+  }
+
+  /** Lead to the trace of what is selected, or else on the screen, where these steps were recorded. */
+  #recorded() {
+    const { from, to } = this.timeline.selection ?? this.timeline.view;
+    const { lanes } = this.store;
+    const overlaps = ({ trace_url: url, steps }) => {
+      const [begin, end] = url && steps ? [lanes.steps.get(steps[0])?.[0], lanes.steps.get(steps[1])?.[1]] : [];
+      return begin < to && end > from;
+    };
+    const found = this.captures.list.find(overlaps);
+    const link = button("trace");
+    link.hidden = !found;
+    if (!found) return;
+    link.href = this.timeline.selection ? `${found.trace_url}?from=${lanes.nanoseconds(from)}&to=${lanes.nanoseconds(to)}` : found.trace_url;
   }
 
   #lanes(lanes) {

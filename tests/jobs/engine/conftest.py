@@ -54,7 +54,7 @@ class Running:
         command = [sys.executable, "-m", *program, str(run_dir)]
         self.run_dir = run_dir
         self._out = (run_dir / "driver.log").open("wb")
-        environment = os.environ | head.environment | {"PYTHONPATH": str(HOUSE), "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | head.environment | {"PYTHONPATH": head.path, "PYTHONWARNINGS": "ignore"}
         environment.pop("PITWALL_ATTEMPT", None)
         self.process = subprocess.Popen(command, cwd=HOUSE, stdout=self._out, stderr=self._out, env=environment)
 

@@ -13,7 +13,7 @@ GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "ro
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tool": "perf"}, "There is no tool 'perf'. Use torch or nsys."),
+        ({"tool": "perf"}, "There is no tool 'perf'. Use torch, nsys, stacks, memory or msprof."),
         ({"first_step": -1}, "first_step is -1. Use a step from 1, or 0 for the next one."),
         ({"first_step": True}, "first_step is True. Use a step from 1, or 0 for the next one."),
         ({"num_steps": 0}, "num_steps is 0. Use 1 to 100."),

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import torch
 
+from profiling.config import TOOLS
 from profiling.launch_nsys import problem_of_install, version_of_install
 from profiling.phases import BY_KEY
 from tests.profiling.nsys_report import ranges
@@ -101,6 +102,52 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return running.wait()  # type: ignore[no-any-return]
 
 
+CYCLES = 4
+
+
+@pytest.fixture(scope="module")
+def by_time(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A run that is recorded by time, again and again, with a second start while one records."""
+    spec = GRPO | {"knobs": GRPO["knobs"] | {"train.num_steps": 400}}
+    running = start_engine(tmp_path_factory.mktemp("runs") / "bytime", spec)
+    running.wait_for_step(1)
+    for cycle in range(CYCLES):
+        ask(running, {"capture": f"t{cycle}", "tool": "torch", "seconds": 300})
+        told(running, f"t{cycle}", "recording")
+        ask(running, {"capture": f"x{cycle}", "tool": "torch", "seconds": 1})
+        told(running, f"x{cycle}", "failed")
+        running.wait_for_step(running.events()[-1]["step"] + 1)
+        command(running, "finish", {"capture": f"t{cycle}"})
+        told(running, f"t{cycle}", "importing")
+    command(running, "stop", {})
+    return running.wait()  # type: ignore[no-any-return]
+
+
+def command(running: Running, verb: str, payload: dict[str, Any]) -> None:
+    with (running.run_dir / "commands.jsonl").open("a") as file:
+        file.write(json.dumps({"number": time.time_ns(), "verb": verb, "payload": payload}) + "\n")
+
+
+def told(running: Running, capture: str, state: str) -> None:
+    """Return when the capture has been told to be in that state."""
+    wait_until(lambda: state in custody(running.events(), capture), seconds=120)
+
+
+def test_a_run_is_recorded_by_time_again_and_again(by_time: Ended) -> None:
+    assert by_time.code == 10, by_time.output  # stopped, as asked
+    for cycle in range(CYCLES):
+        assert custody(by_time.events, f"t{cycle}") == ["armed", "recording", "stopping", "writing", "importing"]
+        assert custody(by_time.events, f"x{cycle}") == ["armed", "failed"]
+        assert set(files(by_time, f"t{cycle}")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
+
+
+def test_what_was_recorded_by_time_is_the_work_of_the_thread_that_trains(by_time: Ended) -> None:
+    for worker, phase in (("policy-0", "update"), ("vllm-0", "rollout")):
+        path = by_time.run_dir / files(by_time, "t1")[worker]["path"]
+        names = {e["name"] for e in annotations(path)}
+        assert phase in names, (worker, names)
+
+
 def annotations(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]
@@ -111,7 +158,7 @@ def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
     (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
 
     assert set(profilers) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
-    assert all(set(tools) == {"torch", "nsys"} for tools in profilers.values())
+    assert all(set(tools) == set(TOOLS) for tools in profilers.values())
     assert {tools["torch"] for tools in profilers.values()} == {""}
     assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
     (places,) = [e["meta"]["places"] for e in run.of("note") if "profilers" in e["meta"]]

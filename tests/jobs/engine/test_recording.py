@@ -25,9 +25,12 @@ class Method:
     def __init__(self, name: str, said: list[str], body: Any) -> None:
         self._name, self._said, self._body = name, said, body
 
-    def remote(self, *arguments: Any) -> Any:
+    def remote(self, *arguments: Any, **_: Any) -> Any:
         self._said.append(self._name)
         return lambda: self._body(*arguments)
+
+    def options(self, **_: Any) -> "Method":
+        return self
 
 
 class FakeActor:
@@ -103,12 +106,27 @@ class Stage:
         self.run_dir = run_dir
         crew: Any = SimpleNamespace(all=lambda: workers, workers={"policy": workers, "vllm": []})
         self.withdrawn: list[str] = []
-        commands: Any = SimpleNamespace(take_profiles=self._take, take_withdrawals=self._take_withdrawn)
+        self.endings: list[str] = []
+        commands: Any = SimpleNamespace(
+            take_profiles=self._take,
+            take_withdrawals=self._take_withdrawn,
+            take_profiles_for_now=self._take_for_now,
+            take_endings=self._take_endings,
+        )
         report: Any = self.report
         self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
 
     def _take(self) -> list[dict[str, Any]]:
         taken, self.asked = self.asked, []
+        return taken
+
+    def _take_for_now(self) -> list[dict[str, Any]]:
+        taken = [payload for payload in self.asked if payload.get("seconds")]
+        self.asked = [payload for payload in self.asked if not payload.get("seconds")]
+        return taken
+
+    def _take_endings(self) -> list[str]:
+        taken, self.endings = self.endings, []
         return taken
 
     def _take_withdrawn(self) -> list[str]:
@@ -330,3 +348,90 @@ def test_what_is_withdrawn_while_the_run_ends_is_withdrawn(tmp_path: Path) -> No
     stage.recording.finish(1)
 
     assert stage.report.states("a") == ["armed", "withdrawn"]
+
+
+# -- by time: what the watching thread does at each look, between or within steps --
+
+
+def test_a_recording_by_time_begins_within_a_step_and_lasts_until_it_is_ended(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.recording.before_step(4)
+    stage.ask("a", seconds=60)
+    stage.recording._take_now()
+    assert stage.report.states("a") == ["armed", "recording"]
+    stage.recording._take_now()
+    stage.recording.after_step(4, seconds=1.0)
+    stage.recording.before_step(5)
+    assert stage.report.states("a") == ["armed", "recording"]
+
+    stage.endings = ["another", "a"]
+    stage.recording._take_now()
+    stage.recording.after_step(5, seconds=1.0)
+    stage.recording.finish(5)
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert {(about["first_step"], about["num_steps"]) for _, about in stage.report.artifacts} == {(4, 2)}
+
+
+def test_a_recording_by_time_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(recording_module.time, "monotonic", lambda: now)
+    stage = Stage(tmp_path)
+    stage.recording.before_step(1)
+    stage.ask("a", seconds=2.5)
+    stage.recording._take_now()
+    now = 102.4
+    stage.recording._take_now()
+    assert stage.report.states("a")[-1] == "recording"
+    now = 102.5
+    stage.recording._take_now()
+    assert "stopping" in stage.report.states("a")
+
+
+def test_of_two_recordings_at_once_the_second_is_refused_whatever_they_are(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.recording.before_step(1)
+    stage.ask("a", seconds=60)
+    stage.recording._take_now()
+    stage.ask("b", seconds=60)
+    stage.recording._take_now()
+    stage.ask("c", first_step=2)
+    stage.recording.after_step(1, seconds=1.0)
+    stage.recording.before_step(2)
+
+    assert stage.report.text("b") == "Capture a records already. Record once it has ended."
+    assert stage.report.text("c") == "Capture a records already."
+    assert stage.report.states("a")[-1] == "recording"
+
+
+def test_a_recording_by_time_waits_for_no_step_boundary(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=2, num_steps=1)
+    stage.recording.before_step(1)
+    stage.recording.after_step(1, seconds=1.0)
+    stage.recording.before_step(2)
+    stage.ask("b", seconds=60)
+    stage.recording._take_now()
+    assert stage.report.text("b") == "Capture a records step 2. Record once it has ended."
+
+
+def test_the_end_of_the_run_ends_a_recording_by_time(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.recording.before_step(3)
+    stage.ask("a", seconds=60)
+    stage.recording._take_now()
+    stage.recording.after_step(3, seconds=1.0)
+    stage.recording.finish(3)
+    stage.recording._take_now()  # a look that was under way finds nothing more to do
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
+
+
+@pytest.mark.parametrize("seconds", [-1, 301, True, "5", float("nan")])
+def test_a_length_that_no_recording_has_is_refused(tmp_path: Path, seconds: Any) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", seconds=seconds)
+    stage.steps(1)
+    stage.recording._take_now()
+    assert stage.report.states("a") == ["failed"]
+    assert "seconds is" in stage.report.text("a")

@@ -1,0 +1,107 @@
+"""What diagnosis says of a run: every rule's answer, and what to change or to record next."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from console.api.problem import REFUSALS
+from console.api.traces import trace_for
+from console.api.visible import run_for
+from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.diagnosis import changed, diagnose_run, diagnose_trace
+from jobs.models import Run
+from jobs.trace_summary import recordings
+from profiling.finding import Finding
+
+router = Router(tags=["runs"])
+traces = Router(tags=["traces"])
+
+
+class TurnOut(Schema):
+    """A knob to turn; `value` is what a clone would have, null where only a person can say."""
+
+    knob: str
+    how: str = Field(description="raise, lower, on, off or choose")
+    value: Any
+
+
+class FindingOut(Schema):
+    """A rule's answer. `begin` and `end` are the window of its evidence in Unix ns, null where there is none."""
+
+    rule: str
+    title: str
+    question: str = Field(description="where, why or helped")
+    state: str = Field(description="fires, clear or not_enough_data")
+    level: str = Field(description="watch or bad where it fires, else empty")
+    value: float | None
+    threshold: float
+    unit: str
+    sentence: str = Field(description="What was found, or what to record next")
+    definition: str
+    source: str
+    advice: str
+    role: str
+    rank: int | None
+    begin: int | None
+    end: int | None
+    turns: list[TurnOut]
+
+
+class DiagnosisOut(Schema):
+    """What fires first, the bad before what is to be watched; then what is clear, then what lacks data."""
+
+    findings: list[FindingOut]
+
+
+@router.get("/{run_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a run")
+def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
+    """Return what the rules that need no capture say of the run's newest whole steps, worked out now."""
+    run = run_for(request, run_id)
+    spec = _spec(run)
+    return DiagnosisOut(findings=[finding_out(found, spec) for found in diagnose_run(run)])
+
+
+@traces.get("/{trace_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a trace")
+def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
+    """Return what every rule says of the files of a trace that are imported, and of the run around them."""
+    trace = trace_for(request, trace_id)
+    with recordings(trace) as recorded:
+        found = diagnose_trace(trace, recorded)
+    spec = _spec(trace.run) if trace.run else None
+    return DiagnosisOut(findings=[finding_out(one, spec) for one in found])
+
+
+def _spec(run: Run) -> RunSpec | None:
+    try:
+        return parse_spec(latest_spec_json(run))
+    except SpecInvalid:  # launched by an older console
+        return None
+
+
+def finding_out(finding: Finding, spec: RunSpec | None) -> FindingOut:
+    """Return a finding as the API says it; `spec` is the run that would be cloned."""
+    rule, seen = finding.rule, finding.seen
+    has_window = seen is not None and seen.end > seen.begin > 0
+    return FindingOut(
+        rule=finding.key,
+        title=rule.title,
+        question=rule.question,
+        state=finding.state,
+        level=finding.level,
+        value=seen.value if seen else None,
+        threshold=rule.watch,
+        unit=rule.unit,
+        sentence=finding.sentence(),
+        definition=rule.definition,
+        source=rule.source,
+        advice=rule.advice,
+        role=seen.role if seen else "",
+        rank=seen.rank if seen and seen.rank >= 0 else None,
+        begin=seen.begin if seen and has_window else None,
+        end=seen.end if seen and has_window else None,
+        turns=[
+            TurnOut(knob=turn.knob, how=turn.how, value=changed(turn, spec) if spec else None) for turn in rule.turns
+        ],
+    )

@@ -1,0 +1,274 @@
+"""What a timeline shows: tiles, events, counters, phases of the run, searches and summaries of a trace."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import orjson
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
+from django.utils.cache import patch_vary_headers
+from ninja import Query, Router
+
+from console.api.problem import REFUSALS, Refused
+from console.api.series import spans_json
+from console.api.series_schema import SpansOut
+from console.api.trace_schema import (
+    DeviceSumOut,
+    EventOut,
+    FoundOut,
+    HitOut,
+    LayerDetailOut,
+    NameSumOut,
+    SamplesOut,
+    SearchOut,
+    StepOut,
+    SummaryOut,
+    layer_detail_out,
+)
+from console.api.traces import layer_for, trace_for
+from console.trace_stores import opened
+from jobs.layers import store_path
+from jobs.models import Layer, Trace
+from jobs.trace_phases import read_phases
+from profiling.analysis.window import find_next, steps, summarise_window, thinned
+from profiling.trace.category import Category
+from profiling.trace.store import Store
+from profiling.trace.tiles import tile
+
+router = Router(tags=["traces"])
+
+MAX_INT64 = 2**63 - 1
+_MOST_LANES = 4096
+_FOUND = 50
+
+From = Annotated[int, Query(..., alias="from", ge=0, le=MAX_INT64, description="Unix ns")]
+To = Annotated[int, Query(..., alias="to", ge=0, le=MAX_INT64, description="Unix ns")]
+Lanes = Annotated[str, Query("", max_length=20_000, description="numbers of lanes, divided by commas; empty: all")]
+Words = Annotated[str, Query(..., min_length=1, max_length=200)]
+LayerId = Annotated[int | None, Query(None, ge=1, le=2**62, description="only this layer")]
+
+BINARY = {"responses": {200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}}
+
+
+@router.get(
+    "/{trace_id}/layers/{int:layer_id}", response={200: LayerDetailOut, **REFUSALS}, summary="A layer and its lanes"
+)
+def read_layer(request: HttpRequest, trace_id: str, layer_id: int) -> LayerDetailOut:
+    """Return a ready layer with its lanes, counters, steps and notes; 409 until it is ready."""
+    layer = layer_for(request, trace_id, layer_id)
+    with _store(layer) as store:
+        found = [StepOut(number=s.number, begin=str(s.begin), end=str(s.end)) for s in steps(store)]
+        return layer_detail_out(layer.trace, layer, store, found)
+
+
+@router.get(
+    "/{trace_id}/layers/{int:layer_id}/tiles/{int:level}/{int:index}",
+    response={200: None, 304: None, **REFUSALS},
+    summary="A tile of the timeline",
+    openapi_extra=BINARY,
+)
+def read_tile(
+    request: HttpRequest, trace_id: str, layer_id: int, level: int, index: int, lanes: Lanes = ""
+) -> HttpResponse:
+    """Return 512 columns of 2**level ns each, from `origin` + index * 512 * 2**level on (docs/profile.md: the format).
+
+    It never changes, so that a browser keeps it.
+    """
+    layer = layer_for(request, trace_id, layer_id)
+    chosen = _lanes(lanes)
+    etag = f'"{layer.pk}-{layer.facts.get("events", 0)}-{level}-{index}-{lanes}"'
+    headers = {"ETag": etag, "Cache-Control": "private, max-age=31536000, immutable"}
+    if request.headers.get("If-None-Match") == etag and layer.state == "ready":
+        return HttpResponseNotModified(headers=headers)
+    with _store(layer) as store:
+        try:
+            data = tile(store, level=level, index=index, lanes=chosen)
+        except ValueError as error:
+            raise Refused(422, str(error)) from error
+    answer = HttpResponse(data, content_type="application/octet-stream", headers=headers)
+    patch_vary_headers(answer, ["Cookie", "Authorization"])
+    return answer
+
+
+@router.get(
+    "/{trace_id}/layers/{int:layer_id}/events/{int:event}",
+    response={200: EventOut, **REFUSALS},
+    summary="One event in detail",
+)
+def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -> EventOut:
+    """Return an event with its arguments and what it is linked with: the launch of a kernel, its operator."""
+    with _store(layer_for(request, trace_id, layer_id)) as store:
+        found = store.detail(event) if event < 2**62 else {}
+    if not found:
+        raise Http404
+    return EventOut(
+        id=found["id"],
+        lane=found["lane"],
+        depth=found["depth"],
+        begin=str(found["ts"]),
+        duration=found["dur"],
+        name=found["name"],
+        category=found["category"],
+        bytes=found["bytes"],
+        info=found["info"],
+        linked=[_other(one) for one in found["linked"]],
+        operators=[_other(one) for one in found["operators"]],
+    )
+
+
+def _other(found: dict[str, object]) -> dict[str, object]:
+    kept = {key: found[key] for key in ("id", "lane", "depth", "name", "category")}
+    return {**kept, "begin": str(found["ts"]), "duration": found["dur"]}
+
+
+@router.get(
+    "/{trace_id}/layers/{int:layer_id}/series/{int:series}",
+    response={200: SamplesOut, **REFUSALS},
+    summary="A counter over time",
+)
+def read_samples(
+    request: HttpRequest,
+    trace_id: str,
+    layer_id: int,
+    series: int,
+    begin: From,
+    end: To,
+    points: Annotated[int, Query(2000, ge=10, le=20_000)] = 2000,
+) -> HttpResponse:
+    """Return samples of a window, ns after `from`, thinned so that extremes stay."""
+    with _store(layer_for(request, trace_id, layer_id)) as store:
+        if not 0 <= series < len(store.series):
+            raise Http404
+        times, values = store.samples(series, begin=begin, end=end)
+    shown, kept = thinned(times, values, points)
+    found = {"begin": str(begin), "t": (shown - begin).tolist(), "v": kept.tolist(), "of": len(times)}
+    return HttpResponse(orjson.dumps(found), content_type="application/json")
+
+
+@router.get("/{trace_id}/phases", response={200: SpansOut, **REFUSALS}, summary="Phases of the run beside a trace")
+def get_phases(request: HttpRequest, trace_id: str) -> HttpResponse:
+    """Return the phases of the run at the time of the trace: the first layer, there before any file has arrived."""
+    return HttpResponse(orjson.dumps(spans_json(read_phases(trace_for(request, trace_id)))), "application/json")
+
+
+@router.get("/{trace_id}/search", response={200: SearchOut, **REFUSALS}, summary="Find names")
+def search(request: HttpRequest, trace_id: str, q: Words, layer: LayerId = None) -> SearchOut:
+    """Return names that contain the words, in any case, by the time they took."""
+    found: list[FoundOut] = []
+    for row in _ready(trace_for(request, trace_id), layer):
+        with _store(row) as store:
+            for one in store.search(q, _FOUND):
+                found.append(
+                    FoundOut(
+                        layer=row.pk,
+                        name=one.name,
+                        category=Category(one.category).name.lower(),
+                        events=one.events,
+                        total=one.total,
+                        lane=one.lane,
+                        depth=one.depth,
+                        begin=str(one.begin),
+                        duration=one.duration,
+                        event=one.event,
+                    )
+                )
+    return SearchOut(found=sorted(found, key=lambda one: -one.total)[:_FOUND])
+
+
+@router.get("/{trace_id}/hits", response={200: HitOut, **REFUSALS}, summary="The next event of a search")
+def next_hit(
+    request: HttpRequest,
+    trace_id: str,
+    q: Words,
+    at: Annotated[int, Query(..., ge=0, le=MAX_INT64, description="Unix ns")],
+    back: bool = False,
+    layer: LayerId = None,
+) -> HitOut:
+    """Return the first event after `at` (`back`: the last before) whose name contains the words."""
+    best: HitOut | None = None
+    for row in _ready(trace_for(request, trace_id), layer):
+        with _store(row) as store:
+            found = find_next(store, q, at=at, is_back=back)
+        if found is None:
+            continue
+        hit = HitOut(
+            layer=row.pk,
+            event=found.event,
+            lane=found.lane,
+            depth=found.depth,
+            begin=str(found.begin),
+            duration=found.duration,
+            name=found.name,
+        )
+        if best is None or best.begin is None or (int(found.begin) < int(best.begin)) != back:
+            best = hit
+    return best or HitOut()
+
+
+@router.get("/{trace_id}/summary", response={200: SummaryOut, **REFUSALS}, summary="What happened in a window")
+def summary(
+    request: HttpRequest,
+    trace_id: str,
+    begin: From,
+    end: To,
+    layer: LayerId = None,
+    lanes: Lanes = "",
+    limit: Annotated[int, Query(40, ge=1, le=500)] = 40,
+) -> SummaryOut:
+    """Sum up [from, to): events by name with their time inside it, and how busy each device was.
+
+    `lanes` are numbers of one layer, so they need `layer`.
+    """
+    trace = trace_for(request, trace_id)
+    chosen = _lanes(lanes)
+    if end <= begin:
+        raise Refused(422, f"to: {end} is not after from, {begin}.", field="to")
+    if chosen is not None and layer is None:
+        raise Refused(422, "lanes: they are numbers of one layer. Name it as `layer`.", field="lanes")
+    names: dict[str, NameSumOut] = {}
+    devices: list[DeviceSumOut] = []
+    count = 0
+    for row in _ready(trace, layer):
+        with _store(row) as store:
+            found = summarise_window(store, begin=begin, end=end, lanes=chosen, limit=limit)
+        count += found.count
+        for one in found.names:
+            known = names.get(one.name)
+            names[one.name] = NameSumOut(
+                name=one.name,
+                category=one.category,
+                count=one.count + (known.count if known else 0),
+                total=one.total + (known.total if known else 0),
+                longest=max(one.longest, known.longest if known else 0),
+            )
+        for device in found.devices:
+            values = {key: getattr(device, key) for key in DeviceSumOut.model_fields if key != "layer"}
+            devices.append(DeviceSumOut(layer=row.pk, **values))
+    top = sorted(names.values(), key=lambda one: (-one.total, one.name))[:limit]
+    return SummaryOut(begin=str(begin), end=str(end), count=count, names=top, devices=devices)
+
+
+def _ready(trace: Trace, layer_id: int | None) -> Iterator[Layer]:
+    rows = trace.layers.select_related("trace", "artifact").filter(state="ready").order_by("pk")
+    yield from rows if layer_id is None else rows.filter(pk=layer_id)
+
+
+def _lanes(text: str) -> Sequence[int] | None:
+    """Return the lanes that a request names, None for all. Raises: Refused."""
+    parts = [part for part in text.split(",") if part]
+    if any(not part.isascii() or not part.isdigit() or len(part) > 9 for part in parts) or len(parts) > _MOST_LANES:
+        raise Refused(422, f"lanes: {text[:80]!r} is no list of numbers divided by commas.", field="lanes")
+    return [int(part) for part in parts] or None
+
+
+@contextmanager
+def _store(layer: Layer) -> Iterator[Store]:
+    """Lend the store of a ready layer. Raises: Refused while it is not ready; Http404 once it is deleted."""
+    if layer.state != "ready":
+        text = f"{layer.file_name} is {layer.state}. Ask again when it is ready."
+        raise Refused(409, f"{layer.file_name} failed: {layer.problem}" if layer.state == "failed" else text)
+    try:
+        with opened(store_path(layer)) as store:
+            yield store
+    except FileNotFoundError as error:
+        raise Http404 from error

@@ -1,0 +1,278 @@
+"""What the analysis says of traces, and what another trace does differently."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Field, Query, Router, Schema
+
+from console.api.problem import REFUSALS, Refused
+from console.api.traces import trace_for
+from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes
+from jobs.trace_summary import NothingToCompare, compare, ready_layers, summary_of
+from profiling.analysis.summary import Summary
+
+router = Router(tags=["traces"])
+
+_LARGEST = 2**63 - 1
+
+First = Annotated[bool, Query(False, description="leave out the first step, which often pays for warming up")]
+WorkerName = Annotated[str, Query("", max_length=40, description="role-rank, as in the summary's workers")]
+Moment = Annotated[int | None, Query(None, ge=0, le=_LARGEST)]
+
+
+class BudgetPartOut(Schema):
+    """Time of one phase ("" outside of all) and kind, in ns."""
+
+    role: str
+    rank: int
+    phase: str
+    kind: str
+    ns: int
+
+
+class StepBudgetOut(Schema):
+    """One step (-1: the whole window): its parts add up to `wall`, in ns. `begin` is Unix ns as a text."""
+
+    step: int
+    begin: str
+    wall: int
+    parts: list[BudgetPartOut]
+
+
+class WorkerBudgetOut(Schema):
+    """One worker step by step. `is_recorded`: by its trace, not by its phases alone."""
+
+    role: str
+    rank: int
+    is_recorded: bool
+    has_device: bool
+    steps: list[StepBudgetOut]
+
+
+class UseOut(Schema):
+    """A share of the hardware's peak, and how it was reckoned."""
+
+    share: float
+    flops: float
+    seconds: float
+    devices: int
+    peak: float
+    formula: str
+
+
+class WorkerOut(Schema):
+    """What one worker did; times in ns, see docs/profile.md. Null: nothing of the kind was recorded."""
+
+    role: str
+    rank: int
+    label: str
+    device_name: str
+    has_device: bool
+    recorded: int
+    busy: int
+    operators: list[dict[str, Any]]
+    ranges: list[dict[str, Any]]
+    kernels: list[dict[str, Any]]
+    copies: list[dict[str, Any]]
+    launches: dict[str, Any] | None
+    communication: dict[str, Any] | None
+    device_by_phase: dict[str, int]
+    idle: dict[str, int]
+    gaps: list[dict[str, Any]]
+    rollout: dict[str, Any] | None
+    flops: dict[str, Any] | None
+    peak_share: UseOut | None = Field(description="of one device's peak, by the recorded sizes of products")
+
+
+class AnalysisOut(Schema):
+    """A window of a trace. `path` is the budget along the critical path, [] without phases of a run."""
+
+    begin: str
+    end: str
+    events: int
+    is_cut: bool = Field(description="too many events: only the window's beginning is reckoned with")
+    has_steps: bool
+    path: list[StepBudgetOut]
+    budget: list[WorkerBudgetOut]
+    workers: list[WorkerOut]
+    late: list[dict[str, Any]]
+    memory: list[dict[str, Any]]
+    mfu: UseOut | None = Field(description="with the model that was given")
+    hfu: UseOut | None
+    formula: str
+
+
+class ItemOut(Schema):
+    """What one kind of work takes per step of each trace, in ns; `share` of the difference in step time."""
+
+    kind: str
+    name: str
+    before: float
+    after: float
+    delta: float
+    calls_before: float
+    calls_after: float
+    share: float | None
+    change: str = Field(description="added, removed, slower, faster or same")
+
+
+class DifferenceOut(Schema):
+    """The other trace against this one, per step, in ns. items + rest + unexplained add up to after - before."""
+
+    worker: str
+    other_worker: str
+    before: float
+    after: float
+    steps_before: int
+    steps_after: int
+    items: list[ItemOut]
+    num_items: int
+    rest: float
+    unexplained: float
+    kinds: list[ItemOut]
+    phases: list[ItemOut]
+    operators: list[ItemOut]
+
+
+@router.get("/{trace_id}/analysis", response={200: AnalysisOut, **REFUSALS}, summary="Where the time of a trace goes")
+def analysis(
+    request: HttpRequest,
+    trace_id: str,
+    begin: Annotated[int | None, Query(None, alias="from", ge=0, le=_LARGEST, description="Unix ns")] = None,
+    end: Annotated[int | None, Query(None, alias="to", ge=0, le=_LARGEST, description="Unix ns")] = None,
+    drop_first: First = False,
+    accelerator: Annotated[str, Query("", max_length=200)] = "",
+    dtype: Annotated[str, Query("bf16", description=", ".join(TYPES))] = "bf16",
+    devices: Annotated[int, Query(1, ge=1, le=1_000_000)] = 1,
+    parameters: Annotated[float, Query(0, ge=0, le=1e14)] = 0,
+    tokens: Annotated[float, Query(0, ge=0, le=1e12, description="of a step, on all devices")] = 0,
+    context: Annotated[float, Query(0, ge=0, le=1e8, description="tokens of a document")] = 0,
+    layers: Annotated[int, Query(0, ge=0, le=10_000)] = 0,
+    width: Annotated[float, Query(0, ge=0, le=1e6, description="heads times head size")] = 0,
+    recompute: Annotated[str, Query("none", max_length=20)] = "none",
+) -> AnalysisOut:
+    """Return the budget of each step, kernels, operators, communication, idle time, rollout, memory and MFU."""
+    trace = trace_for(request, trace_id)
+    window = None
+    if begin is not None or end is not None:
+        if begin is None or end is None or end <= begin:
+            raise Refused(422, "to: give both `from` and `to`, the second after the first.", field="to")
+        window = (begin, end)
+    if not ready_layers(trace):
+        raise Refused(409, "No file of this trace has been imported yet. Ask again when one is ready.")
+    summary = summary_of(trace, window=window, drop_first=drop_first)
+    given = {
+        "accelerator": accelerator,
+        "dtype": dtype,
+        "recompute": recompute,
+        "devices": str(devices),
+        **{
+            key: f"{value!r}" if value else ""
+            for key, value in (
+                ("parameters", parameters),
+                ("tokens", tokens),
+                ("context", context),
+                ("layers", layers),
+                ("width", width),
+            )
+        },
+    }
+    try:
+        return _analysis_out(summary, given)
+    except Wrong as error:
+        raise Refused(422, str(error), field=error.field) from error
+
+
+def _analysis_out(summary: Summary, given: dict[str, str]) -> AnalysisOut:
+    workers = []
+    for one in summary.workers:
+        shapes = by_shapes(asked_of(given, one.device_name), summary, one)
+        workers.append({**_plain(asdict(one)), "peak_share": asdict(shapes) if shapes else None})
+    names = [one.device_name for one in summary.workers if one.device_name]
+    mfu, hfu, formula = by_model(asked_of(given, names[0] if names else ""), summary)
+    plain = _plain(asdict(summary.budget))
+    found = {
+        "begin": str(summary.begin),
+        "end": str(summary.end),
+        "events": summary.events,
+        "is_cut": summary.is_cut,
+        "has_steps": summary.has_steps,
+        "path": plain["path"],
+        "budget": plain["workers"],
+        "workers": workers,
+        "memory": [_plain(asdict(one)) for one in summary.memory],
+        "late": [asdict(one) for one in summary.late],
+        "mfu": asdict(mfu) if mfu else None,
+        "hfu": asdict(hfu) if hfu else None,
+        "formula": formula,
+    }
+    return AnalysisOut.model_validate(found)
+
+
+_MOMENTS = frozenset({"begin", "end", "tail", "peak_at"})
+
+
+def _plain(value: Any) -> Any:
+    """Return nested values with moments (Unix ns) as texts: numbers of JSON would round them."""
+    if isinstance(value, dict):
+        return {
+            key: str(found)
+            if key in _MOMENTS and isinstance(found, int)
+            else _points(found)
+            if key == "points"
+            else _plain(found)
+            for key, found in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _points(points: Any) -> list[tuple[str, float]]:
+    return [(str(at), value) for at, value in points]
+
+
+@router.get(
+    "/{trace_id}/difference", response={200: DifferenceOut, **REFUSALS}, summary="What another trace does differently"
+)
+def trace_difference(
+    request: HttpRequest,
+    trace_id: str,
+    other: Annotated[str, Query(..., max_length=40, description="id of the trace to hold against this one")],
+    worker: WorkerName = "",
+    other_worker: WorkerName = "",
+    drop_first: First = False,
+) -> DifferenceOut:
+    """Return what explains the difference in step time from this trace to the other one, largest first."""
+    one, second = trace_for(request, trace_id), trace_for(request, other)
+    try:
+        compared = compare(
+            one,
+            second,
+            worker=worker_of(worker),
+            other_worker=worker_of(other_worker),
+            drop_first=drop_first,
+        )
+    except NothingToCompare as error:
+        raise Refused(409, str(error)) from error
+    found = compared.difference
+    plain = asdict(found)
+    for table in ("items", "kinds", "phases", "operators"):
+        for row, item in zip(plain[table], getattr(found, table), strict=True):
+            row["delta"] = item.delta
+    return DifferenceOut(worker=_name(compared.worker), other_worker=_name(compared.other_worker), **plain)
+
+
+def worker_of(text: str) -> tuple[str, int] | None:
+    """Return the role and rank that "policy-0" means, None for nothing. Raises: Refused."""
+    role, dash, rank = text.rpartition("-")
+    if not text:
+        return None
+    if not dash or not rank.isascii() or not rank.isdigit() or len(rank) > 9:
+        raise Refused(422, f"worker: {text!r} is no role and rank, like policy-0.", field="worker")
+    return role, int(rank)
+
+
+def _name(worker: tuple[str, int]) -> str:
+    return f"{worker[0]}-{worker[1]}"

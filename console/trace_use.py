@@ -1,0 +1,160 @@
+"""The card of a trace's summary that holds its operations against the peak of the hardware."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.trace_words import operations_text, share_text
+from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
+from jobs.catalog.sentence import in_words
+from profiling.analysis.flops import PASSES, Model, Use, training_flops, use
+from profiling.analysis.summary import Summary, WorkerSummary
+
+TYPES = ("bf16", "fp16", "fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that people may give: its bounds, and what it is without."""
+
+    low: float
+    high: float
+    without: float
+
+
+NUMBERS: Mapping[str, Number] = {
+    "parameters": Number(1, 1e14, 0),
+    "tokens": Number(1, 1e12, 0),
+    "context": Number(0, 1e8, 0),
+    "layers": Number(0, 10_000, 0),
+    "width": Number(0, 1e6, 0),
+    "devices": Number(1, 1e6, 1),
+}
+
+
+class Wrong(ValueError):
+    """What was given cannot be used; `field` names it, the text says what is allowed."""
+
+    def __init__(self, field: str, text: str) -> None:
+        self.field = field
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the use is held against. `peak` is of one device [FLOP/s], 0 while no accelerator is known."""
+
+    accelerator: Accelerator | None
+    dtype: str
+    numbers: Mapping[str, float]
+    recompute: str
+
+    @property
+    def peak(self) -> float:
+        """Dense peak of one device in the chosen type. [FLOP/s]"""
+        return self.accelerator.peak.get(self.dtype, 0.0) if self.accelerator else 0.0
+
+
+def asked_of(given: Mapping[str, str], device_name: str) -> Asked:
+    """Return what an address asks for; the accelerator is by default the one that the trace names. Raises: Wrong."""
+    name = given.get("accelerator", "").strip()
+    try:
+        known = find_accelerator(name[:200]) if name else _by_device(device_name)
+    except LookupError as error:
+        raise Wrong("accelerator", in_words(error.args[0], _)) from error
+    dtype = given.get("dtype", "bf16")
+    if dtype not in TYPES:
+        text = _("Number type: %(given)r is not one of %(known)s.")
+        raise Wrong("dtype", text % {"given": dtype[:40], "known": ", ".join(TYPES)})
+    recompute = given.get("recompute", "none")
+    if recompute not in PASSES:
+        text = _("Recomputation: %(given)r is not one of %(known)s.")
+        raise Wrong("recompute", text % {"given": recompute[:40], "known": ", ".join(PASSES)})
+    return Asked(known, dtype, {key: _number(key, given.get(key, "")) for key in NUMBERS}, recompute)
+
+
+def _number(key: str, text: str) -> float:
+    about = NUMBERS[key]
+    if not text.strip():
+        return about.without
+    try:
+        value = float(text[:40].replace(",", ""))
+    except ValueError:
+        value = math.nan
+    if not about.low <= value <= about.high:
+        words = {"field": key, "given": text[:40], "low": f"{about.low:g}", "high": f"{about.high:g}"}
+        raise Wrong(key, _("%(field)s: %(given)r is no number from %(low)s to %(high)s.") % words)
+    return value
+
+
+def _by_device(name: str) -> Accelerator | None:
+    try:
+        return find_accelerator(name) if name else None
+    except LookupError:
+        return None
+
+
+def by_shapes(asked: Asked, summary: Summary, worker: WorkerSummary) -> Use | None:
+    """Return the use by the recorded sizes of products: what this worker executed, over its steps, on one device."""
+    if worker.flops is None or not worker.flops.with_shapes:
+        return None
+    seconds = sum(step.end - step.begin for step in summary.budget.steps) / 1e9
+    return use(worker.flops.flops, seconds=seconds, devices=1, peak=asked.peak)
+
+
+def by_model(asked: Asked, summary: Summary) -> tuple[Use | None, Use | None, str]:
+    """Return MFU and HFU of a mean step by the model that was given, and the formula of its operations."""
+    numbers, steps = asked.numbers, summary.budget.steps
+    if not numbers["parameters"] or not numbers["tokens"] or not summary.has_steps:
+        return None, None, ""
+    model = Model(parameters=numbers["parameters"], layers=int(numbers["layers"]), width=int(numbers["width"]))
+    flops = training_flops(
+        model,
+        tokens=numbers["tokens"],
+        context=numbers["context"],
+        recompute=asked.recompute,  # type: ignore[arg-type]  # it was checked
+    )
+    seconds = sum(step.end - step.begin for step in steps) / len(steps) / 1e9
+    found = [
+        use(each, seconds=seconds, devices=int(numbers["devices"]), peak=asked.peak)
+        for each in (flops.model, flops.executed)
+    ]
+    return found[0], found[1], flops.formula
+
+
+def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary) -> dict[str, Any]:
+    """Return what the card shows; a wrong input keeps what was typed and says what is allowed."""
+    counted = worker.flops
+    panel: dict[str, Any] = {
+        "given": {key: given.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
+        "accelerators": sorted(one.label for one in accelerators().values() if one.vendor != "host"),
+        "types": TYPES,
+        "recomputes": tuple(PASSES),
+        "counted": counted,
+        "operations": operations_text(counted.flops if counted and counted.with_shapes else None),
+        "by_operator": [(name, operations_text(flops)) for name, flops in counted.by_operator] if counted else [],
+        "device_name": worker.device_name,
+    }
+    try:
+        asked = asked_of(given, worker.device_name)
+    except Wrong as error:
+        return {**panel, "problem": str(error), "problem_field": error.field}
+    shapes = by_shapes(asked, summary, worker)
+    mfu, hfu, formula = by_model(asked, summary)
+    if asked.accelerator:
+        panel["given"]["accelerator"] = asked.accelerator.label
+    return {
+        **panel,
+        "accelerator": asked.accelerator,
+        "peak": operations_text(asked.peak) if asked.peak else "—",
+        "dtype": asked.dtype,
+        "shapes": shapes,
+        "shapes_text": share_text(shapes.share if shapes else None),
+        "mfu": mfu,
+        "mfu_text": share_text(mfu.share if mfu else None),
+        "hfu_text": share_text(hfu.share if hfu else None),
+        "formula": formula,
+    }

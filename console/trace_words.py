@@ -1,0 +1,109 @@
+"""Words and numbers of what the analysis says of traces, for pages."""
+
+from collections.abc import Mapping
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+KINDS: Mapping[str, Promise] = {
+    "compute": gettext_lazy("Compute"),
+    "communication": gettext_lazy("Exposed communication"),
+    "copy": gettext_lazy("Copies"),
+    "profiler": gettext_lazy("Profiler"),
+    "collector": gettext_lazy("Garbage collector"),
+    "data_wait": gettext_lazy("Waiting for data"),
+    "synchronisation": gettext_lazy("Synchronisation"),
+    "launch": gettext_lazy("Host-bound"),
+    "waiting": gettext_lazy("Waiting for others"),
+    "unattributed": gettext_lazy("Idle, cause not recorded"),
+    "not_recorded": gettext_lazy("Not covered by the recording"),
+}
+DEFINITIONS: Mapping[str, Promise] = {
+    "compute": gettext_lazy("A kernel computes; without a device, an operator runs on the processor."),
+    "communication": gettext_lazy("A collective runs and nothing computes, so that nothing hides it."),
+    "copy": gettext_lazy("Memory is copied or set, and neither a kernel nor a collective runs."),
+    "profiler": gettext_lazy("The device is idle while the profiler does its own work."),
+    "collector": gettext_lazy("The device is idle during a pause of Python's garbage collector."),
+    "data_wait": gettext_lazy("The device is idle inside the data loader, or a phase of waiting for data."),
+    "synchronisation": gettext_lazy("The device is idle while the CPU waits for it: it learns of the end too late."),
+    "launch": gettext_lazy(
+        "The device is idle while the CPU prepares its work: in an operator, or a call that launches."
+    ),
+    "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
+    "unattributed": gettext_lazy("Idle, and nothing of the above was recorded: Python code, say. Record with stacks."),
+    "not_recorded": gettext_lazy("The trace does not reach so far; only the phase is known. Record this worker, too."),
+}
+CHANGES: Mapping[str, Promise] = {
+    "added": gettext_lazy("added"),
+    "removed": gettext_lazy("removed"),
+    "slower": gettext_lazy("slower"),
+    "faster": gettext_lazy("faster"),
+    "same": gettext_lazy("same"),
+}
+ITEMS: Mapping[str, Promise] = {
+    "kernel": gettext_lazy("kernel"),
+    "communication": gettext_lazy("collective"),
+    "copy": gettext_lazy("copy"),
+    "memset": gettext_lazy("memset"),
+    "operator": gettext_lazy("operator"),
+}
+
+
+def time_text(ns: float | None) -> str:
+    """Return a time in the unit that suits it: 1.24 s, 77.5 ms, 12.0 µs, 340 ns; "—" for none."""
+    if ns is None:
+        return "—"
+    size = abs(ns)
+    for limit, scale, unit in ((1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs")):
+        if size >= limit:
+            return _minus(f"{ns / scale:,.3g}" if size / scale < 100 else f"{ns / scale:,.0f}") + f" {unit}"
+    return _minus(f"{ns:.0f}") + " ns"
+
+
+def change_text(ns: float) -> str:
+    """Return a difference of times with its sign: "+1.2 ms", "−340 µs"; 0 without one."""
+    return ("+" if ns > 0 else "") + time_text(ns) if round(ns) else "0"
+
+
+def share_text(share: float | None) -> str:
+    """Return a share in per cent: 12.3 %, < 0.1 %; "—" for none."""
+    if share is None:
+        return "—"
+    if 0 < abs(share) < 0.001:
+        return _("< 0.1 %")
+    return _minus(f"{100 * share:.1f}") + " %"
+
+
+def operations_text(flops: float | None) -> str:
+    """Return floating-point operations, or those per second, with a prefix: 2.07 T."""
+    if flops is None:
+        return "—"
+    for limit, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if flops >= limit:
+            return f"{flops / limit:.3g} {unit}"
+    return f"{flops:.3g} "
+
+
+def worker_text(role: str, rank: int) -> str:
+    """Return what a worker is called: "policy 0", "vLLM 1", "rank 3" where nobody told its role."""
+    if not role:
+        return _("rank %(rank)s") % {"rank": max(rank, 0)}
+    return f"{'vLLM' if role == 'vllm' else role} {max(rank, 0)}"
+
+
+def short_name(name: str) -> str:
+    """Return a kernel's name without its template arguments and parameters; all of it where nothing is left."""
+    kept, depth = [], 0
+    for letter in name.removeprefix("void "):
+        if letter in "<(" and not name.startswith(("Memcpy", "Memset")):
+            depth += 1
+        if not depth:
+            kept.append(letter)
+        if letter in ">)" and depth:
+            depth -= 1
+    return "".join(kept).strip() or name
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−", 1)

@@ -1,0 +1,28 @@
+"""The tab Diagnosis of a trace: what every rule says of its files, and of the run around them."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_GET
+
+from console.views.diagnosis import questions
+from console.views.traces import page_of, visible_trace
+from jobs.diagnosis import diagnose_trace
+from jobs.trace_summary import recordings
+
+
+@require_GET
+def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
+    """Show what the rules say by now; a file that is imported later may change it."""
+    trace, held = visible_trace(request, trace_id)
+    with recordings(trace) as recorded:
+        findings = diagnose_trace(trace, recorded)
+    context = page_of(trace, held, tab="diagnosis")
+    timeline = reverse("trace", args=[trace.pk])
+    context["questions"] = questions(findings, run=trace.run, timeline=timeline)
+    return render(request, "trace/diagnosis.html", context)
+
+
+urlpatterns: list[URLPattern] = [
+    path("traces/<slug:trace_id>/diagnosis", trace_diagnosis, name="trace-diagnosis"),
+]

@@ -1,0 +1,166 @@
+"""What the rules of profiling.diagnosis say of a run: its phases and readings as they are now, and of a capture of it.
+
+What is read is bounded: the spans of the newest steps, and the newest values of the readings that rules look at.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from jobs.attempt_spec import latest_spec_json
+from jobs.catalog.knob import KnobValueInvalid, is_live, knobs
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.value import Value
+from jobs.chunks import Ints
+from jobs.clean_series import read_clean
+from jobs.custody import recorded_steps
+from jobs.models import Capture, Run, Trace
+from jobs.series import MAX_POINTS, Series
+from jobs.spans import as_phase_spans, newest_span, read_spans
+from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step
+from profiling.finding import Finding, Turn, diagnose
+from profiling.phases import BY_KEY
+
+METRICS = (
+    "response/length_mean",
+    "response/length_p95",
+    "response/length_max",
+    "response/truncated_share",
+    "groups/without_signal_share",
+    "time/step_seconds",
+    *(f"time/{phase}_seconds" for phase in BY_KEY),
+)
+READINGS = (
+    "memory_bytes",
+    "device_memory_bytes",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "disk_free_bytes",
+    "disk_total_bytes",
+    "preemptions",
+    "kv_cache_percent",
+    "running_requests",
+    "waiting_requests",
+    "prefix_cache_hit_percent",
+    *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
+)
+MAX_SPANS = 100_000
+
+
+def diagnose_run(run: Run) -> list[Finding]:
+    """Return what every rule that needs no capture says of the run's latest attempt by now."""
+    return diagnose(evidence_of(run), live=True)
+
+
+def diagnose_trace(trace: Trace, recorded: Sequence[Recorded]) -> list[Finding]:
+    """Return what all rules say of a trace; `recorded` are its imported files. An upload has nothing but these."""
+    capture = trace.capture
+    if capture is None:
+        return diagnose(Evidence(recorded=tuple(recorded)))
+    return diagnose(evidence_of(capture.run, capture=capture, recorded=recorded))
+
+
+def changed(turn: Turn, spec: RunSpec) -> Value:
+    """Return what a knob becomes when it is turned: twice or half its value, on or off; None if that changes nothing.
+
+    None too where only a person can say, where the run has no such knob, or where it means nothing beside its others.
+    """
+    chosen = spec.knobs.get(turn.knob)
+    if chosen is None or not is_live(turn.knob, spec.values()):
+        return None
+    knob, now = knobs()[turn.knob], chosen.value
+    if turn.how in ("on", "off"):
+        return (turn.how == "on") if isinstance(now, bool) and now != (turn.how == "on") else None
+    if isinstance(now, bool) or not isinstance(now, int | float) or turn.how == "choose" or now <= 0:
+        return None
+    wanted = now * 2 if turn.how == "raise" else now / 2
+    if knob.type == "float":
+        wanted = now + (knob.high - now) / 2 if turn.how == "raise" and knob.high <= 1 else wanted
+    else:
+        wanted = int(wanted)
+    try:
+        value = knob.check(wanted)
+    except KnobValueInvalid:
+        return None
+    return value if value != now else None
+
+
+def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[Recorded] = ()) -> Evidence:
+    """Return phases, readings and knobs of a run, and what is known of a capture of it."""
+    attempt = capture.attempt if capture else run.latest_attempt
+    answer = read_clean(run_id=run.pk, names=(*METRICS, *READINGS), num_points=MAX_POINTS)
+    spans = _spans(run.pk, attempt, _around(run, capture, answer.series))
+    steps = Evidence(spans=spans).all_steps
+    return Evidence(
+        spans=spans,
+        readings=tuple(_readings(series, steps) for series in answer.series if len(series.x)),
+        recorded=tuple(recorded),
+        capture=_facts(capture, recorded) if capture else None,
+        knobs=_knobs(run),
+    )
+
+
+def _around(run: Run, capture: Capture | None, series: Sequence[Series]) -> tuple[int | None, int | None]:
+    """Return the window of time (Unix ns; None: open) that holds the newest steps, or those around a capture."""
+    told = next((one for one in series if one.name == "time/step_seconds"), None)
+    usual = float(np.median(told.y[np.isfinite(told.y)])) if told is not None and np.isfinite(told.y).any() else None
+    if usual is None:
+        return None, None
+    margin = int(1.5 * MOST_STEPS * usual * 1e9)
+    if capture is not None and "recording" in capture.state_times:
+        began = datetime.fromisoformat(capture.state_times["recording"]).timestamp()
+        recorded = int(1.5 * capture.num_steps * usual * 1e9)
+        return int(began * 1e9) - margin, int(began * 1e9) + recorded + margin
+    newest = newest_span(run.pk)
+    return (newest - margin, None) if newest is not None else (None, None)
+
+
+def _spans(run_id: str, attempt: int, window: tuple[int | None, int | None]) -> PhaseSpans:
+    lanes = read_spans(run_id=run_id, from_ns=window[0], to_ns=window[1], limit=MAX_SPANS).lanes
+    return as_phase_spans([lane for lane in lanes if lane.attempt == attempt])
+
+
+def _readings(series: Series, steps: Sequence[Step]) -> Readings:
+    over_time = series.kind == "system"
+    return Readings(
+        name=series.name,
+        role=series.role,
+        rank=series.rank,
+        step=_step_of(series.x, steps) if over_time else series.x,
+        time=series.x if over_time else np.zeros(len(series.x), np.int64),
+        value=series.y,
+    )
+
+
+def _step_of(times: Ints, steps: Sequence[Step]) -> Ints:
+    """Return the step within which, or right after which, each moment lies; -1 before the first.
+
+    What a step's answers tell is written down when it is over, so a reading at its end still is that step's.
+    """
+    if not steps:
+        return np.full(len(times), -1, np.int64)
+    begins = np.array([step.begin for step in steps], np.int64)
+    numbers = np.array([step.number for step in steps], np.int64)
+    at = np.searchsorted(begins, times, side="right") - 1
+    return np.where(at >= 0, numbers[at.clip(0)], -1)
+
+
+def _facts(capture: Capture, recorded: Sequence[Recorded]) -> CaptureFacts:
+    missing = capture.meta.get("missing")
+    problems = [f"{name}: {why}" for name, why in missing.items()] if isinstance(missing, dict) else []
+    workers = capture.meta.get("workers")
+    return CaptureFacts(
+        steps=recorded_steps(capture),
+        asked=tuple(str(name) for name in workers) if isinstance(workers, list) else (),
+        here=tuple(f"{one.role}-{one.rank}" for one in recorded),
+        problems=(*problems, *([capture.problem] if capture.problem else [])),
+    )
+
+
+def _knobs(run: Run) -> dict[str, object]:
+    try:
+        spec = parse_spec(latest_spec_json(run))
+    except SpecInvalid:  # launched by an older console
+        return {}
+    return {name: chosen.value for name, chosen in spec.knobs.items()}

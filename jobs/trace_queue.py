@@ -1,0 +1,63 @@
+"""What waits to be imported: a file that arrived becomes a layer of its trace, and a worker hears of it.
+
+A message to the worker may be lost or come twice; jobs.layers takes each layer once, and jobs.reconcile sends again.
+"""
+
+import logging
+from functools import partial
+
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from jobs.models import Artifact, Capture, Layer, Trace
+from jobs.notify import trace_changed
+
+log = logging.getLogger(__name__)
+
+TASK = "jobs.tasks.import_layer"
+
+
+def trace_of(capture: Capture) -> Trace:
+    """Return the trace of a capture, made with the first call."""
+    values = {"run_id": capture.run_id, "project_id": capture.run.project_id, "created_by_id": capture.created_by_id}
+    return Trace.objects.get_or_create(capture=capture, defaults={**values, "name": capture.run.name[:200]})[0]
+
+
+def add_file(artifact: Artifact) -> None:
+    """Make the ready file of a capture a layer of its trace and queue it; again changes nothing."""
+    if artifact.capture is None:
+        return
+    trace = trace_of(artifact.capture)
+    meta = artifact.meta if isinstance(artifact.meta, dict) else {}
+    rank = meta.get("rank")
+    values = {
+        "trace": trace,
+        "file_name": artifact.name.rpartition("/")[2][:255],
+        "role": str(meta.get("role") or "")[:20],
+        "rank": rank if isinstance(rank, int) and 0 <= rank < 2**31 else None,
+        "size": artifact.size,
+        "received": artifact.size,
+        "sha256": artifact.sha256,
+    }
+    layer, is_new = Layer.objects.get_or_create(artifact=artifact, defaults=values)
+    if is_new:
+        send(layer.pk)
+        tell(trace.pk)
+
+
+def send(layer_id: int) -> None:
+    """Ask a worker to import the layer, once the open transaction has committed; a broker away costs seconds."""
+
+    def now() -> None:
+        try:
+            current_app.send_task(TASK, kwargs={"layer_id": layer_id}, retry=False)
+        except (OperationalError, OSError) as error:
+            log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
+
+    transaction.on_commit(now)
+
+
+def tell(trace_id: str) -> None:
+    """Let open pages of the trace read it again, once the open transaction has committed."""
+    transaction.on_commit(partial(trace_changed, trace_id))

@@ -1,0 +1,199 @@
+"""Memory over time: what was allocated and reserved, and by category and holder where the source tells."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.analysis.intervals import Ints
+from profiling.analysis.stats import sums
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Store
+
+Floats = npt.NDArray[np.float64]
+
+ALLOCATED, RESERVED = "allocated", "reserved"
+CATEGORIES = ("weights", "gradients", "optimizer", "activations", "inputs", "temporary", "autograd", "unknown")
+ALLOCATIONS = "largest allocations"
+"""The lane of a store whose events are allocations, called after the line of code that made them."""
+MOST_HOLDERS = 20
+_MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One quantity over time: `points` are (Unix ns, bytes), at most 400 of the `samples`, with every peak kept."""
+
+    name: str
+    samples: int
+    points: tuple[tuple[int, float], ...]
+    peak: float
+    peak_at: int
+    at_peak: float
+    """Bytes when the allocated memory of the device was highest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The line of code whose allocations held so many bytes, in so many blocks."""
+
+    place: str
+    bytes: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of one device (-1: the processor) in a window. [bytes]
+
+    fragmentation: the share of reserved memory that was not allocated at the peak; None where one of them is not told.
+    `peak_at` is 0 where only the state at the end is known, which is told as the peak then. `holders`: who held most at
+    the peak where its moment is known (`is_at_peak`), else at the end.
+    """
+
+    device: int
+    curves: tuple[Curve, ...]
+    peak: float
+    peak_at: int
+    reserved: float | None
+    fragmentation: float | None
+    role: str = ""
+    rank: int = -1
+    holders: tuple[Holder, ...] = ()
+    is_at_peak: bool = False
+
+
+def fragmentation(allocated: float, reserved: float | None) -> float | None:
+    """Return the share of reserved memory that is not allocated; None where nothing is reserved."""
+    if not reserved or reserved < allocated:
+        return None
+    return (reserved - allocated) / reserved
+
+
+def running(deltas: Floats) -> Floats:
+    """Return the bytes held after each change [n], given changes in the order of time [n]."""
+    return np.cumsum(deltas)
+
+
+def at(times: Ints, values: Floats, moment: int) -> float:
+    """Return the value of a curve of steps at a moment; 0 before its first sample."""
+    place = int(np.searchsorted(times, moment, side="right")) - 1
+    return float(values[place]) if place >= 0 else 0.0
+
+
+def thinned(times: Ints, values: Floats, most: int = _MOST_POINTS) -> tuple[tuple[int, float], ...]:
+    """Return at most `most` points of a curve: of each stretch its least and its greatest value, in order."""
+    n = len(times)
+    if n <= most:
+        return tuple(zip(times.tolist(), values.tolist(), strict=True))
+    bounds = np.linspace(0, n, most // 2 + 1).astype(np.int64)
+    kept: set[int] = set()
+    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        kept.update((a + int(values[a:b].argmin()), a + int(values[a:b].argmax())))
+    rows = sorted(kept)
+    return tuple(zip(times[rows].tolist(), values[rows].tolist(), strict=True))
+
+
+def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> Memory | None:
+    """Return the memory of one device by its curves, each (times [n], bytes [n]); None if none has a sample.
+
+    The peak is that of "allocated", or of all others but "reserved" together, where that is not told.
+    """
+    known = {name: curve for name, curve in curves.items() if len(curve[0])}
+    if not known:
+        return None
+    times, values = known.get(ALLOCATED) or _sum({name: own for name, own in known.items() if name != RESERVED})
+    if not len(times):
+        times, values = known[RESERVED]
+    highest = int(values.argmax())
+    peak, peak_at = float(values[highest]), int(times[highest])
+    reserved = at(*known[RESERVED], peak_at) if RESERVED in known else None
+    order = {name: i for i, name in enumerate((ALLOCATED, RESERVED, *CATEGORIES))}
+    return Memory(
+        device=device,
+        curves=tuple(
+            Curve(
+                name=name,
+                samples=len(own[0]),
+                points=thinned(*own),
+                peak=float(own[1].max()),
+                peak_at=int(own[0][int(own[1].argmax())]),
+                at_peak=at(*own, peak_at),
+            )
+            for name, own in sorted(known.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+        ),
+        peak=peak,
+        peak_at=peak_at,
+        reserved=reserved,
+        fragmentation=fragmentation(peak, reserved),
+    )
+
+
+def _sum(curves: Mapping[str, tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
+    """Return the sum of curves of steps."""
+    if not curves:
+        return np.empty(0, np.int64), np.empty(0)
+    times = np.unique(np.concatenate([times for times, _ in curves.values()]))
+    whole = np.zeros(len(times))
+    for own_times, own in curves.values():
+        place = np.searchsorted(own_times, times, side="right") - 1
+        whole += np.where(place >= 0, own[np.maximum(place, 0)], 0.0)
+    return times, whole
+
+
+def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = -1) -> tuple[Memory, ...]:
+    """Return the memory that a store tells of, device by device, in [begin, end); `role` and `rank` are whose it is."""
+    curves: dict[int, dict[str, tuple[Ints, Floats]]] = {}
+    for series in store.series:
+        if series.unit == "B" and (series.name in (ALLOCATED, RESERVED) or series.name in CATEGORIES):
+            curves.setdefault(series.device, {})[series.name] = store.samples(series.id, begin=begin, end=end)
+    states = {state["device"]: state for state in _told(store, "memory", ("device", "allocated", "reserved"))}
+    found = []
+    for device in sorted({*curves, *states}):
+        one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device), device)
+        if one is not None:
+            held = _held_at(store, device, one.peak_at) if one.peak_at else ()
+            known = held or tuple(
+                Holder(place=str(each["place"]), bytes=each["bytes"], blocks=each["blocks"])
+                for each in _told(store, "holders", ("bytes", "blocks"))[:MOST_HOLDERS]
+            )
+            found.append(replace(one, role=role, rank=rank, holders=known, is_at_peak=bool(held)))
+    return tuple(found)
+
+
+def _told(store: "Store", key: str, numbers: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of a list that a store tells of itself, those with whole numbers where they belong."""
+    told = store.meta.get(key)
+    return [
+        each
+        for each in (told if isinstance(told, list) else ())
+        if isinstance(each, dict) and all(isinstance(each.get(name), int) for name in numbers)
+    ]
+
+
+def _at_end(state: Mapping[str, Any] | None, device: int) -> Memory | None:
+    """Return the memory of a device of which only the last state is known."""
+    if state is None or not state["reserved"]:
+        return None
+    return Memory(
+        device=device,
+        curves=(),
+        peak=state["allocated"],
+        peak_at=0,
+        reserved=state["reserved"],
+        fragmentation=fragmentation(state["allocated"], state["reserved"]),
+    )
+
+
+def _held_at(store: "Store", device: int, moment: int) -> tuple[Holder, ...]:
+    """Return the places whose allocations were held at a moment, of those that the store has as spans."""
+    lanes = [lane.id for lane in store.lanes if lane.device == device and lane.title == ALLOCATIONS]
+    if not lanes:
+        return ()
+    found = store.events(lanes=lanes, begin=moment, end=moment + 1, columns=("name", "bytes"))
+    sizes, counts = sums(found["name"], found["bytes"]), sums(found["name"], np.ones(len(found["name"]), np.int64))
+    best = sorted(sizes, key=lambda name: -sizes[name])[:MOST_HOLDERS]
+    return tuple(Holder(place=store.names[name], bytes=sizes[name], blocks=counts[name]) for name in best)

@@ -1,0 +1,102 @@
+"""Which phase each worker is in, as sets of moments."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profiling.analysis.intervals import EMPTY, Intervals, difference, interval, joined, partition, union
+from profiling.analysis.work import Work
+from profiling.evidence import PhaseSpans
+from profiling.phases import PHASES
+from profiling.trace.category import Category
+
+_ORDER = {phase.key: i for i, phase in enumerate(PHASES)}
+CONTROLLER = "driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPhases:
+    """A worker's own phases, each moment in one of them at most, and when only others have one.
+
+    `elsewhere` is empty for a worker that never told a phase: it is not known then what it waited for.
+    """
+
+    own: Mapping[str, Intervals] = field(default_factory=dict)
+    elsewhere: Intervals = EMPTY
+
+    @property
+    def any(self) -> Intervals:
+        """All moments in a phase of its own."""
+        return joined(*self.own.values())
+
+
+def by_phase(spans: PhaseSpans) -> dict[str, Intervals]:
+    """Return the moments of each phase (details of phases are no phases), in the order of a step; they may overlap."""
+    outer = spans.take(spans.depth == 0)
+    keys = sorted(set(outer.phase.tolist()), key=lambda key: (_ORDER.get(key, len(_ORDER)), key))
+    found = {}
+    for key in keys:
+        rows = outer.phase == key
+        found[key] = union(outer.start[rows], (outer.start + outer.duration)[rows])
+    return found
+
+
+def disjoint(phases: Mapping[str, Intervals]) -> dict[str, Intervals]:
+    """Return the phases with each moment in one of them: where several are under way, in the first of a step."""
+    whole = joined(*phases.values())
+    return {key: found for key, found in partition(whole, phases.items(), "").items() if key}
+
+
+def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = None) -> WorkerPhases:
+    """Return the phases of a worker: its spans, or, where there are none, ranges of phases in its trace."""
+    mine = spans.take((spans.role == role) & (spans.rank == rank)) if role else spans.take(np.zeros(len(spans), bool))
+    own = by_phase(mine)
+    if not own and work is not None:
+        own = _in_trace(work)
+    if not own:
+        return WorkerPhases()
+    outer = spans.take(spans.depth == 0)
+    others = union(outer.start, outer.start + outer.duration)
+    shared = disjoint(own)
+    return WorkerPhases(own=shared, elsewhere=difference(others, joined(*shared.values())))
+
+
+def _in_trace(work: Work) -> dict[str, Intervals]:
+    marks = work.events.of(Category.PHASE)
+    found = {}
+    for number in np.unique(marks.name).tolist():
+        rows = marks.take(marks.name == number)
+        found[work.name(number)] = rows.union
+    return dict(sorted(found.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
+
+
+def workers_of(spans: PhaseSpans) -> list[tuple[str, int]]:
+    """Return role and rank of all who told phases, without the controller, which only waits for the others."""
+    pairs = set(zip(spans.role.tolist(), spans.rank.tolist(), strict=True))
+    return sorted(pair for pair in pairs if pair[0] != CONTROLLER)
+
+
+def last_in(spans: PhaseSpans, phase: str, begin: int, end: int) -> tuple[str, int] | None:
+    """Return who of the workers ends a phase last within [begin, end): the one that the step waits for."""
+    until = np.minimum(spans.start + spans.duration, end)
+    rows = np.flatnonzero(
+        (spans.phase == phase) & (spans.depth == 0) & (spans.role != CONTROLLER) & (spans.start < end) & (until > begin)
+    )
+    if not len(rows):
+        return None
+    longest = np.lexsort((spans.duration[rows], until[rows]))[-1]
+    return str(spans.role[rows[longest]]), int(spans.rank[rows[longest]])
+
+
+def moments(spans: PhaseSpans, role: str, rank: int, phase: str) -> Intervals:
+    """Return when a worker is in a phase."""
+    rows = (spans.role == role) & (spans.rank == rank) & (spans.phase == phase) & (spans.depth == 0)
+    return union(spans.start[rows], (spans.start + spans.duration)[rows])
+
+
+def window_of(sets: Sequence[Intervals]) -> Intervals:
+    """Return the one interval from the first to the last moment of some sets."""
+    begins = [int(one.begin[0]) for one in sets if len(one)]
+    ends = [int(one.end[-1]) for one in sets if len(one)]
+    return interval(min(begins), max(ends)) if begins else EMPTY

@@ -1,0 +1,162 @@
+"""Generation: how full the engine's batches are over time, and how long its last answers keep all others waiting."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.analysis.intervals import Ints
+from profiling.analysis.stats import percentile
+from profiling.analysis.work import Work
+from profiling.trace.category import Category
+
+DONE = 0.9
+"""The tail begins when this share of the requests is done."""
+
+_COUNTS = re.compile(r"context_(\d+)\((\d+)\).*?generation_(\d+)\((\d+)\)")
+_MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """Passes of the engine, by start; columns [n]. `ts` in Unix ns, `dur` in ns.
+
+    context: requests whose prompt is read, generation: requests that get a token; and the tokens of both.
+    """
+
+    ts: Ints
+    dur: Ints
+    context: Ints
+    context_tokens: Ints
+    generation: Ints
+    generation_tokens: Ints
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def requests(self) -> Ints:
+        """Requests in each pass [n]."""
+        return self.context + self.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """The long tail of one rollout. Times in Unix ns; tokens None where nobody told them.
+
+    By its batches it begins when the last pass with more than a tenth of the most requests ends: then nine in ten
+    are done, where all had begun together; else it is a lower bound of what is left.
+    """
+
+    begin: int
+    tail: int
+    end: int
+    p50_tokens: int | None = None
+    p99_tokens: int | None = None
+
+    @property
+    def share(self) -> float:
+        """The tail's share of the rollout."""
+        return (self.end - self.tail) / (self.end - self.begin) if self.end > self.begin else 0.0
+
+    @property
+    def spread(self) -> float | None:
+        """The 99th percentile of tokens divided by the median."""
+        return self.p99_tokens / self.p50_tokens if self.p50_tokens and self.p99_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """Generation within a window. `points` are (Unix ns, requests in the pass that begins then), at most 400."""
+
+    passes: int
+    most_requests: int
+    mean_requests: float
+    tokens: int
+    seconds: float
+    tails: tuple[Tail, ...]
+    points: tuple[tuple[int, int], ...]
+
+
+def batches(work: Work, begin: int, end: int) -> Batches:
+    """Return the passes that begin in [begin, end) and whose names tell what was in them."""
+    events = work.host.of(Category.BATCH)
+    events = events.take((events.ts >= begin) & (events.ts < end))
+    counts = {number: counts_of(work.name(number)) for number in np.unique(events.name).tolist()}
+    table = np.array([counts[number] or (-1, 0, 0, 0) for number in events.name.tolist()], np.int64).reshape(-1, 4)
+    known = np.flatnonzero(table[:, 0] >= 0)
+    rows = known[np.argsort(events.ts[known], kind="stable")]
+    return Batches(
+        ts=events.ts[rows],
+        dur=events.dur[rows],
+        context=table[rows, 0],
+        context_tokens=table[rows, 1],
+        generation=table[rows, 2],
+        generation_tokens=table[rows, 3],
+    )
+
+
+def counts_of(name: str) -> tuple[int, int, int, int] | None:
+    """Return (context requests, their tokens, generation requests, their tokens) of vLLM's name of a pass.
+
+    None for another name. "execute_context_1(37)_generation_15(15)" is (1, 37, 15, 15).
+    """
+    found = _COUNTS.search(name)
+    if not found or any(len(group) > 12 for group in found.groups()):
+        return None
+    context, context_tokens, generation, generation_tokens = (int(group) for group in found.groups())
+    return context, context_tokens, generation, generation_tokens
+
+
+def tail_of_batches(own: Batches) -> Tail | None:
+    """Return the tail of one rollout's passes; None without any."""
+    if not len(own):
+        return None
+    ends = own.ts + own.dur
+    full = np.flatnonzero(own.requests > round((1 - DONE) * int(own.requests.max()), 6))
+    return Tail(begin=int(own.ts[0]), tail=int(ends[full[-1]]), end=int(ends.max()))
+
+
+def tail_of_requests(begin: int, finished: Ints, tokens: Ints | None = None) -> Tail | None:
+    """Return the tail of requests that were given at `begin` and finished at `finished` [n]; None without any."""
+    if not len(finished):
+        return None
+    ordered = np.sort(finished)
+    at = max(int(np.ceil(DONE * len(ordered) - 1e-9)) - 1, 0)
+    return Tail(
+        begin=begin,
+        tail=int(ordered[at]),
+        end=int(ordered[-1]),
+        p50_tokens=None if tokens is None else percentile(tokens, 50),
+        p99_tokens=None if tokens is None else percentile(tokens, 99),
+    )
+
+
+def rollout(work: Work, rollouts: Sequence[tuple[int, int]], begin: int, end: int) -> Rollout | None:
+    """Return how generation went in [begin, end); `rollouts` are begin and end of each phase of it, () if not known.
+
+    None where the trace has no passes of an engine.
+    """
+    found = batches(work, begin, end)
+    if not len(found):
+        return None
+    parts = rollouts or [(begin, end)]
+    tails = [tail_of_batches(_between(found, *part)) for part in parts]
+    weights = np.maximum(found.dur, 1)
+    chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _MOST_POINTS)).astype(np.int64))
+    return Rollout(
+        passes=len(found),
+        most_requests=int(found.requests.max()),
+        mean_requests=float((found.requests * weights).sum() / weights.sum()),
+        tokens=int(found.generation_tokens.sum()),
+        seconds=float(found.dur.sum() / 1e9),
+        tails=tuple(tail for tail in tails if tail is not None),
+        points=tuple(zip(found.ts[chosen].tolist(), found.requests[chosen].tolist(), strict=True)),
+    )
+
+
+def _between(found: Batches, begin: int, end: int) -> Batches:
+    rows: npt.NDArray[np.bool_] = (found.ts >= begin) & (found.ts < end)
+    return Batches(**{name: getattr(found, name)[rows] for name in found.__slots__})

@@ -1,0 +1,237 @@
+"""One entry to it all: what a trace holds in a window, as plain data that JSON can carry."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from profiling.analysis.budget import Budget, budget
+from profiling.analysis.communication import Communication, Late, communication, stragglers
+from profiling.analysis.flops import Counted, count_store
+from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps
+from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
+from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
+from profiling.analysis.memory import Memory, memory
+from profiling.analysis.operators import Operator, operators, ranges
+from profiling.analysis.phases import WorkerPhases, phases_of
+from profiling.analysis.rollout import Rollout, rollout
+from profiling.analysis.steps import steps_of
+from profiling.analysis.work import Work, read
+from profiling.analysis.workers import best, label, split
+from profiling.evidence import PhaseSpans, Recorded, Step
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Store
+
+MOST_EVENTS = 1_000_000
+"""Events that are looked at, over all files; of a longer trace its first steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSummary:
+    """What one worker did in the window. Times in ns.
+
+    `busy` is how long its device did anything (its processor, where no device was recorded), `idle` the rest of what
+    was recorded by cause, `device_by_phase` when kernels were launched. None: nothing of the kind was recorded.
+    """
+
+    role: str
+    rank: int
+    label: str
+    device_name: str
+    has_device: bool
+    recorded: int
+    busy: int
+    operators: tuple[Operator, ...]
+    ranges: tuple[Operator, ...]
+    kernels: tuple[Kernel, ...]
+    copies: tuple[Copies, ...]
+    launches: Launches | None
+    communication: Communication | None
+    device_by_phase: dict[str, int]
+    idle: dict[str, int]
+    gaps: tuple[Gap, ...]
+    rollout: Rollout | None
+    flops: Counted | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, and it was shortened.
+
+    `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1.
+    """
+
+    begin: int
+    end: int
+    events: int
+    is_cut: bool
+    has_steps: bool
+    budget: Budget
+    workers: tuple[WorkerSummary, ...]
+    late: tuple[Late, ...]
+    memory: tuple[Memory, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain dicts, lists and numbers."""
+        return asdict(self)
+
+
+def summarise(
+    recorded: Sequence[Recorded],
+    spans: PhaseSpans,
+    window: tuple[int, int] | None = None,
+    *,
+    drop_first: bool = False,
+    most_events: int = MOST_EVENTS,
+) -> Summary:
+    """Return what was recorded in a window, by default in all of the recording.
+
+    `recorded` are the files with the worker each is of; a file of several workers is split. `drop_first` leaves out the
+    first step, if there are others: it often pays for warming up.
+    """
+    begin, end = window or _whole(recorded, spans)
+    events = sum(_count(one, begin, end) for one in recorded)
+    until = end if events <= most_events else _affordable(recorded, begin, end, most_events)
+    chosen, store_of = _open(recorded, begin, until)
+    steps = steps_of(spans, list(chosen.values()), begin, until)
+    if drop_first and len(steps) > 1:
+        steps = steps[1:]
+    has_steps = bool(steps)
+    steps = steps or ((Step(number=-1, begin=begin, end=until),) if until > begin else ())
+    whole = joined(*(interval(step.begin, step.end) for step in steps))
+    workers = [
+        _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, store_of[key])
+        for key, work in sorted(chosen.items())
+    ]
+    first, last = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (begin, until)
+    return Summary(
+        begin=begin,
+        end=until,
+        events=events,
+        is_cut=until < end,
+        has_steps=has_steps,
+        budget=budget(chosen, spans, steps),
+        workers=tuple(workers),
+        memory=tuple(
+            found for one in recorded for found in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
+        ),
+        late=stragglers([work for _, work in sorted(chosen.items())], first, last),
+    )
+
+
+def open_works(
+    recorded: Sequence[Recorded], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
+) -> tuple[dict[tuple[str, int], Work], int, int]:
+    """Return the workers of some files by role and rank, and from when to when they were read (Unix ns)."""
+    begin, end = _whole(recorded, spans)
+    if sum(_count(one, begin, end) for one in recorded) > most_events:
+        end = _affordable(recorded, begin, end, most_events)
+    return _open(recorded, begin, end)[0], begin, end
+
+
+def _open(
+    recorded: Sequence[Recorded], begin: int, end: int
+) -> tuple[dict[tuple[str, int], Work], dict[tuple[str, int], "Store"]]:
+    """Return each worker's events in a window and the store that they are from."""
+    works, stores = [], []
+    for one in recorded:
+        for work in split(read(one.store, role=one.role, rank=_rank(one), begin=begin, end=end)):
+            if len(work.host) or len(work.device):
+                works.append(work)
+                stores.append(one.store)
+    works = _distinct(works)
+    chosen = best(works)
+    store_of = {id(work): store for work, store in zip(works, stores, strict=True)}
+    return chosen, {key: store_of[id(work)] for key, work in chosen.items()}
+
+
+def _whole(recorded: Sequence[Recorded], spans: PhaseSpans) -> tuple[int, int]:
+    """Return the first and the last moment of the files; of the phases where there are no files."""
+    if recorded:
+        return min(one.store.begin for one in recorded), max(one.store.end for one in recorded)
+    if len(spans):
+        return int(spans.start.min()), int((spans.start + spans.duration).max())
+    return 0, 0
+
+
+def _count(one: Recorded, begin: int, end: int) -> int:
+    found = one.store.sql("SELECT count(*) AS n FROM ev WHERE ts < ? AND ts + dur > ?", [end, begin])
+    return int(found["n"][0])
+
+
+def _affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
+    """Return the latest end, in 64ths of the window, up to which there are at most so many events; at least one."""
+    for part in range(63, 1, -1):
+        until = begin + (end - begin) * part // 64
+        if sum(_count(one, begin, until) for one in recorded) <= most:
+            return until
+    return begin + max((end - begin) // 64, 1)
+
+
+def _rank(one: Recorded) -> int:
+    """Return the rank that a file is of; that which it tells of itself where nobody else knows."""
+    told = one.store.meta.get("rank")
+    return one.rank if one.rank >= 0 or not isinstance(told, int) else told
+
+
+def _distinct(works: Sequence[Work]) -> list[Work]:
+    """Give workers of files that name none numbers of their own, so that none hides another."""
+    taken: set[tuple[str, int]] = set()
+    found = []
+    for work in works:
+        rank = work.rank
+        if not work.role:
+            rank = max(rank, 0)
+            while ("", rank) in taken:
+                rank += 1
+        taken.add((work.role, rank))
+        found.append(replace(work, rank=rank))
+    return found
+
+
+def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") -> WorkerSummary:
+    begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
+    seen = clipped(whole, work.begin, work.end)
+    side = DeviceSide(work, whole)
+    parts = idle_by_cause(work, phases, seen)
+    rollouts = phases.own.get("rollout")
+    shapes = count_store(store, begin, end)
+    return WorkerSummary(
+        role=work.role,
+        rank=work.rank,
+        label=label(work),
+        device_name=_device_name(work, store),
+        has_device=work.has_device,
+        recorded=total(seen),
+        busy=total(intersection(work.busy, seen)),
+        operators=operators(side),
+        ranges=ranges(side),
+        kernels=side.kernels(),
+        copies=side.copies(),
+        launches=side.launches() if work.has_device else None,
+        communication=communication(work, begin, end) if len(work.collectives) else None,
+        device_by_phase=side.by_phase(phases.own) if work.has_device and phases.own else {},
+        idle={cause: total(found) for cause, found in parts.items()},
+        gaps=longest_gaps(work, phases, seen),
+        rollout=rollout(work, _pairs(rollouts, whole), begin, end),
+        flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
+    )
+
+
+def _device_name(work: Work, store: "Store") -> str:
+    """Return what the first device of a worker is called, "" where the trace does not tell."""
+    numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
+    told = store.meta.get("devices")
+    for about in told if isinstance(told, list) else ():
+        if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
+            return str(about["name"])
+    return ""
+
+
+def _pairs(rollouts: Intervals | None, whole: Intervals) -> list[tuple[int, int]]:
+    if rollouts is None:
+        return []
+    inside = intersection(rollouts, whole)
+    return list(zip(inside.begin.tolist(), inside.end.tolist(), strict=True))

@@ -1,0 +1,201 @@
+"""What happened in a part of a trace: events by name, how busy each device was, and when steps began."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.analysis.intervals import clipped, intersection, total, union
+from profiling.trace.category import DEVICE, Category
+from profiling.trace.store import Store
+
+_NUMBER = re.compile(r"(\d+)\D*$")
+_MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameSum:
+    """Events of one name in a window: how many, their time inside it together and that of the longest [ns]."""
+
+    name: str
+    category: str
+    count: int
+    total: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSum:
+    """What one device did in a window [ns]: its work and its communication as unions over streams.
+
+    `overlapped` is communication during which something else ran on the device; `longest_gap` is without any work.
+    """
+
+    process: str
+    device: int
+    busy: int
+    communication: int
+    overlapped: int
+    longest_gap: int
+    kernels: int
+    median_kernel: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSum:
+    """A summary of [begin, end) in Unix ns over all, or some, lanes; `names` are those with the most time."""
+
+    begin: int
+    end: int
+    count: int
+    names: tuple[NameSum, ...]
+    devices: tuple[DeviceSum, ...]
+
+
+def summarise_window(
+    store: Store, *, begin: int, end: int, lanes: Sequence[int] | None = None, limit: int = 40
+) -> WindowSum:
+    """Return what happened in [begin, end), each event with the part of it that lies inside."""
+    where, params = "ts < $end AND ts + dur > $begin", {"begin": begin, "end": end, "limit": limit}
+    if lanes is not None:
+        where += " AND list_contains($lanes, lane)"
+        params["lanes"] = [int(lane) for lane in lanes]  # type: ignore[assignment]
+    found = store.sql(
+        "SELECT n.text AS name, g.* EXCLUDE (name) FROM (SELECT name, first(cat) AS cat, count(*) AS n, "  # noqa: S608
+        "sum(least(ts + dur, $end) - greatest(ts, $begin))::BIGINT AS total, max(dur) AS longest, "
+        f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name) g "
+        "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text LIMIT $limit",
+        params,
+    )
+    names = tuple(
+        NameSum(name=name, category=Category(cat).name.lower(), count=n, total=total_ns, longest=longest)
+        for name, cat, n, total_ns, longest in zip(
+            found["name"].tolist(),
+            found["cat"].tolist(),
+            found["n"].tolist(),
+            found["total"].tolist(),
+            found["longest"].tolist(),
+            strict=True,
+        )
+    )
+    count = int(found["events"][0]) if len(found["events"]) else 0
+    return WindowSum(begin=begin, end=end, count=count, names=names, devices=_devices(store, begin, end, lanes))
+
+
+def _devices(store: Store, begin: int, end: int, chosen: Sequence[int] | None) -> tuple[DeviceSum, ...]:
+    streams = [lane for lane in store.lanes if lane.kind == "stream" and (chosen is None or lane.id in chosen)]
+    sums = []
+    for process, device in sorted({(lane.process, lane.device) for lane in streams}):
+        mine = [lane.id for lane in streams if (lane.process, lane.device) == (process, device)]
+        work = store.events(
+            lanes=mine,
+            categories=[int(one) for one in DEVICE],
+            begin=begin,
+            end=end,
+            columns=("ts", "dur", "cat"),
+        )
+        sums.append(_device(process, device, work["ts"], work["ts"] + work["dur"], work["cat"], begin, end))
+    return tuple(sums)
+
+
+def _device(
+    process: str,
+    device: int,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    category: npt.NDArray[np.uint8],
+    begin: int,
+    end: int,
+) -> DeviceSum:
+    busy = clipped(union(start, stop), begin, end)
+    talks = category == Category.COMMUNICATION
+    communication = clipped(union(start[talks], stop[talks]), begin, end)
+    compute = clipped(union(start[~talks], stop[~talks]), begin, end)
+    kernels = (stop - start)[category == Category.KERNEL]
+    edges = np.concatenate([[begin], busy.end, [end]])
+    gaps = np.concatenate([busy.begin, [end]]) - edges[: len(busy) + 1]
+    return DeviceSum(
+        process=process,
+        device=device,
+        busy=total(busy),
+        communication=total(communication),
+        overlapped=total(intersection(communication, compute)),
+        longest_gap=int(gaps.max()),
+        kernels=len(kernels),
+        median_kernel=float(np.median(kernels)) if len(kernels) else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """When a step ran, by a range that the trace itself holds; `begin` and `end` in Unix ns."""
+
+    number: int
+    begin: int
+    end: int
+
+
+def steps(store: Store) -> tuple[Step, ...]:
+    """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin."""
+    found = store.sql(
+        "SELECT n.text AS name, min(e.ts) AS first, max(e.ts + e.dur) AS last FROM ev e JOIN names n ON n.id = e.name "
+        "WHERE e.cat = ? GROUP BY n.text ORDER BY first LIMIT ?",
+        [int(Category.STEP), _MOST_STEPS],
+    )
+    numbered = []
+    for name, first, last in zip(found["name"].tolist(), found["first"].tolist(), found["last"].tolist(), strict=True):
+        number = _NUMBER.search(name)
+        if number is not None and len(number[1]) < 10:
+            numbered.append(Step(number=int(number[1]), begin=first, end=last))
+    return tuple(numbered)
+
+
+def thinned(
+    times: npt.NDArray[np.int64], values: npt.NDArray[np.float64], points: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return at most about `points` samples [m] of a series [n]: least and greatest of each part, in their order."""
+    n = len(times)
+    if n <= points or points < 4:
+        return times, values
+    edges = np.linspace(0, n, points // 2 + 1).astype(np.int64)
+    keep: list[int] = []
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if last > first:
+            part = values[first:last]
+            keep += sorted({first + int(part.argmin()), first + int(part.argmax())})
+    return times[keep], values[keep]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """An event that a search came to; `begin` in Unix ns, `duration` in ns."""
+
+    event: int
+    lane: int
+    depth: int
+    begin: int
+    duration: int
+    name: str
+
+
+def find_next(store: Store, text: str, *, at: int, is_back: bool = False) -> Hit | None:
+    """Return the first event that begins after `at` (the last before it) with `text` in its name, in any case."""
+    compare, direction = ("<", "DESC") if is_back else (">", "ASC")
+    found = store.sql(
+        "SELECT e.rowid AS event, e.lane, e.depth, e.ts, e.dur, n.text AS name FROM ev e JOIN names n "  # noqa: S608
+        "ON n.id = e.name WHERE e.name IN (SELECT id FROM names WHERE contains(lower(text), lower(?))) "
+        f"AND e.ts {compare} ? ORDER BY e.ts {direction}, e.rowid {direction} LIMIT 1",
+        [text, at],
+    )
+    if not len(found["event"]):
+        return None
+    return Hit(
+        event=int(found["event"][0]),
+        lane=int(found["lane"][0]),
+        depth=int(found["depth"][0]),
+        begin=int(found["ts"][0]),
+        duration=int(found["dur"][0]),
+        name=str(found["name"][0]),
+    )

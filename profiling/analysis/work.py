@@ -1,0 +1,165 @@
+"""Events of one worker as the analysis sees them: columns of a store, with names and lanes at hand."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, joined, union
+from profiling.trace.category import DEVICE, Category
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Lane, Store
+
+_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
+_READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.OTHER))
+"""Frames of Python are left out: they are many, and nothing here is reckoned from them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """Columns [n], sorted by lane and start, the longer first. `ts` in Unix ns, `dur` in ns."""
+
+    lane: Ints
+    ts: Ints
+    dur: Ints
+    name: Ints
+    cat: Ints
+    link: Ints
+    outer: Ints
+    bytes: Ints
+    info: Ints
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def end(self) -> Ints:
+        """When each one ends [n], in Unix ns."""
+        return self.ts + self.dur
+
+    def take(self, rows: Bools | Ints) -> "Events":
+        """Return the chosen rows."""
+        return Events(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+    def of(self, *categories: Category) -> "Events":
+        """Return those of the categories."""
+        return self.take(np.isin(self.cat, [int(one) for one in categories]))
+
+    def on(self, lanes: Iterable[int]) -> "Events":
+        """Return those on the lanes."""
+        return self.take(np.isin(self.lane, list(lanes)))
+
+    @property
+    def union(self) -> Intervals:
+        """The moments at which at least one is under way."""
+        return union(self.ts, self.end)
+
+
+def events_of(columns: Mapping[str, Ints]) -> Events:
+    """Return columns as Events; those that are left out are 0."""
+    n = len(columns["ts"])
+    whole = {name: np.asarray(columns.get(name, np.zeros(n, np.int64)), np.int64) for name in Events.__slots__}
+    order = np.lexsort((-whole["dur"], whole["ts"], whole["lane"]))
+    return Events(**{name: values[order] for name, values in whole.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What was recorded of one worker. `begin` and `end` (Unix ns): nothing is known of it before and after."""
+
+    events: Events
+    names: Sequence[str]
+    lanes: Mapping[int, "Lane"]
+    begin: int
+    end: int
+    role: str = ""
+    rank: int = -1
+
+    @cached_property
+    def device(self) -> Events:
+        """What ran on devices."""
+        streams = [lane.id for lane in self.lanes.values() if lane.kind == "stream"]
+        return self.events.on(streams).of(*DEVICE)
+
+    @cached_property
+    def host(self) -> Events:
+        """What ran on threads."""
+        return self.events.on([lane.id for lane in self.lanes.values() if lane.kind == "thread"])
+
+    @property
+    def has_device(self) -> bool:
+        """Return True if work of a device was recorded; else all work is that of the processor."""
+        return len(self.device) > 0
+
+    @cached_property
+    def collectives(self) -> Events:
+        """Collectives: on streams where there are devices, else those that the processor carries out itself."""
+        return (self.device if self.has_device else self.host).of(Category.COMMUNICATION)
+
+    @cached_property
+    def compute(self) -> Intervals:
+        """When it computes: any kernel, or, without a device, any operator that is not part of a collective."""
+        if self.has_device:
+            return self.device.of(Category.KERNEL).union
+        operators = self.operators
+        outside = [
+            _without(operators.on([lane]), self.collectives.on([lane])) for lane in np.unique(operators.lane).tolist()
+        ]
+        return joined(*outside)
+
+    @cached_property
+    def operators(self) -> Events:
+        """Operators, without those that do nothing but carry out or await a collective."""
+        found = self.host.of(Category.OPERATOR)
+        waits = [i for i, name in enumerate(self.names) if name.startswith(_OF_COLLECTIVES)]
+        return found.take(~np.isin(found.name, waits)) if waits else found
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """When its device did anything, or its processor, where no device was recorded."""
+        if self.has_device:
+            return self.device.union
+        return joined(self.compute, self.collectives.union)
+
+    def name(self, number: int) -> str:
+        """Return a name by its number."""
+        return self.names[number]
+
+
+_NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
+_OF_COLLECTIVES = ("c10d::", "record_param_comms", "gloo:", "mpi:")
+
+
+def _without(events: Events, others: Events) -> Intervals:
+    return difference(events.union, others.union) if len(events) else EMPTY
+
+
+def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
+    """Return names without numbers of calls, and the number among these of each given name [n].
+
+    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7": every call would be an operator of its own.
+    """
+    found: dict[str, int] = {}
+    plain = [found.setdefault(_NUMBERED.sub("", name), len(found)) for name in names]
+    return list(found), np.array(plain, np.int64)
+
+
+def read(store: "Store", *, role: str = "", rank: int = -1, begin: int | None = None, end: int | None = None) -> Work:
+    """Return the events of a store that touch [begin, end), all of them without a window."""
+    found = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
+    whole = {name: values.astype(np.int64, copy=False) for name, values in found.items()}
+    names, plain = plain_names(store.names)
+    whole["name"] = plain[whole["name"]]
+    return Work(
+        events=Events(**whole),
+        names=names,
+        lanes={lane.id: lane for lane in store.lanes},
+        begin=store.begin,
+        end=store.end,
+        role=role,
+        rank=rank,
+    )

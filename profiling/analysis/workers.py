@@ -1,0 +1,76 @@
+"""Who did the work: one file may hold one worker or several, and one worker may be in several files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from profiling.analysis.work import Work
+
+
+def split(work: Work) -> tuple[Work, ...]:
+    """Return the workers of one file: one per process and device, or per process where no device was recorded.
+
+    Of a file of one worker that is itself. The parts of a file that names no worker are numbered.
+    """
+    streams = [lane for lane in work.lanes.values() if lane.kind == "stream"]
+    with_events = set(np.unique(work.device.lane).tolist())
+    owners = sorted({(lane.pid, lane.device) for lane in streams if lane.id in with_events})
+    if len(owners) > 1:
+        return _numbered(work, [_lanes_of(work, pid, device) for pid, device in owners])
+    if owners:
+        return (work,)
+    busy = set(np.unique(work.operators.lane).tolist()) | set(np.unique(work.events.lane).tolist())
+    pids = sorted({lane.pid for lane in work.lanes.values() if lane.id in busy and lane.kind == "thread"})
+    if len(pids) < 2:
+        return (work,)
+    return _numbered(work, [[lane.id for lane in work.lanes.values() if lane.pid == pid] for pid in pids])
+
+
+def _lanes_of(work: Work, pid: int, device: int) -> list[int]:
+    """Return the streams of a device and the threads that could have launched on it."""
+    mine = [lane.id for lane in work.lanes.values() if lane.kind != "stream" and lane.pid == pid]
+    streams = [
+        lane.id for lane in work.lanes.values() if lane.kind == "stream" and (lane.pid, lane.device) == (pid, device)
+    ]
+    return [*mine, *streams]
+
+
+def _numbered(work: Work, parts: Iterable[Sequence[int]]) -> tuple[Work, ...]:
+    return tuple(
+        replace(
+            work,
+            events=work.events.on(lanes),
+            lanes={lane: work.lanes[lane] for lane in lanes},
+            rank=number if work.rank < 0 or number else work.rank,
+        )
+        for number, lanes in enumerate(parts)
+    )
+
+
+def label(work: Work) -> str:
+    """Return the process and device of a worker, as its lanes tell: "python 4037, device 0"."""
+    streams = [lane for lane in work.lanes.values() if lane.kind == "stream"]
+    threads = [lane for lane in work.lanes.values() if lane.kind == "thread"]
+    first = next(iter(threads or streams), None)
+    if first is None:
+        return ""
+    process = first.process if first.process and first.process != str(first.pid) else ""
+    parts = [" ".join(part for part in (process, str(first.pid) if first.pid >= 0 else "") if part)]
+    devices = sorted({lane.device for lane in streams if lane.device >= 0})
+    parts += [f"device {device}" for device in devices]
+    return ", ".join(part for part in parts if part)
+
+
+def best(works: Iterable[Work]) -> dict[tuple[str, int], Work]:
+    """Return one file for each worker: the one with most work of a device, then most events."""
+    found: dict[tuple[str, int], Work] = {}
+    for work in works:
+        known = found.get((work.role, work.rank))
+        if known is None or _weight(work) > _weight(known):
+            found[work.role, work.rank] = work
+    return found
+
+
+def _weight(work: Work) -> tuple[int, int]:
+    return len(work.device), len(work.events)

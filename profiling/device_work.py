@@ -1,0 +1,114 @@
+"""What a device did in a recorded file: unions of its work over time, and the calls that launched it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.analysis.intervals import Intervals, total, union
+from profiling.evidence import Evidence, Ints, Recorded
+from profiling.trace.category import DEVICE, Category
+
+_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceWork:
+    """Everything that ran on one device within one file; columns [n] sorted by start. `begin` and `end` in Unix ns."""
+
+    recorded: Recorded
+    device: int
+    process: str
+    pid: int
+    start: Ints
+    duration: Ints
+    name: Ints
+    category: Ints
+    link: Ints
+    stream: Ints
+    bytes: Ints
+    begin: int
+    end: int
+
+    @property
+    def window(self) -> int:
+        """Length of the window [ns]."""
+        return max(1, self.end - self.begin)
+
+    def of(self, *categories: Category) -> Intervals:
+        """Return the union of the work of these categories."""
+        rows = np.isin(self.category, [int(one) for one in categories])
+        return union(self.start[rows], self.start[rows] + self.duration[rows])
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """When the device did anything."""
+        return self.of(*DEVICE)
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the window in which it did anything."""
+        return total(self.busy) / self.window
+
+    @cached_property
+    def kernels(self) -> npt.NDArray[np.bool_]:
+        """Which rows are kernels that compute."""
+        return self.category == Category.KERNEL
+
+    @cached_property
+    def launches(self) -> tuple[Ints, Ints]:
+        """Begin and length [ns] of the call that launched each row; -1 where it is not recorded."""
+        store = self.recorded.store
+        threads = [lane.id for lane in store.lanes if lane.kind == "thread" and lane.pid == self.pid]
+        calls = store.events(lanes=threads, categories=[Category.RUNTIME], columns=("ts", "dur", "link"))
+        order = np.argsort(calls["link"], kind="stable")
+        links = calls["link"][order]
+        at = np.searchsorted(links, self.link)
+        found = (at < len(links)) & (self.link != 0)
+        found[found] &= links[at[found]] == self.link[found]
+        begin, length = np.full(len(self.link), -1, np.int64), np.full(len(self.link), -1, np.int64)
+        begin[found] = calls["ts"][order][at[found]]
+        length[found] = calls["dur"][order][at[found]]
+        return begin, length
+
+    @property
+    def words(self) -> dict[str, object]:
+        """How a sentence calls it."""
+        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        return {"device": f"device {self.device}{whose}"}
+
+
+def devices(evidence: Evidence) -> Iterator[DeviceWork]:
+    """Yield the work of every device in every file of a capture."""
+    for recorded in evidence.recorded:
+        yield from _devices_of(recorded)
+
+
+def _devices_of(recorded: Recorded) -> Iterator[DeviceWork]:
+    store = recorded.store
+    streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
+    for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
+        mine = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
+        found = store.events(lanes=[lane.id for lane in mine], categories=sorted(DEVICE), columns=_COLUMNS)
+        if not len(found["ts"]):
+            continue
+        order = np.argsort(found["ts"], kind="stable")
+        stream_of = np.full(max(lane.id for lane in mine) + 1, -1, np.int64)
+        stream_of[[lane.id for lane in mine]] = [lane.stream for lane in mine]
+        yield DeviceWork(
+            recorded=recorded,
+            device=device,
+            process=mine[0].process,
+            pid=pid,
+            start=found["ts"][order],
+            duration=found["dur"][order],
+            name=found["name"][order],
+            category=found["cat"][order],
+            link=found["link"][order],
+            stream=stream_of[found["lane"][order]],
+            bytes=found["bytes"][order],
+            begin=store.begin,
+            end=store.end,
+        )

@@ -1,0 +1,38 @@
+"""Many answers end at the longest length allowed: their reward is noise, and each fills the engine to its limit."""
+
+import numpy as np
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import whole_window
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    cut = evidence.reading("response/truncated_share", role="driver")
+    if cut is None or not len(evidence.in_steps(cut)):
+        return Missing(what="readings")
+    begin, end = whole_window(cut, evidence)
+    return Seen(value=float(np.median(evidence.in_steps(cut))), begin=begin, end=end, role="driver", rank=0)
+
+
+PLUGIN = Rule(
+    title="Answers are cut",
+    question="why",
+    definition="Median over steps of the share of answers that ended at the longest length allowed.",
+    unit="share",
+    watch=0.10,
+    bad=0.30,
+    source="the healthy band of the metric response/truncated_share",
+    needs=("readings",),
+    is_live=True,
+    fires="{value} of the answers end at the longest length allowed; each costs the most time and its reward "
+    "is not earned.",
+    clear="{value} of the answers end at the longest length allowed.",
+    advice="Allow longer answers, punish overlong ones softly, or leave cut ones out of the loss.",
+    turns=(
+        Turn("rollout.max_new_tokens", "raise"),
+        Turn("reward.overlong_penalty", "choose"),
+        Turn("reward.overlong_buffer_tokens", "raise"),
+    ),
+    judge=_judge,
+)

@@ -1,0 +1,67 @@
+"""The device spends its time copying from and to the host, or copies block because host memory is not pinned."""
+
+import re
+
+import numpy as np
+
+from profiling.analysis.intervals import total, union
+from profiling.device_work import devices
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn, amount
+from profiling.trace.category import Category
+
+_HOST = re.compile(r"HtoD|DtoH|Host", re.I)
+_PAGEABLE = re.compile(r"pageable", re.I)
+_LARGE = 1 << 20
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    worst: Seen | None = None
+    for work in devices(evidence):
+        names = work.recorded.store.names
+        host = {i for i, name in enumerate(names) if _HOST.search(name)}
+        pageable = {i for i, name in enumerate(names) if _PAGEABLE.search(name)}
+        copies = (work.category == Category.COPY) & np.isin(work.name, list(host))
+        slow = copies & np.isin(work.name, list(pageable)) & (work.bytes >= _LARGE)
+        share = total(union(work.start[copies], (work.start + work.duration)[copies])) / work.window
+        words = {
+            **work.words,
+            "bytes": amount(float(work.bytes[copies].sum()), "bytes"),
+            "pageable": int(slow.sum()),
+        }
+        seen = Seen(
+            value=share,
+            begin=work.begin,
+            end=work.end,
+            words=words,
+            is_firing=share > PLUGIN.watch or bool(slow.any()),
+            role=work.recorded.role,
+            rank=work.recorded.rank,
+        )
+        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
+            worst = seen
+    return worst or Missing(what="device_trace")
+
+
+PLUGIN = Rule(
+    title="Copies from and to the host",
+    question="why",
+    definition="Share of the recorded time in which a device copies from or to the host; it also fires on any "
+    "copy of a mebibyte or more from memory that is not pinned.",
+    unit="share",
+    watch=0.05,
+    bad=0.15,
+    source="the rule cuda-async-memcpy of nsys; 5 % from lists of root causes",
+    needs=("device_trace",),
+    fires="{device} copies {bytes} from and to the host for {value} of the time; {pageable} large copies "
+    "are from memory that is not pinned.",
+    clear="{device} copies from and to the host for {value} of the time, and no large copy is from unpinned memory.",
+    advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
+    turns=(
+        Turn("memory.optimizer_offload", "off"),
+        Turn("memory.param_offload", "off"),
+        Turn("memory.activation_offload", "off"),
+        Turn("data.num_workers", "raise"),
+    ),
+    judge=_judge,
+)

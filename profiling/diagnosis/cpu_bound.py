@@ -1,0 +1,53 @@
+"""The device takes each kernel the moment it is launched, and then waits for the next one."""
+
+import numpy as np
+
+from profiling.device_work import devices
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn, amount
+
+_AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    worst: Seen | None = None
+    for work in devices(evidence):
+        begin, length = work.launches
+        known = work.kernels & (length >= 0)
+        if not known.any():
+            continue
+        delay = float(np.median(work.start[known] - (begin[known] + length[known])))
+        idle = 1 - work.busy_share
+        seen = Seen(
+            value=idle,
+            begin=work.begin,
+            end=work.end,
+            words={**work.words, "delay": amount(max(0.0, delay) / 1e9, "seconds")},
+            is_firing=delay < _AT_ONCE and idle > PLUGIN.watch,
+            role=work.recorded.role,
+            rank=work.recorded.rank,
+        )
+        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
+            worst = seen
+    return worst or Missing(what="device_trace")
+
+
+PLUGIN = Rule(
+    title="CPU-bound",
+    question="why",
+    definition="Share of time in which the device is idle, where kernels start within 10 µs (median) of their launch.",
+    unit="share",
+    watch=0.20,
+    bad=0.50,
+    source="Holistic Trace Analysis, its notion of waiting for the host; the thresholds are ours",
+    needs=("device_trace",),
+    fires="{device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
+    clear="{device} is idle for {value}; kernels start {delay} after their launch.",
+    advice="Take Python work off the step, compile the model, or give each launch more to do.",
+    turns=(
+        Turn("kernels.torch_compile", "on"),
+        Turn("train.micro_batch_size", "raise"),
+        Turn("rollout.enforce_eager", "off"),
+    ),
+    judge=_judge,
+)

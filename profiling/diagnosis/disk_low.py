@@ -1,0 +1,38 @@
+"""The disk of the run directory is nearly full: the next checkpoint or capture fails."""
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    best: Seen | None = None
+    for free in evidence.all_readings("disk_free_bytes"):
+        total = evidence.reading("disk_total_bytes", role=free.role, rank=free.rank)
+        if total is None or not total.value[-1] > 0:
+            continue
+        share = float(free.value[-1] / total.value[-1])
+        words = {"node": free.rank, "free": f"{free.value[-1] / 2**30:.1f} GiB"}
+        t = int(free.time[-1])
+        seen = Seen(value=share, begin=t, end=t, words=words, role=free.role, rank=free.rank)
+        if best is None or seen.value < best.value:
+            best = seen
+    return best or Missing(what="readings")
+
+
+PLUGIN = Rule(
+    title="Disk nearly full",
+    question="why",
+    definition="Free space of the disk of the run directory divided by its size, at the newest reading.",
+    unit="share",
+    watch=0.05,
+    bad=0.02,
+    is_low_bad=True,
+    source="ours",
+    needs=("readings",),
+    is_live=True,
+    fires="Node {node} has {free} free, {value} of its disk.",
+    clear="Node {node} has {free} free, {value} of its disk.",
+    advice="Keep fewer checkpoints, or put the run directory on a larger disk.",
+    turns=(Turn("checkpoint.keep", "lower"), Turn("checkpoint.max_disk", "lower")),
+    judge=_judge,
+)

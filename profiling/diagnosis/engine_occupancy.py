@@ -1,0 +1,74 @@
+"""The engine decodes few sequences at once for much of its time: what is left of a batch whose others are done."""
+
+import re
+
+import numpy as np
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.trace.category import Category
+
+_RUNNING = re.compile(r"execute_context_(\d+)\(\d+\)_generation_(\d+)\(\d+\)")
+_FEW = 0.25  # of the most sequences that were decoded at once
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    worst: Seen | None = None
+    for recorded in evidence.recorded:
+        store = recorded.store
+        found = store.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
+        if not len(found["ts"]):
+            continue
+        sizes = np.array([_sequences(name) for name in store.names])[found["name"]]
+        known = sizes > 0
+        if not known.any() or not found["dur"][known].sum():
+            continue
+        size, duration = sizes[known], found["dur"][known]
+        few = size < _FEW * size.max()
+        words = {
+            "most": int(size.max()),
+            "mean": f"{np.average(size, weights=duration):.1f}",
+            "passes": int(known.sum()),
+        }
+        seen = Seen(
+            value=float(duration[few].sum() / duration.sum()),
+            begin=int(found["ts"][known].min()),
+            end=int((found["ts"] + found["dur"])[known].max()),
+            words=words,
+            is_firing=None if size.max() >= 8 else False,  # of a few sequences none is a tail
+            role=recorded.role,
+            rank=recorded.rank,
+        )
+        if worst is None or seen.value > worst.value:
+            worst = seen
+    return worst or Missing(what="trace", text="Record an engine with the torch profiler: vLLM then names its batches.")
+
+
+def _sequences(name: str) -> int:
+    """Return how many sequences a pass of vLLM's named range works on; 0 for another range."""
+    found = _RUNNING.search(name)
+    return int(found[1]) + int(found[2]) if found else 0
+
+
+PLUGIN = Rule(
+    title="Engine runs nearly empty",
+    question="where",
+    definition="Share of the time in an engine's passes in which less than a quarter of its most sequences is in "
+    "the batch.",
+    unit="share",
+    watch=0.30,
+    bad=0.60,
+    source="ours, after vLLM's names of its batches",
+    needs=("trace",),
+    fires="For {value} of its time the engine works on less than a quarter of its most sequences ({most}; "
+    "mean {mean}).",
+    clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",
+    advice="Send it more prompts at once, cut or carry over the longest answers, or generate beside the update.",
+    turns=(
+        Turn("rollout.prompts_per_step", "raise"),
+        Turn("async.partial_rollout", "on"),
+        Turn("async.mode", "choose"),
+        Turn("rollout.max_new_tokens", "lower"),
+    ),
+    judge=_judge,
+)

@@ -1,0 +1,33 @@
+"""Groups whose answers all got the same reward were generated and updated on for nothing."""
+
+import numpy as np
+
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import whole_window
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    empty = evidence.reading("groups/without_signal_share", role="driver")
+    if empty is None or not len(evidence.in_steps(empty)):
+        return Missing(what="readings")
+    begin, end = whole_window(empty, evidence)
+    return Seen(value=float(np.median(evidence.in_steps(empty))), begin=begin, end=end, role="driver", rank=0)
+
+
+PLUGIN = Rule(
+    title="Groups without signal",
+    question="why",
+    definition="Median over steps of the share of groups in which all answers got the same reward.",
+    unit="share",
+    watch=0.5,
+    bad=0.8,
+    source="ours, after DAPO, which filters such groups",
+    needs=("readings",),
+    is_live=True,
+    fires="{value} of the groups have no signal: their rollout and update change nothing.",
+    clear="{value} of the groups have no signal.",
+    advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
+    turns=(Turn("algorithm.dynamic_sampling", "on"), Turn("rollout.samples_per_prompt", "raise")),
+    judge=_judge,
+)

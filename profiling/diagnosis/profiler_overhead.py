@@ -1,0 +1,41 @@
+"""The profiler's own work stands in the recording."""
+
+from profiling.analysis.intervals import total, union
+from profiling.evidence import Evidence
+from profiling.finding import Missing, Rule, Seen
+from profiling.trace.category import Category
+
+
+def _judge(evidence: Evidence) -> Seen | Missing:
+    worst: Seen | None = None
+    for recorded in evidence.recorded:
+        store = recorded.store
+        found = store.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
+        own = union(found["ts"], found["ts"] + found["dur"])
+        seen = Seen(
+            value=total(own) / max(1, store.end - store.begin),
+            begin=store.begin,
+            end=store.end,
+            words={"milliseconds": f"{total(own) / 1e6:.1f}"},
+            role=recorded.role,
+            rank=recorded.rank,
+        )
+        if worst is None or seen.value > worst.value:
+            worst = seen
+    return worst or Missing(what="trace")
+
+
+PLUGIN = Rule(
+    title="Profiler's own work",
+    question="helped",
+    definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most.",
+    unit="share",
+    watch=0.05,
+    bad=0.20,
+    source="ours",
+    needs=("trace",),
+    fires="The profiler's own work is {value} of the recorded time ({milliseconds} ms).",
+    clear="The profiler says that it took {value} of the recorded time.",
+    advice="Record fewer kinds of events (no stacks, shapes or memory), fewer ranks, or a shorter window.",
+    judge=_judge,
+)

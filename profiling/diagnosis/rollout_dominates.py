@@ -1,0 +1,29 @@
+"""Generation takes nearly all of the step."""
+
+from profiling.finding import Rule, Turn
+from profiling.judging import judge_share
+
+PLUGIN = Rule(
+    title="Rollout dominates",
+    question="where",
+    definition="Median over the newest steps of the driver's seconds in rollout divided by the step's wall time.",
+    unit="share",
+    watch=0.7,
+    bad=0.85,
+    source="OpenRLHF's performance guide (about 80 % of a step is generation); the threshold is ours",
+    needs=("phases",),
+    is_live=True,
+    fires="Rollout takes {value} of each step (median {seconds} s); more than {threshold} leaves the "
+    "trainer's devices waiting.",
+    clear="Rollout takes {value} of each step.",
+    advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or "
+    "let it run beside the update (asynchronous).",
+    turns=(
+        Turn("placement.rollout_engines", "raise"),
+        Turn("placement.rollout_tensor_parallel", "lower"),
+        Turn("rollout.enforce_eager", "off"),
+        Turn("rollout.enable_prefix_caching", "on"),
+        Turn("async.mode", "choose"),
+    ),
+    judge=judge_share("rollout"),
+)

@@ -1,0 +1,260 @@
+"""What diagnosis looks at: phases, readings, and what captures recorded, whoever gathered them.
+
+Every number is reckoned over *whole* steps, the newest `MOST_STEPS` of them, and the first step of an attempt is left
+out: it pays for warming up. What was not recorded stays None or empty, so that a rule can say so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.phases import STEP_PHASES
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Store
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Texts = npt.NDArray[np.object_]
+
+MOST_STEPS = 50
+LEAST_STEPS = 3
+"""Fewer steps say nothing of a run: a median of two is one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSpans:
+    """Spans as columns, all [n]: `start` in Unix ns, `duration` in ns; `depth` 0 is a phase, more a detail of it."""
+
+    role: Texts
+    rank: Ints
+    step: Ints
+    phase: Texts
+    name: Texts
+    depth: Ints
+    start: Ints
+    duration: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def take(self, rows: npt.NDArray[np.bool_] | Ints) -> "PhaseSpans":
+        """Return the chosen rows."""
+        return PhaseSpans(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def phase_spans(rows: Iterable[tuple[str, int, int, str, str, int, int, int]]) -> PhaseSpans:
+    """Return rows of (role, rank, step, phase, name, depth, start, duration) as columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * 8
+
+    def texts(values: Sequence[str]) -> Texts:
+        made = np.empty(len(values), object)
+        made[:] = values
+        return made
+
+    role, rank, step, phase, name, depth, start, duration = columns
+    return PhaseSpans(
+        role=texts(role),
+        rank=np.asarray(rank, np.int64),
+        step=np.asarray(step, np.int64),
+        phase=texts(phase),
+        name=texts(name),
+        depth=np.asarray(depth, np.int64),
+        start=np.asarray(start, np.int64),
+        duration=np.asarray(duration, np.int64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """One series of a metric or reading: `step` (-1 outside of all steps), `time` in Unix ns (0: not known), `value`.
+
+    All [n], in the order they came.
+    """
+
+    name: str
+    role: str
+    rank: int
+    step: Ints
+    time: Ints
+    value: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One imported file of a capture, and the worker it is of ("" and -1 where that is not known)."""
+
+    store: "Store"
+    role: str = ""
+    rank: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureFacts:
+    """What is known of the capture itself: which steps, which workers were asked for, which of them are here."""
+
+    steps: tuple[int, int] | None = None
+    asked: tuple[str, ...] = ()
+    here: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One whole training step, by the driver's phases: `begin` and `end` in Unix ns.
+
+    A trainer that tells only how long its steps took has them one after the other from 0 on.
+    """
+
+    number: int
+    begin: int
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        """Its wall time."""
+        return (self.end - self.begin) / 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """All that the rules may look at. `knobs` are the run's values by id, {} where there is no run."""
+
+    spans: PhaseSpans = field(default_factory=lambda: phase_spans(()))
+    readings: tuple[Readings, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+    capture: CaptureFacts | None = None
+    knobs: Mapping[str, object] = field(default_factory=dict)
+
+    # -- steps and phases --
+
+    @cached_property
+    def all_steps(self) -> tuple[Step, ...]:
+        """Every whole step, oldest first: from its first phase on the driver to the first phase of the next one.
+
+        The last one ends with its last phase, and counts once its weights are synchronised, or, without a rollout
+        engine, once its update is over: a step that is under way is none.
+        """
+        mine = self._on_driver(STEP_PHASES)
+        numbers = np.unique(mine.step[mine.step > 0])
+        if not len(numbers):
+            return self._steps_of_metrics
+        begins = [int(mine.start[mine.step == number].min()) for number in numbers]
+        ends = [int((mine.start + mine.duration)[mine.step == number].max()) for number in numbers]
+        last_phases = [set(mine.phase[mine.step == number]) for number in numbers]
+        usual = set.union(*last_phases[:-1]) if len(last_phases) > 1 else last_phases[-1]
+        found = []
+        for i, number in enumerate(numbers):
+            is_last = i + 1 == len(numbers)
+            if is_last and not usual <= last_phases[i]:
+                continue
+            follows = not is_last and numbers[i + 1] == number + 1
+            end = begins[i + 1] if follows and begins[i + 1] > begins[i] else ends[i]
+            found.append(Step(number=int(number), begin=begins[i], end=max(end, begins[i] + 1)))
+        return tuple(found)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The newest whole steps without the first of the run."""
+        return self.all_steps[1:][-MOST_STEPS:]
+
+    @property
+    def has_steps(self) -> bool:
+        """Return True if there are enough of them to say something."""
+        return len(self.steps) >= LEAST_STEPS
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """From the first to the last of `steps`, in Unix ns; (0, 0) where it is not known when they were."""
+        return (self.steps[0].begin, self.steps[-1].end) if self.steps and len(self.spans) else (0, 0)
+
+    @cached_property
+    def step_seconds(self) -> Floats:
+        """Wall time of each of `steps`. [s]"""
+        return np.array([step.seconds for step in self.steps])
+
+    def phase_seconds(self, phase: str) -> Floats | None:
+        """Return the seconds of a phase on the driver in each of `steps` [s]; None if it was in none of them."""
+        mine = self._on_driver((phase,))
+        numbers = [step.number for step in self.steps]
+        if len(mine):
+            return np.array([mine.duration[mine.step == number].sum() / 1e9 for number in numbers])
+        told = self.reading(f"time/{phase}_seconds", role="driver")
+        if told is None:
+            return None
+        by_step = dict(zip(told.step.tolist(), told.value.tolist(), strict=True))
+        found = np.array([by_step.get(number, 0.0) for number in numbers])
+        return found if found.any() else None
+
+    def share(self, phase: str) -> float | None:
+        """Return the median share of step time that a phase takes on the driver; None if it is not known."""
+        seconds = self.phase_seconds(phase)
+        return None if seconds is None else float(np.median(seconds / self.step_seconds))
+
+    def by_rank(self, role: str, phase: str, name: str = "") -> tuple[Ints, Floats] | None:
+        """Return the ranks [r] and their own seconds in a phase in each step [r, s]; None below two ranks.
+
+        With `name` those in a detail of it. Steps in which a rank has no such span are left out for all.
+        """
+        spans = self.spans
+        is_meant = (spans.depth == 0) if not name else (spans.depth > 0) & (spans.name == name)
+        mine = spans.take((spans.role == role) & (spans.phase == phase) & is_meant)
+        ranks = np.unique(mine.rank)
+        numbers = np.array([step.number for step in self.steps], np.int64)
+        if len(ranks) < 2 or not len(numbers):
+            return None
+        found = np.zeros((len(ranks), len(numbers)))
+        for i, rank in enumerate(ranks):
+            for j, number in enumerate(numbers):
+                found[i, j] = mine.duration[(mine.rank == rank) & (mine.step == number)].sum() / 1e9
+        whole = (found > 0).all(axis=0)
+        return (ranks, found[:, whole]) if whole.sum() >= LEAST_STEPS else None
+
+    def details(self, phase: str, name: str) -> PhaseSpans:
+        """Return the details of that name inside a phase, in the steps looked at."""
+        spans = self.spans
+        numbers = [step.number for step in self.steps]
+        rows = (spans.phase == phase) & (spans.name == name) & (spans.depth > 0) & np.isin(spans.step, numbers)
+        return spans.take(rows)
+
+    def _on_driver(self, phases: Sequence[str]) -> PhaseSpans:
+        spans = self.spans
+        return spans.take((spans.role == "driver") & (spans.depth == 0) & np.isin(spans.phase, list(phases)))
+
+    @cached_property
+    def _steps_of_metrics(self) -> tuple[Step, ...]:
+        """Steps of a trainer that tells how long they took and not when their phases began."""
+        told = self.reading("time/step_seconds", role="driver")
+        if told is None:
+            return ()
+        keep = (told.step > 0) & np.isfinite(told.value) & (told.value > 0)
+        ends = np.cumsum(told.value[keep] * 1e9).astype(np.int64)
+        begins = np.concatenate(([0], ends[:-1]))
+        numbers = told.step[keep].tolist()
+        return tuple(
+            Step(number=number, begin=begin, end=end)
+            for number, begin, end in zip(numbers, begins.tolist(), ends.tolist(), strict=True)
+        )
+
+    # -- readings --
+
+    def reading(self, name: str, *, role: str = "", rank: int = -1) -> Readings | None:
+        """Return the one series of that name (of a role and rank where given), None if nothing told it."""
+        return next(iter(self.all_readings(name, role=role, rank=rank)), None)
+
+    def all_readings(self, name: str, *, role: str = "", rank: int = -1) -> tuple[Readings, ...]:
+        """Return the series of that name, of every role and rank that is meant."""
+        return tuple(
+            one
+            for one in self.readings
+            if one.name == name and (not role or one.role == role) and rank in (-1, one.rank) and len(one.value)
+        )
+
+    def in_steps(self, one: Readings) -> Floats:
+        """Return its values in the steps looked at; all of them where it names no steps."""
+        numbers = [step.number for step in self.steps]
+        return one.value[np.isin(one.step, numbers)] if (one.step > 0).any() and numbers else one.value

@@ -1,0 +1,167 @@
+"""A rule of diagnosis and what it found: it *fires*, is *clear*, or has *not enough data* and says what to record.
+
+A rule is data and one function: its words stand here as templates, so that they can be translated and tested, and the
+function returns a number, or what is missing. Missing input never reads as healthy.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
+
+from profiling import plugins
+from profiling.evidence import Evidence
+
+FOLDER = "profiling.diagnosis"
+
+State = Literal["fires", "clear", "not_enough_data"]
+Level = Literal["", "watch", "bad"]
+Question = Literal["where", "why", "helped"]
+Unit = Literal["share", "ratio", "seconds", "count", "bytes"]
+How = Literal["raise", "lower", "on", "off", "choose"]
+Input = Literal["phases", "readings", "trace", "device_trace", "memory", "counters", "collectives", "capture"]
+
+QUESTIONS: Mapping[Question, str] = {
+    "where": "Where is the bottleneck?",
+    "why": "Why is it there?",
+    "helped": "Did the change help, and can the numbers be trusted?",
+}
+
+RECORD: Mapping[Input, str] = {
+    "phases": "Let the run train for four whole steps: its phases are always recorded.",
+    "readings": "Nothing told these readings. The built-in trainer tells them, with vLLM's metrics.",
+    "trace": "Record two steps with the torch profiler or nsys.",
+    "device_trace": "Record two steps on a GPU with nsys or the torch profiler: this capture holds no device work.",
+    "memory": "Record a memory snapshot, or let the run tell its device memory.",
+    "counters": "Collect the counters of DCGM's exporter on the nodes, with SM_ACTIVE switched on.",
+    "collectives": "Record two steps on all ranks, with communication.",
+    "capture": "Record some steps first.",
+}
+"""What to do where an input is missing."""
+
+
+class Turn(NamedTuple):
+    """A knob by id, and how to turn it: `choose` where only a person can say."""
+
+    knob: str
+    how: How
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a rule measured: `value` in the rule's unit, over [begin, end] (Unix ns), with the `words` of its sentence.
+
+    `is_bad` overrules the comparison with the threshold where a rule looks at more than one number.
+    """
+
+    value: float
+    begin: int = 0
+    end: int = 0
+    words: Mapping[str, Any] = field(default_factory=dict)
+    is_firing: bool | None = None
+    role: str = ""
+    rank: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What a rule lacked; `text` where there is more to say than RECORD says."""
+
+    what: Input
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One symptom. It fires above `watch` (below, where `is_low_bad`), and is bad beyond `bad`.
+
+    `fires` and `clear` are sentences with places for {value}, {threshold} and the words of what was seen; `advice` says
+    what to change and what is gained; `turns` are knobs of the catalogue and which way to turn them. `definition` says
+    what the number is, `source` where the threshold is from.
+    """
+
+    title: str
+    question: Question
+    definition: str
+    unit: Unit
+    watch: float
+    bad: float
+    source: str
+    needs: tuple[Input, ...]
+    fires: str
+    clear: str
+    advice: str
+    turns: tuple[Turn, ...] = ()
+    is_low_bad: bool = False
+    is_live: bool = False
+    judge: Callable[[Evidence], Seen | Missing]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of a rule. `seen` is None with not enough data, `missing` then says what to record."""
+
+    key: str
+    rule: Rule
+    state: State
+    level: Level = ""
+    seen: Seen | None = None
+    missing: Missing | None = None
+
+    @property
+    def record(self) -> str:
+        """What to record next; "" where nothing is missing."""
+        return "" if self.missing is None else self.missing.text or RECORD[self.missing.what]
+
+    def sentence(self, say: Callable[[str], str] = str) -> str:
+        """Return what was found, or what to record; `say` gives a template in the reader's language."""
+        if self.seen is None:
+            return say(self.record)
+        words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.seen.words}
+        said = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
+        return said[:1].upper() + said[1:]
+
+    @property
+    def value(self) -> str:
+        """The number with its unit, "—" where there is none."""
+        return "—" if self.seen is None else amount(self.seen.value, self.rule.unit)
+
+
+def amount(value: float, unit: Unit) -> str:
+    """Return a number of a rule for people: 0.123 as "12.3 %", or as the unit asks."""
+    if unit == "share":
+        return f"{100 * value:.3g} %" if abs(value) < 1 else f"{100 * value:.0f} %"
+    if unit == "seconds":
+        if value >= 0.1 or not value:
+            return f"{value:.3g} s"
+        return f"{1e3 * value:.3g} ms" if value >= 1e-4 else f"{1e6 * value:.3g} µs"
+    if unit == "bytes":
+        return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.1f} MiB"
+    return f"{value:.0f}" if unit == "count" else f"{value:.3g}"
+
+
+def rules(*, live: bool = False) -> dict[str, Rule]:
+    """Return every rule by its key, the name of its file; with `live` those that need no capture."""
+    found = {name: cast(Rule, plugins.load(FOLDER, name)) for name in plugins.names(FOLDER)}
+    return {key: rule for key, rule in found.items() if rule.is_live or not live}
+
+
+def judged(key: str, rule: Rule, evidence: Evidence) -> Finding:
+    """Return what a rule says of the evidence."""
+    seen = rule.judge(evidence)
+    if isinstance(seen, Missing):
+        return Finding(key=key, rule=rule, state="not_enough_data", missing=seen)
+    beyond_watch, beyond_bad = (
+        (seen.value < rule.watch, seen.value < rule.bad)
+        if rule.is_low_bad
+        else (seen.value > rule.watch, seen.value > rule.bad)
+    )
+    is_firing = beyond_watch if seen.is_firing is None else seen.is_firing
+    level: Level = "" if not is_firing else "bad" if beyond_bad else "watch"
+    return Finding(key=key, rule=rule, state="fires" if is_firing else "clear", level=level, seen=seen)
+
+
+def diagnose(evidence: Evidence, *, live: bool = False) -> list[Finding]:
+    """Return what every rule says: what fires first, the bad before what is to be watched, then clear, then unknown."""
+    found = [judged(key, rule, evidence) for key, rule in rules(live=live).items()]
+    order = ("fires", "clear", "not_enough_data")
+    return sorted(found, key=lambda one: (order.index(one.state), one.level != "bad", one.key))

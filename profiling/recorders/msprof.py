@@ -1,0 +1,93 @@
+"""Ascend's profiler through torch_npu: operators, kernels and marks of MSTX, as a folder in a zip.
+
+Not run on Ascend: written after the documented calls, and tested with a stand-in.
+"""
+
+import importlib
+import importlib.util
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from profiling.recorders.recorder import RecorderFailed
+
+
+class MsprofRecorder:
+    """One folder of this process, zipped."""
+
+    marks = "mstx"
+
+    def __init__(self) -> None:
+        self._path = Path()
+        self._folder = Path()
+        self._profile: Any = None
+
+    def sees_other_threads(self) -> bool:
+        """The device's own tracing hears the whole process."""
+        return True
+
+    def start(self, path: Path) -> None:
+        """Start it. `msprof_tx` keeps the marks: without it they are absent."""
+        profiler = importlib.import_module("torch_npu").profiler
+        self._path, self._folder = path, Path(tempfile.mkdtemp(prefix="pitwall-msprof-"))
+        self._profile = profiler.profile(
+            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
+            on_trace_ready=profiler.tensorboard_trace_handler(str(self._folder)),
+            experimental_config=profiler._ExperimentalConfig(msprof_tx=True),
+        )
+        self._profile.start()
+
+    def begin_step(self, step: int) -> None:
+        """Steps are ranges of MSTX."""
+
+    def end_step(self) -> None:
+        """As above."""
+
+    def stop(self) -> None:
+        """Stop it; the handler writes the folder."""
+        self._profile.stop()
+        self._profile = None
+
+    def write(self) -> None:
+        """Zip the folder. Raises: RecorderFailed."""
+        try:
+            if not any(self._folder.rglob("*")):
+                raise RecorderFailed("Ascend's profiler wrote nothing.")
+            stem = str(self._path).removesuffix(".zip")
+            shutil.make_archive(stem, "zip", root_dir=self._folder)
+        except OSError as error:
+            raise RecorderFailed(f"The folder of Ascend's profiler was not kept: {error}") from error
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Stop it and drop what it wrote."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class MsprofTool:
+    """The tool `msprof`."""
+
+    name = "msprof"
+    suffix = ".msprof.zip"
+
+    def problem(self) -> str:
+        """It takes Ascend's extension of torch."""
+        if importlib.util.find_spec("torch_npu") is None:
+            return "Ascend's profiler comes with torch_npu, which is not installed on this node."
+        return ""
+
+    def version(self) -> str:
+        """Return the version of torch_npu."""
+        return f"torch_npu {importlib.import_module('torch_npu').__version__}"
+
+    def recorder(self) -> MsprofRecorder:
+        """Return a recorder for one capture."""
+        return MsprofRecorder()
+
+
+PLUGIN = MsprofTool()

@@ -1,0 +1,98 @@
+"""Samples of Python stacks: where every thread of the process stands, a hundred times a second. Works everywhere.
+
+The file has one line a stack, its calls divided by semicolons, and how often it was seen: what flame graph tools read.
+"""
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+from profiling.recorders.recorder import RecorderFailed
+from profiling.stacks import stacks
+
+SECONDS = 0.01
+MOST_STACKS = 200_000
+
+
+class StacksRecorder:
+    """One file of samples."""
+
+    marks = "none"
+
+    def __init__(self) -> None:
+        self._path = Path()
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._samples = 0
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def sees_other_threads(self) -> bool:
+        """It looks at all of them."""
+        return True
+
+    def start(self, path: Path) -> None:
+        """Begin to look."""
+        self._path = path
+        self._thread = threading.Thread(target=self._sample, name="stack samples", daemon=True)
+        self._thread.start()
+
+    def begin_step(self, step: int) -> None:
+        """A stack belongs to no step."""
+
+    def end_step(self) -> None:
+        """As above."""
+
+    def stop(self) -> None:
+        """End it."""
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def write(self) -> None:
+        """Write what was seen, the most frequent first. Raises: RecorderFailed."""
+        if not self._samples:
+            raise RecorderFailed("No stack was sampled: the recording was too short.")
+        part = self._path.with_name(f".part-{self._path.name}")
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                for stack, count in self._counts.most_common():
+                    file.write(f"{';'.join(call.replace(';', ',') for call in stack)} {count}\n")
+            part.replace(self._path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise RecorderFailed(f"The stacks were not written: {error}") from error
+
+    def discard(self) -> None:
+        """End it without a file."""
+        self._is_over.set()
+
+    def _sample(self) -> None:
+        me = threading.get_ident()
+        while not self._is_over.wait(SECONDS):
+            self._samples += 1
+            for name, stack in stacks(without=[me]).items():
+                key = (name, *stack)
+                if key in self._counts or len(self._counts) < MOST_STACKS:
+                    self._counts[key] += 1
+
+
+class StacksTool:
+    """The tool `stacks`."""
+
+    name = "stacks"
+    suffix = ".stacks.txt"
+
+    def problem(self) -> str:
+        """It needs nothing but Python."""
+        return ""
+
+    def version(self) -> str:
+        """Return what made the file."""
+        return f"Pitwall, a sample each {1e3 * SECONDS:.0f} ms"
+
+    def recorder(self) -> StacksRecorder:
+        """Return a recorder for one capture."""
+        return StacksRecorder()
+
+
+PLUGIN = StacksTool()

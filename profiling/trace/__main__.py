@@ -1,0 +1,70 @@
+"""`python -m profiling.trace FILE STORE`: import one file in a process of its own, and tell how it goes.
+
+Standard output is one JSON object a line: {"progress": 0.4} now and then, and last {"facts": {...}} or
+{"problem": "a sentence"}. The process ends itself when its standard input is closed: then nobody listens any more.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from profiling.trace.importing import import_trace, reader_of
+from profiling.trace.limits import Unreadable
+
+_EVERY_SECONDS = 0.25
+
+
+def main() -> None:
+    """Import, and say what came of it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--name", default="")
+    parser.add_argument("--most-bytes", type=int, default=0)
+    given = parser.parse_args()
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
+    os.nice(5)
+    if given.most_bytes > 0:
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        most = given.most_bytes if hard == resource.RLIM_INFINITY else min(given.most_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    told_at = 0.0
+
+    def progress(share: float) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at >= _EVERY_SECONDS:
+            told_at = time.monotonic()
+            _say({"progress": round(share, 4)})
+
+    try:
+        kind = reader_of(given.source).name
+        facts = import_trace(given.source, given.target, progress=progress)
+    except Unreadable as error:
+        _say({"problem": str(error)})
+    except MemoryError:
+        _say({"problem": f"{given.name} needs more memory than the console has. Record fewer steps or fewer ranks."})
+    except OSError as error:
+        _say({"problem": f"{given.name} cannot be imported: {error.strerror or error}."})
+    else:
+        _say({"facts": {**asdict(facts), "kind": kind}})
+
+
+def _say(said: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def _end_with_the_caller() -> None:
+    while os.read(0, 1 << 16):  # not sys.stdin: its lock, held by a thread, ends the interpreter with a fatal error
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

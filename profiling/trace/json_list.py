@@ -1,0 +1,201 @@
+"""Read a long list of objects in JSON piece by piece: {"traceEvents": [{...}, ...], ...} or [{...}, ...].
+
+A piece of the text is cut where an object ends and the next begins. Only a cut at the level of the list gives valid
+JSON, so a piece that parses was cut rightly, and no state is carried over. Pieces are bounded and the parser's own
+depth is, so memory is, too: readers that build a path per level (ijson) need its square.
+"""
+
+import gc
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from profiling.trace.limits import Unreadable
+from profiling.trace.unpack import Unpacked
+
+_PIECE = 1 << 20
+_LONGEST = 32 << 20
+"""Bytes without an end of an object; a call stack is some kB."""
+_TRIES = 50
+_DECODER = json.JSONDecoder(strict=False)
+_NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing."
+
+
+class JsonList:
+    """The objects of a list in a file. `head` holds the keys before the list, `tail` those after it, `problem` why the
+    end is missing; both once all was read. Raises: Unreadable.
+    """
+
+    def __init__(self, file: Unpacked, *, key: str) -> None:
+        self.head: dict[str, Any] = {}
+        self.tail: dict[str, Any] = {}
+        self.problem = ""
+        self._file = file
+        self._text = b""
+        self._is_over = False
+        self._find(key)
+
+    def pieces(self) -> Iterator[list[Any]]:
+        """Yield the values in lists of about a megabyte of text. Raises: Unreadable."""
+        size = _PIECE
+        while True:
+            more = self._file.read(max(size - len(self._text), _PIECE // 4))
+            self._text += more
+            if not more:
+                yield from self._last()
+                return
+            found = self._cut()
+            if found is None:
+                if size < _LONGEST:
+                    size *= 2
+                    continue
+                found = self._values(self._text, rest=len(self._text))  # the list may have ended long ago
+                if found is None:
+                    raise Unreadable("The list of events holds one that is longer than 32 MiB.")
+            size = _PIECE
+            yield found
+            if self._is_over:
+                return
+
+    def _find(self, key: str) -> None:
+        """Read up to the beginning of the list."""
+        pattern = re.compile(rb'"%s"\s*:\s*\[' % key.encode())
+        while len(self._text) < _LONGEST // 2:
+            more = self._file.read(_PIECE)
+            self._text += more
+            text = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
+            if text.startswith(b"["):
+                self._text = text[1:]
+                return
+            for match in pattern.finditer(text):
+                head = _value(text[: match.start()] + b'"":0}')
+                if isinstance(head, dict):
+                    head.pop("", None)
+                    self.head, self._text = head, text[match.end() :]
+                    return
+            if not more:
+                break
+        raise Unreadable(f"The file holds no list {key}, or does not begin with it.")
+
+    def _cut(self) -> list[Any] | None:
+        """Take the longest run of whole values off the text; None if there is none yet."""
+        text = self._text
+        at = len(text)
+        for _ in range(_TRIES):
+            at, comma = _boundary(text, at)
+            if at < 0:
+                return None
+            found = self._values(text[:comma], rest=at)
+            if found is not None:
+                return found
+        return None
+
+    def _values(self, text: bytes, *, rest: int) -> list[Any] | None:
+        """Return the values of a piece; None if it is not whole. What is taken leaves the text."""
+        try:
+            found = _loaded(b"[%b]" % text)
+        except orjson.JSONDecodeError as error:
+            if error.pos >= len(text):
+                return None
+        else:
+            self._text = self._text[rest:]
+            return list(found)
+        # The slow way knows NaN, and where the list ends.
+        piece = "[" + text.decode(errors="replace") + "]"
+        try:
+            found, end = _DECODER.raw_decode(piece)
+        except RecursionError as error:
+            raise Unreadable("The file nests deeper than any trace does.") from error
+        except json.JSONDecodeError as error:
+            if error.pos >= len(piece) - 1:
+                return None
+            return self._salvage(piece[1 : error.pos])
+        if end < len(piece):
+            self._is_over = True
+            self._end(self._text[len(piece[:end].encode()) - 1 :])
+        else:
+            self._text = self._text[rest:]
+        return list(found)
+
+    def _salvage(self, piece: str) -> list[Any]:
+        """Return the values before a place that is no JSON, and stop there."""
+        self.problem, self._is_over = _NOT_WHOLE, True
+        text = piece.encode()
+        at = len(text)
+        for _ in range(_TRIES):
+            at = text.rfind(b"}", 0, at)
+            if at < 0:
+                return []
+            found = _value(b"[%b]" % text[: at + 1])
+            if isinstance(found, list):
+                return found
+        return []
+
+    def _last(self) -> Iterator[list[Any]]:
+        """Yield what is left at the end of the file."""
+        self.problem = self._file.problem
+        piece = "[" + self._text.decode(errors="replace")
+        try:
+            found, end = _DECODER.raw_decode(piece)
+        except RecursionError as error:
+            raise Unreadable("The file nests deeper than any trace does.") from error
+        except json.JSONDecodeError as error:
+            yield self._salvage(piece[1 : error.pos if error.pos < len(piece) else None])
+            self.problem = self._file.problem or _NOT_WHOLE
+            return
+        yield found
+        self._end(piece[end:].encode())
+
+    def _end(self, text: bytes) -> None:
+        """Read what comes after the list; text that is no JSON is let be, the list is whole."""
+        while len(text) < _LONGEST and (more := self._file.read(_PIECE)):
+            text += more
+        rest = text.strip()
+        tail = _value(b'{"":0' + rest) if rest.startswith(b",") else None
+        if isinstance(tail, dict):
+            tail.pop("", None)
+            self.tail = tail
+        elif self._file.problem:
+            self.problem = self._file.problem
+
+
+def _loaded(text: bytes) -> Any:
+    """Return a value. Its thousands of objects would wake the collector again and again, and none is garbage."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        return orjson.loads(text)
+    finally:
+        if is_on:
+            gc.enable()
+
+
+def _boundary(text: bytes, before: int) -> tuple[int, int]:
+    """Return where the last object after "}," begins before a place, and where that comma is; -1 if there is none."""
+    at = before
+    while (at := text.rfind(b"{", 0, at)) >= 0:
+        comma = _last_sign(text, at)
+        if comma >= 0 and text[comma] == 0x2C:  # ,
+            brace = _last_sign(text, comma)
+            if brace >= 0 and text[brace] == 0x7D:  # }
+                return at, comma
+    return -1, -1
+
+
+def _last_sign(text: bytes, before: int) -> int:
+    """Return the place of the last byte before a place that is no white space; -1 if there is none."""
+    at = before - 1
+    while at >= 0 and text[at] in b" \t\r\n":
+        at -= 1
+    return at
+
+
+def _value(text: bytes) -> Any:
+    """Return the value of a text, None if it is not JSON."""
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,326 @@
+"""Exports of Nsight Systems to SQLite, of schema 3.0 (2022.4) to 3.25 (2026.2): a table is there only if it has rows.
+
+Times count from the start of the session. A process is the upper 40 bits of a globalTid, a thread the lower 24; a
+correlation joins a call and what it launched within one process.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from profiling.phases import BY_KEY
+from profiling.trace import clock
+from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.limits import Limits, Progress
+from profiling.trace.tables import Tables
+from profiling.trace.writer import StoreWriter
+
+TRUNCATED_NS = 5_000_000
+"""A range that ends this close to the end of the session was still open: nsys stretches it."""
+OWN_DOMAIN = "pitwall"
+LAST_RANGE = "end of recording"
+"""The last range of our own recordings, which stands there to be cut."""
+
+_THREAD_BITS = 0xFFFFFF
+_COPIES = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
+_UNIFIED = {11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD"}
+_COPY_KINDS = dict(enumerate(_COPIES)) | _UNIFIED
+_MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
+_WAITS = {1: "Event Synchronize", 2: "Stream Wait Event", 3: "Stream Synchronize", 4: "Context Synchronize"}
+_OVERHEADS = {1: "Unknown", 2: "Driver JIT compiler", 3: "Buffer flush", 4: "Instrumentation", 5: "Resource creation",
+              6: "Module loading", 7: "Lazy function loading", 8: "Command buffer full"}  # fmt: skip
+_PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
+_OWN_STEP = re.compile(r"step \d+$")
+_OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
+_VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
+_UNIT = re.compile(r"\[(.*)\]\s*$")
+_KERNEL_FACTS = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId")
+
+
+def is_export(path: Path) -> bool:
+    """Return True for a database with the tables that every export has."""
+    with Tables(path) as tables:
+        return "StringIds" in tables.names and bool(
+            tables.names & {"EXPORT_META_DATA", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"}
+        )
+
+
+def read_export(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+    """Put an export into a store. Raises: sqlite3.Error for a damaged one."""
+    with Tables(path) as tables:
+        report = _Report(tables, writer, limits)
+        parts = (
+            report.ranges,
+            report.calls,
+            report.kernels,
+            report.copies,
+            report.memsets,
+            report.waits,
+            report.system_calls,
+            report.overheads,
+            report.gpu_metrics,
+            report.facts,
+        )
+        for i, part in enumerate(parts):
+            part()
+            progress((i + 1) / len(parts))
+
+
+class _Report:
+    """An export while it is read."""
+
+    def __init__(self, tables: Tables, writer: StoreWriter, limits: Limits) -> None:
+        self._tables = tables
+        self._writer = writer
+        self._most = limits.events
+        self._texts = tables.texts("StringIds")
+        self._unusable = 0
+        self._truncated: list[str] = []
+        self._session = next((row[0] for row in tables.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")), None) or 0
+        lengths = [row[0] for row in tables.rows("ANALYSIS_DETAILS", "duration") if isinstance(row[0], int)]
+        self._length = max(lengths, default=0)
+        self._processes = {
+            pid & ~_THREAD_BITS: str(name)
+            for pid, name in tables.rows("PROCESSES", "globalPid", "name")
+            if isinstance(pid, int)
+        }
+        self._threads = {
+            tid: self._texts.get(name, "")
+            for name, tid in tables.rows("ThreadNames", "nameId", "globalTid")
+            if isinstance(tid, int)
+        }
+        self._lanes: dict[tuple[str, int, int, int], int] = {}
+        self._order: dict[int, int] = {}  # processes, for links that are unique among them
+
+    # -- the CPU --
+
+    def ranges(self) -> None:
+        """NVTX: ranges of a thread nest among its calls, ranges between threads have lanes of their own."""
+        domains = {
+            (tid >> 24, domain): text or self._texts.get(number, "")
+            for kind, tid, domain, text, number in self._tables.rows(
+                "NVTX_EVENTS", "eventType", "globalTid", "domainId", "text", "textId"
+            )
+            if kind == _DOMAIN and isinstance(tid, int)
+        }
+        columns = ("eventType", "start", "end", "globalTid", "text", "textId", "domainId", "int64Value")
+        for kind, start, end, tid, text, number, domain, payload in self._tables.rows("NVTX_EVENTS", *columns):
+            if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
+                continue
+            name = text if text is not None else self._texts.get(number, "")
+            title = domains.get((tid >> 24, domain), "")
+            details: dict[str, Any] = {"domain": title} if title and title != OWN_DOMAIN else {}
+            category = _of_range(name, title)
+            if found := _OPERATOR.match(name):
+                name, category = found[1], Category.OPERATOR
+            if title == OWN_DOMAIN and payload is not None:
+                details["step"] = payload
+            if kind == _MARK:
+                end = start
+            elif end is None and isinstance(start, int):
+                self._truncated.append(name)
+                continue
+            elif self._length and isinstance(end, int) and end >= self._length - TRUNCATED_NS and name != LAST_RANGE:
+                self._truncated.append(name)
+                details["truncated"] = True
+            lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
+            self._add(lane, start, end, name, category, info=details)
+
+    def calls(self) -> None:
+        """Calls of the CUDA runtime and driver."""
+        columns = ("start", "end", "globalTid", "correlationId", "nameId")
+        for start, end, tid, correlation, name in self._tables.rows("CUPTI_ACTIVITY_KIND_RUNTIME", *columns):
+            text = _VERSION.sub("", self._texts.get(name, "cuda call"))
+            category = Category.SYNC if "Synchronize" in text else Category.RUNTIME
+            self._add(self._thread(tid), start, end, text, category, link=self._link(tid, correlation))
+
+    def system_calls(self) -> None:
+        """Calls of the operating system."""
+        for start, end, tid, name in self._tables.rows("OSRT_API", "start", "end", "globalTid", "nameId"):
+            self._add(self._thread(tid), start, end, self._texts.get(name, "system call"), Category.SYSTEM)
+
+    def overheads(self) -> None:
+        """What the profiler itself took."""
+        for table in ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD"):
+            columns = ("start", "end", "globalTid", "nameId", "overheadType")
+            for start, end, tid, name, kind in self._tables.rows(table, *columns):
+                text = _OVERHEADS.get(kind) or self._texts.get(name, "overhead")
+                self._add(self._beside(tid, "overhead"), start, end, text, Category.OVERHEAD)
+
+    # -- devices --
+
+    def kernels(self) -> None:
+        """Kernels, and graphs that were recorded as a whole."""
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "demangledName|shortName")
+        shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+        for row in self._tables.rows("CUPTI_ACTIVITY_KIND_KERNEL", *columns, *shape, *_KERNEL_FACTS):
+            start, end, pid, device, stream, correlation, number = row[:7]
+            name = self._texts.get(number, "kernel")
+            details: dict[str, Any] = {"grid": row[7:10], "block": row[10:13]}
+            details |= {key: value for key, value in zip(_KERNEL_FACTS, row[13:], strict=True) if value}
+            link = self._link(pid, correlation)
+            self._add(self._stream(pid, device, stream), start, end, name, of_kernel(name), link=link, info=details)
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "graphId")
+        for start, end, pid, device, stream, correlation, graph in self._tables.rows(
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *columns
+        ):
+            link = self._link(pid, correlation)
+            self._add(self._stream(pid, device, stream), start, end, f"CUDA graph {graph}", Category.KERNEL, link=link)
+
+    def copies(self) -> None:
+        """Copies, called as torch calls them."""
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "bytes")
+        for start, end, pid, device, stream, correlation, size, kind, source, target in self._tables.rows(
+            "CUPTI_ACTIVITY_KIND_MEMCPY", *columns, "copyKind", "srcKind", "dstKind"
+        ):
+            name = f"Memcpy {_COPY_KINDS.get(kind, '')} ({_MEMORY.get(source, '?')} -> {_MEMORY.get(target, '?')})"
+            lane, link = self._stream(pid, device, stream), self._link(pid, correlation)
+            self._add(lane, start, end, name, Category.COPY, link=link, size=size)
+
+    def memsets(self) -> None:
+        """Fills of memory."""
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "bytes", "memKind")
+        for start, end, pid, device, stream, correlation, size, kind in self._tables.rows(
+            "CUPTI_ACTIVITY_KIND_MEMSET", *columns
+        ):
+            lane, link = self._stream(pid, device, stream), self._link(pid, correlation)
+            name = f"Memset ({_MEMORY.get(kind, 'Unknown')})"
+            self._add(lane, start, end, name, Category.MEMSET, link=link, size=size)
+
+    def waits(self) -> None:
+        """Waits of streams and for them; the calls that wait are on their threads, too."""
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "syncType")
+        for start, end, pid, device, stream, correlation, kind in self._tables.rows(
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", *columns
+        ):
+            lane = self._stream(pid, device, stream, title="waits")
+            name = _WAITS.get(kind, "Synchronize")
+            self._add(lane, start, end, name, Category.SYNC, link=self._link(pid, correlation))
+
+    def gpu_metrics(self) -> None:
+        """Counters that were sampled with --gpu-metrics-device; shares are 0 to 1, as DCGM tells them."""
+        names = {
+            (kind, metric): name
+            for kind, metric, name in self._tables.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
+        }
+        for at, kind, metric, value in self._tables.rows("GPU_METRICS", "timestamp", "typeId", "metricId", "value"):
+            name = names.get((kind, metric))
+            if name is None or not isinstance(at, int) or not isinstance(value, int | float):
+                self._unusable += 1
+                continue
+            unit = found[1] if (found := _UNIT.search(name)) else ""
+            is_share = "%" in unit
+            label = _UNIT.sub("", name).strip()
+            series = self._writer.counter(label, "ratio" if is_share else unit, device=kind & 0xFF)
+            self._writer.count(series, clock.of_nsys(at, self._session), value / 100 if is_share else float(value))
+
+    # -- the whole --
+
+    def facts(self) -> None:
+        """What the report says of itself, and what is missing."""
+        writer, tables = self._writer, self._tables
+        told = {
+            str(key): value
+            for table in ("EXPORT_META_DATA", "META_DATA_EXPORT")
+            for key, value in tables.rows(table, "name", "value")
+        }
+        writer.meta("tool", "nsys")
+        writer.meta("tool_version", str(told.get("EXPORT_PRODUCT_VERSION", ""))[:100])
+        writer.meta("schema_version", str(told.get("EXPORT_SCHEMA_VERSION", ""))[:100])
+        if self._session:
+            writer.meta("session", [self._session, self._session + self._length])
+        else:
+            writer.note("warning", "The report does not say when it began: its times are not those of the clock.")
+        devices = tables.rows(
+            "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount|numMultiprocessors", "busLocation"
+        )
+        keys = ("id", "name", "memory", "multiprocessors", "bus")
+        writer.meta("devices", [dict(zip(keys, row, strict=True)) for row in list(devices)[:64]])
+        for severity, text in list(tables.rows("DIAGNOSTIC_EVENT", "severity", "text"))[:1000]:
+            if severity in (2, 3):
+                writer.note("warning" if severity == 2 else "error", f"nsys: {text}")
+        if self._truncated:
+            some = ", ".join(sorted(set(self._truncated))[:5])
+            writer.note(
+                "warning",
+                f"{len(self._truncated):,} ranges were still open when the session ended and are cut: {some}.",
+            )
+        if self._unusable:
+            writer.note("warning", f"{self._unusable:,} rows were left out: a time is missing or is none.")
+        if writer.events >= self._most:
+            writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
+
+    def _add(
+        self,
+        lane: int | None,
+        start: Any,
+        end: Any,
+        name: str,
+        category: Category,
+        *,
+        link: int = 0,
+        size: Any = 0,
+        info: dict[str, Any] | None = None,
+    ) -> None:
+        if lane is None or not isinstance(start, int) or not isinstance(end, int) or not isinstance(size, int):
+            self._unusable += 1
+            return
+        writer = self._writer
+        if writer.events >= self._most:
+            return
+        details = writer.info(orjson.dumps(info, default=str).decode()) if info else 0
+        try:
+            at = clock.of_nsys(start, self._session)
+            writer.add(lane, at, end - start, writer.name(name), category, link=link, bytes=size, info=details)
+        except OverflowError:
+            self._unusable += 1
+
+    def _thread(self, tid: Any) -> int | None:
+        return self._lane("thread", tid, -1, -1, "") if isinstance(tid, int) else None
+
+    def _beside(self, tid: Any, title: str) -> int | None:
+        """Return a lane beside a thread's own, for what does not nest in it."""
+        return self._lane("range", tid, -1, -1, title) if isinstance(tid, int) else None
+
+    def _stream(self, pid: Any, device: Any, stream: Any, *, title: str = "") -> int | None:
+        """Return the lane of a stream; what a stream waits for has one beside it."""
+        if not isinstance(device, int) or not isinstance(stream, int):
+            return None
+        whose = pid if isinstance(pid, int) else 0
+        return self._lane("range" if title else "stream", whose & ~_THREAD_BITS, device, stream, title)
+
+    def _lane(self, kind: Any, tid: int, device: int, stream: int, title: str) -> int:
+        key = (f"{kind}{title}", tid, device, stream)
+        found = self._lanes.get(key)
+        if found is None:
+            pid = tid & ~_THREAD_BITS
+            found = self._lanes[key] = self._writer.lane(
+                kind,
+                process=self._processes.get(pid, ""),
+                pid=tid >> 24 & _THREAD_BITS,
+                thread=self._threads.get(tid, "") if device < 0 else "",
+                tid=tid & _THREAD_BITS,
+                device=device,
+                stream=stream,
+                title=title,
+            )
+        return found
+
+    def _link(self, owner: Any, correlation: Any) -> int:
+        """Return a correlation that no other process of the report has."""
+        if not isinstance(owner, int) or not isinstance(correlation, int) or not 0 < correlation < 1 << 32:
+            return 0
+        order = self._order.setdefault(owner >> 24, len(self._order))
+        return order << 32 | correlation
+
+
+def _of_range(name: str, domain: str) -> Category:
+    """Return what kind of range a name is; in our own domain the phases and steps are named as ours."""
+    if domain == OWN_DOMAIN:
+        if name in BY_KEY:
+            return Category.PHASE
+        if _OWN_STEP.match(name):
+            return Category.STEP
+    return of_range(name)

@@ -1,0 +1,179 @@
+"""Memory snapshots of torch: what `torch.cuda.memory._dump_snapshot()` writes, a pickle of plain values.
+
+A pickle is a program. This one may make dicts, lists, texts and numbers, and call nothing: every name that it looks up
+is refused. It runs in Python's own machine, not in the one in C, because that one sets aside what a pickle only
+announces.
+"""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from profiling.trace.category import Category
+from profiling.trace.limits import Limits, Progress, Unreadable
+from profiling.trace.writer import StoreWriter
+
+_MOST_BYTES = 256 << 20
+_MOST_HOLDERS = 100
+_MOST_SPANS = 2000
+_LEAST_SPAN = 1 << 20
+"""Bytes from which an allocation is worth a line."""
+_GIVEN, _TAKEN = ("alloc",), ("free_completed",)
+_RESERVED, _RELEASED = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
+_PLUMBING = ("torch/", "/torch/", "<string>", "??", "c10", "libtorch", "_PyEval", "python3")
+
+
+class _Plain(pickle._Unpickler):
+    """Builds plain values. Raises: Unreadable for anything else."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """No name is looked up."""
+        raise Unreadable(
+            f"The file is refused: it is a pickle that asks for {module}.{name}, and a snapshot asks for nothing."
+        )
+
+    def persistent_load(self, pid: Any) -> NoReturn:  # noqa: ARG002
+        """Nor is an object of elsewhere."""
+        raise Unreadable("The file is refused: it is a pickle that asks for objects of elsewhere.")
+
+
+class MemorySnapshotReader:
+    """Reads one snapshot."""
+
+    name = "memory-snapshot"
+    title = "a memory snapshot of torch"
+    suffixes = (".pickle", ".pkl")
+
+    def sniff(self, path: Path, head: bytes, /) -> bool:
+        """A pickle that begins with the keys of a snapshot."""
+        is_pickle = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+        return is_pickle and (b"segments" in head or b"device_traces" in head or path.suffix in self.suffixes)
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put memory over time, the largest allocations and who holds what into a store. Raises: Unreadable."""
+        if path.stat().st_size > _MOST_BYTES:
+            raise Unreadable(f"The snapshot is larger than {_MOST_BYTES >> 20} MiB: record it with fewer max_entries.")
+        try:
+            with path.open("rb") as file:
+                told = _Plain(file).load()
+        except Unreadable:
+            raise
+        except Exception as error:  # a machine that is fed nonsense fails in many ways
+            raise Unreadable(f"The snapshot is damaged: {type(error).__name__}: {str(error)[:200]}.") from error
+        progress(0.6)
+        if not isinstance(told, dict) or not isinstance(told.get("segments"), list):
+            raise Unreadable("The pickle is no memory snapshot: it has no list of segments.")
+        segments = [each for each in told["segments"] if isinstance(each, dict)]
+        _state(segments, writer)
+        traces = told.get("device_traces")
+        for device, entries in enumerate(traces if isinstance(traces, list) else []):
+            if isinstance(entries, list):
+                mine = [each for each in segments if each.get("device", 0) == device]
+                _history(device, entries[: limits.events], mine, writer)
+        writer.meta("tool", "torch")
+
+
+def _state(segments: list[dict[str, Any]], writer: StoreWriter) -> None:
+    """Keep what the allocator held at the end, and the places that held most of it."""
+    held: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    totals: defaultdict[int, dict[str, int]] = defaultdict(
+        lambda: {"reserved": 0, "allocated": 0, "active": 0, "segments": 0, "largest_free": 0}
+    )
+    for segment in segments:
+        mine = totals[_whole(segment.get("device"))]
+        mine["segments"] += 1
+        for key, name in (("reserved", "total_size"), ("allocated", "allocated_size"), ("active", "active_size")):
+            mine[key] += _whole(segment.get(name))
+        for block in _dicts(segment.get("blocks")):
+            size = _whole(block.get("size"))
+            if str(block.get("state", "")).startswith("active"):
+                place = held[_place(block.get("frames"))]
+                place[0] += size
+                place[1] += 1
+            else:
+                mine["largest_free"] = max(mine["largest_free"], size)
+    largest = sorted(held.items(), key=lambda each: -each[1][0])[:_MOST_HOLDERS]
+    writer.meta("holders", [{"place": place, "bytes": size, "blocks": count} for place, (size, count) in largest])
+    writer.meta("memory", [{"device": device, **each} for device, each in sorted(totals.items())])
+
+
+def _history(device: int, entries: list[Any], segments: list[dict[str, Any]], writer: StoreWriter) -> None:
+    """Keep what was allocated and reserved over time, counted back from the state at the end."""
+    events = [each for each in _dicts(entries) if _whole(each.get("time_us"))]
+    if not events:
+        if entries:
+            writer.note("warning", f"The history of device {device} has no times, so memory over time is missing.")
+        return
+    deltas = [_change(each) for each in events]
+    allocated = sum(_whole(each.get("allocated_size")) for each in segments) - sum(change[0] for change in deltas)
+    reserved = sum(_whole(each.get("total_size")) for each in segments) - sum(change[1] for change in deltas)
+    series = [writer.counter(name, "B", device=device) for name in ("allocated", "reserved")]
+    for event, (given, taken) in zip(events, deltas, strict=True):
+        at = _whole(event["time_us"]) * 1000
+        allocated, reserved = allocated + given, reserved + taken
+        writer.count(series[0], at, max(allocated, 0))
+        writer.count(series[1], at, max(reserved, 0))
+        if event.get("action") == "oom":
+            asked, free = _whole(event.get("size")), _whole(event.get("device_free"))
+            writer.note(
+                "error", f"Out of memory on device {device}: {asked:,} bytes were asked for, {free:,} were free."
+            )
+    _spans(device, events, writer)
+
+
+def _spans(device: int, events: list[dict[str, Any]], writer: StoreWriter) -> None:
+    """Add the largest allocations, each from its beginning to its end or the end of the history."""
+    opened: dict[int, dict[str, Any]] = {}
+    spans: list[tuple[int, int, int, str]] = []
+    last = _whole(events[-1]["time_us"])
+
+    def close(begun: dict[str, Any], end: int) -> None:
+        begin = _whole(begun["time_us"])
+        spans.append((_whole(begun.get("size")), begin * 1000, max(end - begin, 0) * 1000, _place(begun.get("frames"))))
+
+    for event in events:
+        address = _whole(event.get("addr"))
+        if event.get("action") in _GIVEN and _whole(event.get("size")) >= _LEAST_SPAN:
+            opened[address] = event
+        elif event.get("action") in _TAKEN and address in opened:
+            close(opened.pop(address), _whole(event["time_us"]))
+    for event in opened.values():
+        close(event, last)
+    if not spans:
+        return
+    lane = writer.lane("range", process="", pid=-1, device=device, title="largest allocations")
+    spans.sort(reverse=True)
+    for size, begin, lasts, place in spans[:_MOST_SPANS]:
+        writer.add(lane, begin, lasts, writer.name(place), Category.OTHER, bytes=size)
+    if len(spans) > _MOST_SPANS:
+        writer.note("info", f"Of {len(spans):,} allocations of 1 MiB and more the largest {_MOST_SPANS:,} are shown.")
+
+
+def _change(event: dict[str, Any]) -> tuple[int, int]:
+    """Return by how many bytes an entry changes what is allocated and reserved."""
+    action, size = event.get("action"), _whole(event.get("size"))
+    given = size if action in _GIVEN else -size if action in _TAKEN else 0
+    reserved = size if action in _RESERVED else -size if action in _RELEASED else 0
+    return given, reserved
+
+
+def _place(frames: Any) -> str:
+    """Return the innermost line of somebody's own code, "unknown place" if no frame was recorded."""
+    known = [frame for frame in _dicts(frames) if isinstance(frame.get("filename"), str)]
+    own = [frame for frame in known if not any(part in frame["filename"] for part in _PLUMBING)]
+    for frame in own or known:
+        return f"{frame['filename'][-200:]}:{_whole(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+    return "unknown place"
+
+
+def _dicts(values: Any) -> Iterator[dict[str, Any]]:
+    return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 62 else 0
+
+
+PLUGIN = MemorySnapshotReader()

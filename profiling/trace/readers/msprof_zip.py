@@ -1,0 +1,79 @@
+"""Our own recordings of Ascend's profiler: its folder in a zip. Its database is read, else its trace_view.json.
+
+Not run on Ascend: written after the documented names of files.
+"""
+
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from profiling.trace.limits import Limits, Progress, Unreadable
+from profiling.trace.msprof_tables import is_database, read_database
+from profiling.trace.torch_trace import read_trace
+from profiling.trace.writer import StoreWriter
+
+_MOST_MEMBERS = 100_000
+_PIECE = 1 << 20
+
+
+class MsprofZipReader:
+    """Reads one zip."""
+
+    name = "msprof-zip"
+    title = "a zipped folder of Ascend's profiler"
+    suffixes = (".msprof.zip",)
+
+    def sniff(self, path: Path, head: bytes, /) -> bool:
+        """A zip with a database or a trace of that profiler."""
+        return head.startswith(b"PK") and _member(path) is not None
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put the database or the trace into a store. Raises: Unreadable."""
+        member = _member(path)
+        if member is None:
+            raise Unreadable("The zip holds neither a database of Ascend's profiler nor a trace_view.json.")
+        with tempfile.TemporaryDirectory(prefix="pitwall-unzip-") as folder:
+            target = Path(folder) / PurePosixPath(member.filename).name
+            _extract(path, member, target, limits)
+            progress(0.2)
+            if target.suffix == ".db":
+                if not is_database(target):
+                    raise Unreadable(f"{target.name} in the zip is no database of Ascend's profiler.")
+                read_database(target, writer, progress=lambda share: progress(0.2 + 0.8 * share), limits=limits)
+            else:
+                read_trace(target, writer, progress=lambda share: progress(0.2 + 0.8 * share), limits=limits)
+                writer.meta("tool", "msprof")
+
+
+def _member(path: Path) -> zipfile.ZipInfo | None:
+    """Return the file to read: the database of torch's profiler, else another database, else the trace."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            listed = archive.infolist()[:_MOST_MEMBERS]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return None
+    names = {PurePosixPath(member.filename).name: member for member in listed}
+    for prefix in ("ascend_pytorch_profiler", "msprof_"):
+        for name in sorted(names):
+            if name.startswith(prefix) and name.endswith(".db"):
+                return names[name]
+    return names.get("trace_view.json")
+
+
+def _extract(path: Path, member: zipfile.ZipInfo, target: Path, limits: Limits) -> None:
+    """Write one member to a file of ours, no larger than allowed, whatever it says of itself. Raises: Unreadable."""
+    most = min(limits.unpacked, max(member.compress_size, _PIECE) * limits.ratio)
+    written = 0
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as source, target.open("wb") as file:
+            while piece := source.read(_PIECE):
+                written += len(piece)
+                if written > most:
+                    raise Unreadable(f"{target.name} in the zip unpacks to more than it may: it is refused.")
+                file.write(piece)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise Unreadable(f"The zip is damaged: {error}.") from error
+
+
+PLUGIN = MsprofZipReader()

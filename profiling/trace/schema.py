@@ -1,0 +1,74 @@
+"""The tables of a store: one DuckDB file per imported trace, written once and then only read.
+
+`ev` is sorted by (lane, depth, ts), so that a row of the timeline lies together and a query of a window reads little;
+an event's number is its place in that order.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+VERSION = 1
+
+EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
+"""What a writer takes; `ts` in Unix ns, `dur` in ns."""
+
+_TEMPORARY = """
+CREATE TEMP TABLE raw(lane INTEGER, ts BIGINT, dur BIGINT, name INTEGER, cat UTINYINT, link BIGINT, "outer" BIGINT,
+    bytes BIGINT, info INTEGER);
+CREATE TEMP TABLE depths(depth SMALLINT);
+CREATE TEMP TABLE raw_samples(series INTEGER, ts BIGINT, value DOUBLE);
+"""
+
+_TABLES = """
+CREATE TABLE names(id INTEGER, text VARCHAR);
+CREATE TABLE infos(id INTEGER, text VARCHAR);
+CREATE TABLE lanes(id INTEGER, kind VARCHAR, process VARCHAR, pid BIGINT, thread VARCHAR, tid BIGINT, device INTEGER,
+    stream BIGINT, title VARCHAR, depths INTEGER, events BIGINT, first_ts BIGINT, last_ts BIGINT);
+CREATE TABLE series(id INTEGER, name VARCHAR, unit VARCHAR, device INTEGER, process VARCHAR, samples BIGINT);
+CREATE TABLE notes(severity VARCHAR, text VARCHAR);
+CREATE TABLE meta(key VARCHAR, value VARCHAR);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """What a finished store holds. `begin`, `end` and `origin`, from which tiles are counted, in Unix ns."""
+
+    events: int
+    lanes: int
+    begin: int
+    end: int
+    names: int
+    samples: int
+    origin: int
+
+
+def create(path: Path) -> "DuckDBPyConnection":
+    """Return a connection to a new file with empty tables; what it sorts spills beside the file."""
+    import duckdb
+
+    settings = _settings("96MB") | {"temp_directory": str(path.with_name(f"{path.name}.tmp"))}
+    connection = duckdb.connect(str(path), config=settings)
+    connection.execute(_TEMPORARY + _TABLES)
+    return connection
+
+
+def connect(path: Path) -> "DuckDBPyConnection":
+    """Return a connection that only reads."""
+    import duckdb
+
+    return duckdb.connect(str(path), read_only=True, config=_settings("256MB"))
+
+
+def _settings(memory: str) -> dict[str, str | bool | int | float | list[str]]:
+    """Two threads, little memory, and nothing that is fetched from elsewhere."""
+    return {
+        "threads": 2,
+        "memory_limit": memory,
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }

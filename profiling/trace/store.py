@@ -1,0 +1,255 @@
+"""Read a store: the one door to what was imported."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.trace import schema
+from profiling.trace.category import Category
+from profiling.trace.schema import StoreFacts
+
+Columns = dict[str, npt.NDArray[Any]]
+
+COLUMNS = ("lane", "depth", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
+_MOST_LINKED = 16
+
+
+class NotAStore(ValueError):
+    """The file is no store, or one of another version of the software."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One line of the timeline. `depths` rows of nested events; `begin` and `end` in Unix ns (0 without events)."""
+
+    id: int
+    kind: str
+    process: str
+    pid: int
+    thread: str
+    tid: int
+    device: int
+    stream: int
+    title: str
+    depths: int
+    events: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A quantity that was sampled over time."""
+
+    id: int
+    name: str
+    unit: str
+    device: int
+    process: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence about the trace; `severity` is info, warning or error."""
+
+    severity: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found under one name: how many events, their time together [ns], and the longest of them."""
+
+    name: str
+    category: int
+    events: int
+    total: int
+    lane: int
+    depth: int
+    begin: int
+    duration: int
+    event: int
+
+
+class Store:
+    """An imported trace. Not for more than one thread at a time. Raises: NotAStore."""
+
+    def __init__(self, path: Path) -> None:
+        import duckdb
+
+        try:
+            self._connection = schema.connect(path)
+            rows = self._connection.execute("SELECT key, value FROM meta").fetchall()
+        except duckdb.Error as error:
+            raise NotAStore(f"{path.name} is no imported trace: {error}") from error
+        self.meta: dict[str, Any] = {key: json.loads(value) for key, value in rows}
+        if self.meta.get("version") != schema.VERSION:
+            raise NotAStore(f"{path.name} was imported by another version of Pitwall; import the file again.")
+        self.facts = StoreFacts(**self.meta.pop("facts"))
+        self.pyramid: tuple[int, ...] = tuple(self.meta.pop("pyramid"))
+        self.begin, self.end = self.facts.begin, self.facts.end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    @cached_property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Every lane by its number, also those without events."""
+        fields = ("id", "kind", "process", "pid", "thread", "tid", "device", "stream", "title")
+        rows = self._connection.execute("SELECT * FROM lanes ORDER BY id").fetchall()
+        names = (*fields, "depths", "events", "begin", "end")
+        return tuple(Lane(**dict(zip(names, row, strict=True))) for row in rows)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Texts by number."""
+        return [text for (text,) in self._connection.execute("SELECT text FROM names ORDER BY id").fetchall()]
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What the reader had to say."""
+        rows = self._connection.execute("SELECT severity, text FROM notes").fetchall()
+        return tuple(Note(severity=severity, text=text) for severity, text in rows)
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """Sampled quantities by number."""
+        names = ("id", "name", "unit", "device", "process", "samples")
+        rows = self._connection.execute("SELECT * FROM series ORDER BY id").fetchall()
+        return tuple(Series(**dict(zip(names, row, strict=True))) for row in rows)
+
+    def samples(
+        self, series: int, *, begin: int | None = None, end: int | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return times [n] in Unix ns and values [n] of a series, by time."""
+        found = self.sql(
+            "SELECT ts, value FROM samples WHERE series = ? AND ts >= ? AND ts < ? ORDER BY ts",
+            [series, *_window(begin, end)],
+        )
+        return found["ts"], found["value"]
+
+    def events(
+        self,
+        *,
+        lanes: Sequence[int] | None = None,
+        categories: Sequence[int] | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] = COLUMNS,
+    ) -> Columns:
+        """Return the events that touch [begin, end), sorted by lane and start, the longer first; all arrays are [n].
+
+        Columns are those of COLUMNS and `id`, the event's number. Raises: ValueError for another one.
+        """
+        unknown = set(columns) - {*COLUMNS, "id"}
+        if unknown:
+            raise ValueError(f"There is no column {', '.join(sorted(unknown))}; there are id, {', '.join(COLUMNS)}.")
+        chosen = ", ".join("rowid AS id" if name == "id" else f'"{name}"' for name in columns)
+        where: list[str] = ["true"]
+        values: list[object] = []
+        if lanes is not None:
+            where.append("list_contains(?, lane)")
+            values.append([int(lane) for lane in lanes])
+        if categories is not None:
+            where.append("list_contains(?, cat)")
+            values.append([int(category) for category in categories])
+        if begin is not None:
+            where.append("(ts >= ? OR ts + dur > ?)")
+            values += [begin, begin]
+        if end is not None:
+            where.append("ts < ?")
+            values.append(end)
+        return self.sql(
+            f"SELECT {chosen} FROM ev WHERE {' AND '.join(where)} ORDER BY lane, ts, dur DESC, depth",  # noqa: S608
+            values,
+        )
+
+    def sql(self, query: str, params: Sequence[object] | Mapping[str, object] = ()) -> Columns:
+        """Return columns of a query that stands in our code: never pass on what a client wrote."""
+        found = self._connection.execute(query, params).fetchnumpy()
+        return {name: np.asarray(values) for name, values in found.items()}
+
+    def search(self, text: str, limit: int) -> list[Found]:
+        """Return up to `limit` names that contain `text`, in any case, those that took longest first."""
+        rows = self._connection.execute(
+            "SELECT n.text, first(e.cat), count(*), sum(e.dur)::BIGINT AS total, arg_max(e.rowid, e.dur) "
+            "FROM ev e JOIN names n ON n.id = e.name WHERE contains(lower(n.text), lower(?)) "
+            "GROUP BY n.text ORDER BY total DESC, n.text LIMIT ?",
+            [text, limit],
+        ).fetchall()
+        found = []
+        for name, category, events, total, number in rows:
+            longest = self._event(number) or {}
+            found.append(
+                Found(
+                    name=name,
+                    category=category,
+                    events=events,
+                    total=total,
+                    lane=longest["lane"],
+                    depth=longest["depth"],
+                    begin=longest["ts"],
+                    duration=longest["dur"],
+                    event=number,
+                )
+            )
+        return found
+
+    def detail(self, event: int) -> dict[str, Any]:
+        """Return all that is known of an event, with the events that it caused or was caused by; {} if there is none.
+
+        Keys: id, lane, depth, ts, dur, name, category, bytes, link, outer, info (a dict), linked (events of the same
+        process with the same link), operators (with the same outer); of these the first few.
+        """
+        found = self._event(event)
+        if not found:
+            return {}
+        texts = self._connection.execute("SELECT text FROM infos WHERE id = ?", [found["info"]]).fetchall()
+        found["info"] = json.loads(texts[0][0]) if texts else {}
+        mine = self.lanes[found["lane"]]
+        family = [lane.id for lane in self.lanes if lane.pid == mine.pid and lane.process == mine.process]
+        for key, column in (("linked", "link"), ("operators", "outer")):
+            others = []
+            if found[column]:
+                others = self._connection.execute(
+                    f'SELECT rowid FROM ev WHERE "{column}" = ? AND rowid != ? AND list_contains(?, lane) '  # noqa: S608
+                    f"ORDER BY rowid LIMIT {_MOST_LINKED}",
+                    [found[column], event, family],
+                ).fetchall()
+            found[key] = [self._event(number) for (number,) in others]
+        return found
+
+    def _event(self, number: int) -> dict[str, Any] | None:
+        """Return the columns of one event, with its name as a text."""
+        rows = self._connection.execute(
+            'SELECT e.rowid, e.lane, e.depth, e.ts, e.dur, n.text, e.cat, e.link, e."outer", e.bytes, e.info '
+            "FROM ev e JOIN names n ON n.id = e.name WHERE e.rowid = ?",
+            [number],
+        ).fetchall()
+        if not rows:
+            return None
+        keys = ("id", "lane", "depth", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
+        found = dict(zip(keys, rows[0], strict=True))
+        found["category"] = Category(found.pop("cat")).name.lower()
+        return found
+
+
+def _window(begin: int | None, end: int | None) -> tuple[int, int]:
+    return (0 if begin is None else begin, (1 << 63) - 1 if end is None else end)

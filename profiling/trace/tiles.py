@@ -1,0 +1,208 @@
+"""Tiles of a timeline: 512 columns of 2**level ns each, for some lanes, as bytes that a browser reads without parsing.
+
+A tile begins with the length of its header (uint32, little-endian), then comes the header as JSON in UTF-8, then zeros
+up to a multiple of 8 bytes, then arrays (little-endian, row by row), each beginning at a multiple of 8 bytes.
+
+Header: level, index, columns, begin (ns from the origin), rows ([lane, depth] each), names and cats (a text and its
+category), exact, n (events in its rows), omitted (rows that did not fit; ask for fewer lanes).
+
+exact      per event: uint16 row, uint16 name, float64 start (ns from the tile's begin, may be negative), float64
+           duration (ns), uint32 id. Such a tile has at most MOST_EXACT events.
+not exact  uint8 busy[rows * 512] (0 to 255 of the column's width), uint16 name[rows * 512] of the longest part of an
+           event in the column; 65535 where there is none.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.trace import pyramid
+from profiling.trace.pyramid import Cells, Ints
+from profiling.trace.store import Columns, Store
+
+COLUMNS = 1 << pyramid.TILE_BITS
+MOST_EXACT = 5000
+MOST_BYTES = 300_000
+HIGHEST = 50
+"""A column of 13 days."""
+
+_MOST_ROWS = 160
+_NONE = 65535
+_LONGEST_NAME = 100
+_REST = "…"
+_ROOM = 500  # bytes for the other facts of a header
+
+
+def tile(store: Store, *, level: int, index: int, lanes: Sequence[int] | None = None) -> bytes:
+    """Return one tile. Without `lanes`, of all lanes of the store. Raises: ValueError for a tile that cannot be."""
+    if not 0 <= level <= HIGHEST:
+        raise ValueError(f"level is {level}; it may be 0 to {HIGHEST}.")
+    if not 0 <= index < 1 << (62 - level - pyramid.TILE_BITS):
+        raise ValueError(f"index is {index}; at level {level} it may be 0 to {(1 << (62 - level - 9)) - 1}.")
+    if lanes is not None and not all(0 <= lane < len(store.lanes) for lane in lanes):
+        raise ValueError(f"The trace has lanes 0 to {len(store.lanes) - 1}.")
+    chosen = sorted(set(lanes)) if lanes is not None else None
+    view = _View(store, level, index, chosen)
+    usable = [each for each in store.pyramid if each <= level]
+    if usable:
+        cells, longs = view.coarse(usable[-1])
+        if int(cells.starts.sum()) + len(longs["ts"]) > MOST_EXACT:
+            return view.painted(cells, longs)
+    events = view.events()
+    return view.exact(events) if len(events["ts"]) <= MOST_EXACT else view.painted(None, events)
+
+
+class _View:
+    """What one tile looks at."""
+
+    def __init__(self, store: Store, level: int, index: int, lanes: list[int] | None) -> None:
+        self._store = store
+        self._level = level
+        self._index = index
+        self._first = index << pyramid.TILE_BITS
+        self._begin = store.facts.origin + (self._first << level)
+        self._end = self._begin + (COLUMNS << level)
+        self._lanes = "" if lanes is None else f"AND lane IN ({', '.join(str(int(lane)) for lane in lanes) or 'NULL'})"
+        self._row_lanes = "" if lanes is None else self._lanes.replace("lane IN", "row >> 8 IN")
+
+    def events(self) -> Columns:
+        """Return the events that touch the tile."""
+        return self._store.sql(
+            f"SELECT rowid AS id, lane, depth, ts, dur, {pyramid.LABEL} AS label FROM ev "  # noqa: S608
+            f"WHERE ts < ? AND (ts >= ? OR ts + dur > ?) {self._lanes}",
+            [self._end, self._begin, self._begin],
+        )
+
+    def coarse(self, level: int) -> tuple[Cells, Columns]:
+        """Return the cells of a level of the pyramid that lie in the tile, and the long events beside them."""
+        shift = self._level - level
+        found = self._store.sql(
+            f"SELECT * FROM cells_{level} WHERE bucket >= ? AND bucket < ? {self._row_lanes}",  # noqa: S608
+            [self._first << shift, (self._first + COLUMNS) << shift],
+        )
+        found["row"] = found["row"].astype(np.int64)
+        found["bucket"] >>= shift
+        longs = self._store.sql(
+            f"SELECT id, lane, depth, ts, dur, label FROM longs "  # noqa: S608
+            f"WHERE dur > ? AND ts < ? AND ts + dur > ? {self._lanes}",
+            [pyramid.LONG << level, self._end, self._begin],
+        )
+        return Cells(**found), longs
+
+    def exact(self, events: Columns) -> bytes:
+        """Return the tile as events."""
+        rows, row, kept, omitted = _rows(pyramid.rows(events))
+        label = events["label"][kept]
+        arrays = [
+            row[kept].astype("<u2"),
+            (events["ts"][kept] - self._begin).astype("<f8"),
+            events["dur"][kept].astype("<f8"),
+            events["id"][kept].astype("<u4"),
+        ]
+        names = self._names(label, room=MOST_BYTES - sum(_padded(each.nbytes) for each in arrays) - 2 * len(label))
+        arrays.insert(1, names.number.astype("<u2"))
+        return self._packed(rows, names, arrays, exact=True, events=int(kept.sum()), omitted=omitted)
+
+    def painted(self, cells: Cells | None, events: Columns) -> bytes:
+        """Return the tile as columns of cells and of events."""
+        parts = pyramid.clip(
+            pyramid.rows(events),
+            events["ts"] - self._store.facts.origin,
+            events["dur"],
+            events["label"],
+            level=self._level,
+            first=self._first,
+            last=self._first + COLUMNS,
+        )
+        n = len(events["ts"])
+        if cells is not None:
+            n += int(cells.starts.sum())
+            both = {name: np.concatenate([getattr(cells, name), getattr(parts, name)]) for name in Cells.__slots__}
+            parts = Cells(**both)
+        parts = pyramid.merge(parts)
+        rows, row, kept, omitted = _rows(parts.row)
+        place = row[kept] * COLUMNS + parts.bucket[kept] - self._first
+        busy = np.zeros(len(rows) * COLUMNS, np.uint8)
+        share = parts.busy[kept] * 255 / (1 << self._level)
+        busy[place] = np.clip(np.ceil(share), 0, 255)
+        names = self._names(parts.label[kept], room=MOST_BYTES - _padded(len(busy)) - _padded(2 * len(busy)))
+        name = np.full(len(busy), _NONE, "<u2")
+        name[place] = names.number
+        return self._packed(rows, names, [busy, name], exact=False, events=n, omitted=omitted)
+
+    def _names(self, labels: Ints, *, room: int) -> "_Names":
+        """Return the texts of labels, the most frequent first, as many as find room; the others share one."""
+        used, number, count = np.unique(labels, return_inverse=True, return_counts=True)
+        room -= _ROOM + 14 * _MOST_ROWS + 32 * 10
+        texts: list[str] = []
+        categories: list[int] = []
+        to = np.zeros(len(used), np.int64)
+        rest: dict[int, int] = {}
+        for i in np.argsort(-count, kind="stable").tolist():
+            label = int(used[i])
+            text, category = self._store.names[label >> 5], label & 31
+            if len(text) > _LONGEST_NAME:
+                text = text[: _LONGEST_NAME - 1] + _REST
+            room -= len(_json(text)) + 5
+            if room > 0 and len(texts) < _NONE - 32:
+                to[i] = len(texts)
+                texts.append(text)
+                categories.append(category)
+            else:
+                if category not in rest:
+                    rest[category] = len(texts)
+                    texts.append(_REST)
+                    categories.append(category)
+                to[i] = rest[category]
+        return _Names(texts, categories, to[number])
+
+    def _packed(
+        self, rows: Ints, names: "_Names", arrays: list[npt.NDArray[Any]], *, exact: bool, events: int, omitted: int
+    ) -> bytes:
+        """Put header and arrays together."""
+        header = _json(
+            {
+                "level": self._level,
+                "index": self._index,
+                "columns": COLUMNS,
+                "begin": self._begin - self._store.facts.origin,
+                "rows": [[int(row) >> 8, int(row) & 255] for row in rows],
+                "names": names.texts,
+                "cats": names.categories,
+                "exact": exact,
+                "n": events,
+                "omitted": omitted,
+            }
+        )
+        made = bytearray(struct.pack("<I", len(header)) + header)
+        for array in arrays:
+            made += bytes(-len(made) % 8)
+            made += array.tobytes()
+        return bytes(made)
+
+
+class _Names:
+    """Texts with their categories, and which of them each event or cell has. [n]"""
+
+    def __init__(self, texts: list[str], categories: list[int], number: Ints) -> None:
+        self.texts = texts
+        self.categories = categories
+        self.number = number
+
+
+def _rows(of: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_], int]:
+    """Return the rows of a tile, the place of each event or cell among them, which have one, how many rows do not."""
+    rows, row = np.unique(of, return_inverse=True)
+    return rows[:_MOST_ROWS], row, row < _MOST_ROWS, max(len(rows) - _MOST_ROWS, 0)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _padded(size: int) -> int:
+    return size + 8

@@ -1,0 +1,361 @@
+"""Chrome traces of the torch profiler: `.json` and `.json.gz`, with or without a GPU, of NVIDIA or AMD.
+
+Events of devices stand under `pid` = device and `tid` = stream; those of the CPU under process and thread, which may
+be numbers or texts. `args.correlation` links a launch to what it launched, `args["External id"]` an operator to its
+kernels (traces of before 2023 write the correlation there, too; then it links nothing). A trace that torch could not
+finish is read as far as it goes.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from profiling.trace import clock
+from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.json_list import JsonList
+from profiling.trace.limits import Limits, Progress
+from profiling.trace.unpack import Unpacked
+from profiling.trace.writer import StoreWriter
+
+_TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
+_WAIT = re.compile(r"Synchronize", re.I)
+
+_SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
+_ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
+_ASCEND = "task of Ascend"
+"""How we call the kind of events to which torch_npu gives none: they have a task type. Not run on Ascend."""
+_KINDS = {
+    "kernel": (_ON_STREAM, Category.KERNEL),
+    "concurrent_kernel": (_ON_STREAM, Category.KERNEL),
+    "gpu_memcpy": (_ON_STREAM, Category.COPY),
+    _ASCEND: (_ON_STREAM, Category.KERNEL),
+    "gpu_memset": (_ON_STREAM, Category.MEMSET),
+    "gpu_user_annotation": (_RANGES, Category.RANGE),
+    "cuda_sync": (_WAITS, Category.SYNC),
+    "cpu_op": (_ON_CPU, Category.OPERATOR),
+    "Operator": (_ON_CPU, Category.OPERATOR),
+    "user_annotation": (_ON_CPU, Category.RANGE),
+    "python_function": (_ON_CPU, Category.PYTHON),
+    "python_gc": (_ON_CPU, Category.COLLECTOR),
+    "overhead": (_ON_CPU, Category.OVERHEAD),
+    "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
+}
+"""Where events of a kind are shown, and what they are."""
+_SIZED = frozenset({Category.COPY, Category.MEMSET})
+_NOTHING: dict[str, Any] = {}
+_MOST_KNOWN = 100_000
+"""Of names, processes and ranges that are open: what a hostile trace has more of is forgotten or left out."""
+_NO_DETAIL = frozenset(
+    {
+        "bytes",
+        "cbid",
+        "correlation",
+        "device",
+        "Ev Idx",
+        "External id",
+        "external id",
+        "Fwd thread id",
+        "Profiler Event Index",
+        "Python id",
+        "Python module id",
+        "Python parent id",
+        "Python thread",
+        "queued",
+        "Record function id",
+        "Sequence number",
+        "stream",
+        "Trace id",
+        "Trace iteration",
+        "Trace name",
+    }
+)
+"""What is kept elsewhere, or is another number for each event and says nothing to people."""
+_BYTES = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Short": 2, "Half": 2, "BFloat16": 2,
+    "Int": 4, "Float": 4, "Long": 8, "Double": 8, "ComplexFloat": 8,
+}  # fmt: skip
+
+
+def is_trace(head: bytes) -> bool:
+    """Return True for a JSON object with the keys of a trace, or a list of events with phases."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        return _TRACE.search(text) is not None
+    return text.startswith(b"[") and b'"ph"' in text and b'"ts"' in text
+
+
+def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+    """Put a trace into a store. Raises: Unreadable."""
+    with Unpacked(path, limits=limits, progress=progress) as file:
+        trace = JsonList(file, key="traceEvents")
+        events = _Events(writer, trace.head)
+        for piece in trace.pieces():
+            events.add(piece)
+            if writer.events >= limits.events:
+                writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
+                break
+        if trace.problem:
+            writer.note("warning", trace.problem)
+        events.finish(trace.tail)
+
+
+class _Events:
+    """What is known while a trace is read."""
+
+    def __init__(self, writer: StoreWriter, head: dict[str, Any]) -> None:
+        self._writer = writer
+        self._facts = dict(head)
+        self._base = _whole(head.get("baseTimeNanoseconds"))
+        self._lanes: dict[tuple[Any, Any, str], int] = {}
+        self._keys: dict[int, tuple[Any, Any, str]] = {}
+        self._known: dict[tuple[Any, Any], tuple[str, Category, int]] = {}
+        self._open = 0
+        self._opened: dict[int, list[dict[str, Any]]] = {}
+        self._processes: dict[Any, dict[str, Any]] = {}
+        self._threads: dict[tuple[Any, Any], str] = {}
+        self._counters: dict[tuple[str, int], int] = {}
+        self._first_cpu: Any = None
+        self._unusable = 0
+
+    def add(self, piece: list[Any]) -> None:
+        """Take a piece of the list."""
+        for event in piece:
+            try:
+                kind = event["ph"]
+                if kind == "X":
+                    if event.get("cat") not in _SKIPPED:
+                        self._complete(event, event["dur"])
+                elif kind == "M":
+                    self._metadata(event)
+                elif kind in "iI":
+                    self._instant(event)
+                elif kind == "C":
+                    self._count(event)
+                elif kind == "B":
+                    self._begin(event)
+                elif kind == "E":
+                    self._close(event)
+            except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+                self._unusable += 1
+
+    def finish(self, tail: dict[str, Any]) -> None:
+        """Name lanes, and keep what the trace says of itself."""
+        writer = self._writer
+        facts = self._facts | tail
+        late = _whole(tail.get("baseTimeNanoseconds"))
+        if late and not self._base:
+            writer.shift(late)
+        unfinished = sum(len(opened) for opened in self._opened.values())
+        if unfinished:
+            writer.note("warning", f"{unfinished:,} ranges were never closed and are left out.")
+        if self._unusable:
+            writer.note("warning", f"{self._unusable:,} events were left out: a time or a name is missing or is none.")
+        self._name_lanes()
+        writer.meta("tool", "torch")
+        distributed = facts.get("distributedInfo")
+        if isinstance(distributed, dict):
+            for key in ("backend", "rank", "world_size"):
+                if isinstance(distributed.get(key), str | int):
+                    writer.meta(key, distributed[key])
+            writer.meta("groups", _groups(distributed.get("pg_config")))
+        devices = facts.get("deviceProperties")
+        writer.meta("devices", [_short(each) for each in devices[:64]] if isinstance(devices, list) else [])
+        for key in ("host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+            if isinstance(facts.get(key), str | int | float):
+                writer.meta(key, facts[key])
+
+    # -- events --
+
+    def _complete(self, event: dict[str, Any], lasts: Any) -> None:
+        """Add an event with a beginning and a length."""
+        kind = event.get("cat", "")
+        if not kind and "Task Type" in (event.get("args") or ()):
+            kind = _ASCEND
+        key = (kind, event["name"])
+        known = self._known.get(key)
+        if known is None:
+            known = self._know_name(*key)
+        place, category, name = known
+        args = event.get("args") or _NOTHING
+        link = outer = size = info = 0
+        if args is not _NOTHING:
+            link = args.get("correlation", 0)
+            outer = args.get("External id", 0) or args.get("external id", 0)
+            if outer == link:  # as old traces have it
+                outer = 0
+            if not args.keys() <= _NO_DETAIL:
+                details = {key: value for key, value in args.items() if key not in _NO_DETAIL and value != ""}
+                info = self._writer.info(orjson.dumps(details).decode())
+        if place == _ON_CPU:
+            lane = self._lanes.get((event.get("pid"), event.get("tid"), _ON_CPU))
+            if lane is None:
+                lane = self._cpu_lane(event)
+        else:
+            lane = self._device_lane(event, args, place)
+            if category is Category.COMMUNICATION:
+                size = _message(args)
+            elif category in _SIZED:
+                size = args.get("bytes", 0)
+        at = event["ts"]
+        start = clock.of_microseconds(at, self._base) if isinstance(at, str) else round(at * 1000) + self._base
+        self._writer.add(
+            lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
+        )
+
+    def _know_name(self, kind: Any, name: Any) -> tuple[str, Category, int]:
+        """Return where events of a kind and name belong, what they are, and the number of the name."""
+        place, category = _KINDS.get(kind, (_ON_CPU, Category.OTHER))
+        if category is Category.KERNEL:
+            is_copy = kind == _ASCEND and "memcpy" in name.lower()
+            category = Category.COPY if is_copy else of_kernel(name)
+        elif category is Category.RANGE and place == _ON_CPU:
+            category = of_range(name)
+        elif category is Category.OTHER:
+            category = _of_other(kind, name)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        found = self._known[kind, name] = (place, category, self._writer.name(name))
+        return found
+
+    def _instant(self, event: dict[str, Any]) -> None:
+        """Memory is told in moments: what torch's allocator gave out and reserved."""
+        args = event.get("args") or {}
+        if event.get("name") != "[memory]" or "Total Allocated" not in args:
+            return
+        device = args.get("Device Id", -1) if args.get("Device Type", 0) else -1
+        at = clock.of_microseconds(event["ts"], self._base)
+        for name, key in (("allocated", "Total Allocated"), ("reserved", "Total Reserved")):
+            if key in args:
+                self._sample(name, "B", device, at, args[key])
+
+    def _count(self, event: dict[str, Any]) -> None:
+        """Counters: each argument is a series."""
+        at = clock.of_microseconds(event["ts"], self._base)
+        for key, value in (event.get("args") or {}).items():
+            if isinstance(value, int | float):
+                self._sample(f"{event['name']}: {key}" if key != event["name"] else key, "", -1, at, value)
+
+    def _sample(self, name: str, unit: str, device: int, at: int, value: float) -> None:
+        key = (name, device)
+        if key not in self._counters:
+            self._counters[key] = self._writer.counter(name, unit, device=device)
+        self._writer.count(self._counters[key], at, float(value))
+
+    def _begin(self, event: dict[str, Any]) -> None:
+        """Keep a range that begins until it ends."""
+        if self._open >= _MOST_KNOWN:
+            raise OverflowError
+        self._open += 1
+        self._opened.setdefault(self._cpu_lane(event), []).append(event)
+
+    def _close(self, event: dict[str, Any]) -> None:
+        """End the range that was opened last in this thread."""
+        opened = self._opened.get(self._cpu_lane(event))
+        if opened:
+            begin = opened.pop()
+            self._open -= 1
+            self._complete(begin, event["ts"] - begin["ts"])
+
+    # -- lanes --
+
+    def _cpu_lane(self, event: dict[str, Any]) -> int:
+        key = (event.get("pid"), event.get("tid"), _ON_CPU)
+        found = self._lanes.get(key)
+        if found is None:
+            if self._first_cpu is None and isinstance(key[0], int):
+                self._first_cpu = key[0]
+            found = self._writer.lane(
+                "thread", process=_text(key[0]), pid=_number(key[0]), thread=_text(key[1]), tid=_number(key[1])
+            )
+            self._know(key, found)
+        return found
+
+    def _device_lane(self, event: dict[str, Any], args: dict[str, Any], place: str) -> int:
+        key = (event.get("pid"), event.get("tid"), place)
+        found = self._lanes.get(key)
+        if found is None:
+            device = args.get("device", args.get("Device Id", key[0]))
+            stream = args.get("stream", args.get("Stream Id", key[1]))
+            found = self._writer.lane(
+                "stream" if place == _ON_STREAM else "range",
+                process=_text(key[0]),
+                pid=_number(key[0]),
+                thread="",
+                tid=_number(key[1]),
+                device=_number(device),
+                stream=_number(stream),
+                title="" if place == _ON_STREAM else place,
+            )
+            self._know(key, found)
+        return found
+
+    def _know(self, key: tuple[Any, Any, str], lane: int) -> None:
+        self._lanes[key] = lane
+        self._keys[lane] = key
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        """Names of processes and threads; they may come after the events."""
+        args = event.get("args") or {}
+        if len(self._processes) + len(self._threads) >= _MOST_KNOWN:
+            return
+        process = self._processes.setdefault(event.get("pid"), {})
+        match event.get("name"):
+            case "process_name":
+                process["name"] = str(args.get("name", ""))
+            case "process_labels":
+                process["labels"] = str(args.get("labels", ""))
+            case "thread_name":
+                self._threads[event.get("pid"), event.get("tid")] = str(args.get("name", "")).strip()
+
+    def _name_lanes(self) -> None:
+        """Give each lane the name of its process and thread, and each stream the process that drives it."""
+        labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
+        owner = labelled[0] if len(labelled) == 1 else self._first_cpu
+        for lane, (pid, tid, place) in self._keys.items():
+            mine = pid if place == _ON_CPU or owner is None else owner
+            name = self._processes.get(mine, {}).get("name") or _text(mine)
+            thread = self._threads.get((pid, tid))
+            self._writer.describe_lane(lane, process=name, pid=_number(mine), thread=thread)
+
+
+def _of_other(kind: str, name: str) -> Category:
+    """Return the category of a kind of event that is none of the usual: the runtimes of devices have many names."""
+    if kind.endswith(("_runtime", "_driver", "Runtime")):
+        return Category.SYNC if _WAIT.search(name) else Category.RUNTIME
+    return Category.OVERHEAD if "overhead" in kind.lower() else Category.OTHER
+
+
+def _message(args: dict[str, Any]) -> int:
+    """Return the bytes that a collective takes in, which newer traces tell; 0 if they do not."""
+    return int(args.get("In msg nelems", 0)) * _BYTES.get(args.get("dtype", ""), 0)
+
+
+def _groups(config: Any) -> list[dict[str, Any]]:
+    return [_short(each) for each in config[:256]] if isinstance(config, list) else []
+
+
+def _short(value: Any) -> dict[str, Any]:
+    """Return the plain facts of an object."""
+    if not isinstance(value, dict):
+        return {}
+    return {
+        str(k)[:100]: v[:500] if isinstance(v, str) else v for k, v in value.items() if isinstance(v, str | int | float)
+    }
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)[:200]
+
+
+def _number(value: Any) -> int:
+    """Return an identifier as a number, -1 for a text that is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < 1 << 62 else 0

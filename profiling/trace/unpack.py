@@ -1,0 +1,109 @@
+"""Read a file that may be packed by gzip, as far as it goes and no further than allowed."""
+
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
+
+_GZIP = b"\x1f\x8b"
+_PIECE = 1 << 18
+_FREE = 256 << 20
+"""Unpacked bytes below which the ratio does not matter."""
+
+
+def head(path: Path, size: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file, unpacked; fewer if it is broken."""
+    try:
+        with Unpacked(path) as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+class Unpacked:
+    """The bytes of a file, unpacked. `problem` says, once all was read, why the end is missing. Raises: OSError."""
+
+    def __init__(self, path: Path, *, limits: Limits = DEFAULT, progress: Progress = lambda _: None) -> None:
+        self.problem = ""
+        self._file = path.open("rb")
+        self._size = max(path.stat().st_size, 1)
+        self._limits = limits
+        self._progress = progress
+        self._given = 0
+        self._taken = 0
+        self._ready = bytearray()
+        first = self._file.read(2)
+        self._file.seek(0)
+        self._packed = zlib.decompressobj(31) if first == _GZIP else None
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes, b"" at the end. Raises: Unreadable if more comes out than is allowed."""
+        while len(self._ready) < size and not self._is_over:
+            self._ready += self._piece()
+        found = bytes(self._ready[:size])
+        del self._ready[:size]
+        self._given += len(found)
+        self._progress(min(self._taken / self._size, 1.0))
+        return found
+
+    def _piece(self) -> bytes:
+        if self._packed is None:
+            piece = self._file.read(_PIECE)
+            self._is_over = not piece
+            self._taken += len(piece)
+            self._check(self._given + len(self._ready) + len(piece))
+            return piece
+        return self._unpack(self._packed)
+
+    def _unpack(self, packed: "zlib._Decompress") -> bytes:
+        """Unpack the next piece, at most 4 MiB of it at a time, so that a bomb is seen before it goes off."""
+        source = packed.unconsumed_tail
+        if not source:
+            source = self._file.read(_PIECE)
+            self._taken += len(source)
+        if not source:
+            self._is_over = True
+            if not packed.eof:
+                self.problem = "The packed file is cut off."
+            return b""
+        try:
+            if packed.eof:  # another member follows
+                source = packed.unused_data + source
+                self._packed = packed = zlib.decompressobj(31)
+            piece = packed.decompress(source, 4 << 20)
+        except zlib.error as error:
+            self._is_over = True
+            self.problem = f"The packed file is damaged: {error}."
+            return b""
+        if packed.eof and packed.unused_data:
+            rest = packed.unused_data
+            if rest.startswith(_GZIP):
+                self._file.seek(-len(rest), 1)
+                self._taken -= len(rest)
+                self._packed = zlib.decompressobj(31)
+            else:
+                self._is_over = True  # padding
+        self._check(self._given + len(self._ready) + len(piece))
+        return piece
+
+    def _check(self, unpacked: int) -> None:
+        limits = self._limits
+        if unpacked > limits.unpacked:
+            raise Unreadable(
+                f"The file holds more than {limits.unpacked / (1 << 30):,.0f} GiB unpacked, which is the most."
+            )
+        if self._packed is not None and unpacked > _FREE and unpacked > limits.ratio * self._taken:
+            raise Unreadable(
+                f"The file unpacks to more than {limits.ratio} times its size, which no trace does: it is refused."
+            )

@@ -1,0 +1,354 @@
+"""Write a store: events in any order go in, one sorted file comes out, or none.
+
+Memory stays flat whatever the number of events: they pass through a buffer into DuckDB, which sorts on disk.
+"""
+
+import contextlib
+import itertools
+import json
+import shutil
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.trace import pyramid, schema
+from profiling.trace.nesting import MOST_DEPTHS, Nesting
+from profiling.trace.schema import StoreFacts
+
+LaneKind = Literal["thread", "stream", "range", "counter", "phase"]
+Severity = Literal["info", "warning", "error"]
+
+MOST_LANES = 4096
+MOST_NAMES = 200_000
+MOST_NAME_BYTES = 64 << 20
+LONGEST_NAME = 2000
+OTHER_NAME = "(another name)"
+"""What events are called once a trace has used up the names that a store keeps."""
+
+_Lane = tuple[LaneKind, str, int, str, int, int, int, str]
+
+_ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
+_BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
+_SWEEP = 500_000  # events per block of the sweep
+_KNOWN_INFOS = 100_000
+_FAR = 30 * 86_400 * 10**9
+"""An event this far from the median one [ns] has a broken clock; no recording takes a month."""
+_LATEST = 1 << 62
+
+
+class TooMuch(ValueError):
+    """The trace holds more of something than a store takes; the sentence says what and how much."""
+
+
+class StoreWriter:
+    """A store under construction: a context manager that leaves nothing behind unless `finish` was called."""
+
+    def __init__(self, path: Path, *, source: str) -> None:
+        self._path = path
+        self._part = path.with_name(f".part-{path.name}")
+        self._remove()
+        self._connection = schema.create(self._part)
+        self._lanes: list[_Lane] = []
+        self._lane_numbers: dict[_Lane, int] = {}
+        self._names: dict[str, int] = {}
+        self._name_bytes = 0
+        self._infos: dict[str, int] = {}
+        self._last_info = 0
+        self._new_infos: list[str] = []
+        self._series: dict[tuple[str, str, int, str], int] = {}
+        self._buffer = bytearray()
+        self._samples: list[tuple[int, int, float]] = []
+        self._notes: list[tuple[str, str]] = []
+        self._meta: dict[str, object] = {"source": source, "version": schema.VERSION}
+        self._events = 0
+        self._offset = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+        self._remove()
+
+    @property
+    def events(self) -> int:
+        """How many were added."""
+        return self._events + len(self._buffer) // _ROW.size
+
+    def lane(
+        self,
+        kind: LaneKind,
+        *,
+        process: str,
+        pid: int,
+        thread: str = "",
+        tid: int = 0,
+        device: int = -1,
+        stream: int = -1,
+        title: str = "",
+    ) -> int:
+        """Return the number of the lane with these properties, which is made when they are new.
+
+        Raises: TooMuch.
+        """
+        key = _lane(kind, process, pid, thread, tid, device, stream, title)
+        if key not in self._lane_numbers:
+            if len(self._lanes) >= MOST_LANES:
+                raise TooMuch(f"The trace has more than {MOST_LANES:,} threads and streams, which is the most.")
+            self._lane_numbers[key] = len(self._lanes)
+            self._lanes.append(key)
+        return self._lane_numbers[key]
+
+    def describe_lane(
+        self, lane: int, *, process: str | None = None, pid: int | None = None, thread: str | None = None
+    ) -> None:
+        """Say more of a lane than was known when its first event came."""
+        old = self._lanes[lane]
+        self._lanes[lane] = _lane(
+            old[0],
+            old[1] if process is None else process,
+            old[2] if pid is None else pid,
+            old[3] if thread is None else thread,
+            *old[4:],
+        )
+
+    def shift(self, offset: int) -> None:
+        """Move everything, also what was added before, by an offset [ns] that became known late."""
+        self._offset = offset
+
+    def name(self, text: str) -> int:
+        """Return the number of a text; what is longer than LONGEST_NAME is cut."""
+        found = self._names.get(text)
+        if found is not None:
+            return found
+        text = text[:LONGEST_NAME].encode(errors="replace").decode()
+        if text not in self._names:
+            if len(self._names) >= MOST_NAMES or self._name_bytes > MOST_NAME_BYTES:
+                text = OTHER_NAME
+            self._name_bytes += len(text)
+            self._names.setdefault(text, len(self._names))
+        return self._names[text]
+
+    def info(self, text: str) -> int:
+        """Return the number of a JSON object with details of an event; 0 stands for none."""
+        found = self._infos.get(text)
+        if found is not None:
+            return found
+        if len(self._infos) >= _KNOWN_INFOS:
+            self._infos.clear()  # the same text may then be kept twice, which harms nobody
+        self._last_info += 1
+        self._infos[text] = self._last_info
+        self._new_infos.append(text.encode(errors="replace").decode())
+        if len(self._new_infos) >= _KNOWN_INFOS:
+            self._flush_infos()
+        return self._last_info
+
+    def add(
+        self,
+        lane: int,
+        start: int,
+        duration: int,
+        name: int,
+        category: int,
+        *,
+        link: int = 0,
+        outer: int = 0,
+        bytes: int = 0,
+        info: int = 0,
+    ) -> None:
+        """Add an event: `start` in Unix ns, `duration` in ns. Numbers that int64 does not hold raise OverflowError."""
+        try:
+            self._buffer += _ROW.pack(lane, start, duration, name, category, link, outer, bytes, info)
+        except struct.error as error:
+            raise OverflowError(f"A number of an event is none, or too large: {error}.") from error
+        if len(self._buffer) >= _BLOCK * _ROW.size:
+            self._flush_events()
+
+    def add_many(self, columns: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Add events as columns (schema.EVENT_COLUMNS, all [n]); link, outer, bytes and info may be left out."""
+        n = len(columns["ts"])
+        whole = {
+            key: np.ascontiguousarray(columns[key], np.int64) if key in columns else np.zeros(n, np.int64)
+            for key in schema.EVENT_COLUMNS
+        }
+        for first in range(0, n, _BLOCK):
+            self._insert({key: values[first : first + _BLOCK] for key, values in whole.items()})
+
+    def counter(self, name: str, unit: str, *, device: int = -1, process: str = "") -> int:
+        """Return the number of a series of samples, which is made when its properties are new. Raises: TooMuch."""
+        key = (name[:LONGEST_NAME], unit[:40], device, process[:200])
+        if key not in self._series and len(self._series) >= MOST_LANES:
+            raise TooMuch(f"The trace has more than {MOST_LANES:,} counters, which is the most.")
+        return self._series.setdefault(key, len(self._series))
+
+    def count(self, series: int, time: int, value: float) -> None:
+        """Add a sample: `time` in Unix ns."""
+        if 0 <= time < _LATEST and value == value:
+            self._samples.append((series, time, value))
+        if len(self._samples) >= _BLOCK:
+            self._flush_samples()
+
+    def note(self, severity: Severity, text: str) -> None:
+        """Keep a sentence for whoever looks at the trace."""
+        if len(self._notes) < 200 and (severity, text[:LONGEST_NAME]) not in self._notes:
+            self._notes.append((severity, text[:LONGEST_NAME]))
+
+    def meta(self, key: str, value: object) -> None:
+        """Keep a fact about the trace; anything that JSON can hold."""
+        self._meta[key] = value
+
+    def finish(self) -> StoreFacts:
+        """Sort what was added, put the file in its place and return what it holds."""
+        self._flush_events()
+        self._flush_infos()
+        self._flush_samples()
+        run = self._connection.execute
+        self._drop_broken()
+        shifted = f"* REPLACE (ts + {self._offset} AS ts)"
+        run(
+            f"CREATE TEMP TABLE sorted AS SELECT {shifted} FROM raw ORDER BY lane, ts, dur DESC, rowid; "  # noqa: S608
+            "DROP TABLE raw"
+        )
+        self._sweep()
+        run(
+            "CREATE TABLE ev AS SELECT s.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
+            "ORDER BY s.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
+        )
+        run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
+        self._describe()
+        begin, end = self._span()
+        (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
+        facts = StoreFacts(
+            events=events,
+            lanes=len(self._lanes),
+            begin=begin,
+            end=end,
+            names=len(self._names),
+            samples=samples,
+            origin=pyramid.origin(begin),
+        )
+        self._meta |= {"facts": asdict(facts), "pyramid": pyramid.build(self._connection, begin=begin, end=end)}
+        self._insert_rows("meta", [(key, json.dumps(value)) for key, value in self._meta.items()])
+        self._connection.close()
+        self._part.replace(self._path)
+        return facts
+
+    def _remove(self) -> None:
+        """Delete what is not finished."""
+        for path in (self._part, self._part.with_name(f"{self._part.name}.wal")):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._part.with_name(f"{self._part.name}.tmp"))
+
+    def _flush_events(self) -> None:
+        if not self._buffer:
+            return
+        table = np.frombuffer(self._buffer, np.int64).reshape(-1, len(schema.EVENT_COLUMNS))
+        self._insert({key: np.ascontiguousarray(table[:, i]) for i, key in enumerate(schema.EVENT_COLUMNS)})
+        self._buffer = bytearray()
+
+    def _insert(self, columns: dict[str, npt.NDArray[np.int64]]) -> None:
+        self._events += len(columns["ts"])
+        self._connection.execute("INSERT INTO raw SELECT * FROM columns")
+
+    def _insert_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
+        if rows:
+            found = {}
+            for i, values in enumerate(zip(*rows, strict=True)):
+                column = np.array(values) if not isinstance(values[0], str) else np.empty(len(values), object)
+                column[:] = values
+                found[f"c{i}"] = column
+            self._connection.execute(f"INSERT INTO {table} SELECT * FROM found")  # noqa: S608
+
+    def _flush_infos(self) -> None:
+        first = self._last_info - len(self._new_infos) + 1
+        self._insert_rows("infos", [(first + i, text) for i, text in enumerate(self._new_infos)])
+        self._new_infos = []
+
+    def _flush_samples(self) -> None:
+        self._insert_rows("raw_samples", list(self._samples))
+        self._samples = []
+
+    def _drop_broken(self) -> None:
+        """Leave out events whose times cannot be: one of them would make the whole view a month wide."""
+        run = self._connection.execute
+        (middle,) = run("SELECT approx_quantile(ts, 0.5) FROM raw WHERE ts BETWEEN 0 AND ?", [_LATEST]).fetchall()[0]
+        middle = int(middle or 0)
+        (dropped,) = run(
+            "DELETE FROM raw WHERE ts NOT BETWEEN ? AND ? OR dur NOT BETWEEN 0 AND ?",
+            [max(middle - _FAR, 0), middle + _FAR, _FAR],
+        ).fetchall()[0]
+        if dropped:
+            self.note(
+                "warning",
+                f"{dropped:,} events were left out: they have no length, or lie a month or more from the others.",
+            )
+
+    def _sweep(self) -> None:
+        """Reckon the depth of each event, lane by lane, in blocks."""
+        run = self._connection.execute
+        nestings: dict[int, Nesting] = {}
+        deepest = 0
+        (total,) = run("SELECT count(*) FROM sorted").fetchall()[0]
+        for first in range(0, total, _SWEEP):
+            block = run(
+                "SELECT lane, ts, dur FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
+                [first, first + _SWEEP - 1],
+            ).fetchnumpy()
+            cuts = [0, *(np.flatnonzero(np.diff(block["lane"])) + 1).tolist(), len(block["lane"])]
+            parts = []
+            for a, b in itertools.pairwise(cuts):
+                lane = int(block["lane"][a])
+                if lane not in nestings:
+                    nestings = {lane: Nesting()}  # they come one after the other
+                parts.append(nestings[lane].depths(block["ts"][a:b], block["dur"][a:b]))
+            depth = np.concatenate(parts).astype(np.int16)
+            deepest = max(deepest, int(depth.max()))
+            for a in range(0, len(depth), _BLOCK):
+                piece = {"depth": depth[a : a + _BLOCK]}  # noqa: F841  (the statement below reads it)
+                run("INSERT INTO depths SELECT * FROM piece")
+        if deepest == MOST_DEPTHS - 1:
+            self.note("warning", f"Events lie more than {MOST_DEPTHS} deep in each other; the deepest share a row.")
+
+    def _describe(self) -> None:
+        """Fill the small tables."""
+        run = self._connection.execute
+        self._insert_rows("names", [(number, text) for text, number in self._names.items()])
+        counted = {
+            lane: rest
+            for lane, *rest in run(
+                "SELECT lane, max(depth) + 1, count(*), min(ts), max(ts + dur) FROM ev GROUP BY lane"
+            ).fetchall()
+        }
+        nothing = [0, 0, 0, 0]
+        self._insert_rows("lanes", [(n, *key, *counted.get(n, nothing)) for n, key in enumerate(self._lanes)])
+        sampled = dict(run("SELECT series, count(*) FROM samples GROUP BY series").fetchall())
+        self._insert_rows("series", [(n, *key, sampled.get(n, 0)) for key, n in self._series.items()])
+        self._insert_rows("notes", list(self._notes))
+
+    def _span(self) -> tuple[int, int]:
+        """Return the first and the last moment of what is there; (0, 0) for an empty store."""
+        found = self._connection.execute(
+            "SELECT min(a), max(b) FROM (SELECT min(ts) a, max(ts + dur) b FROM ev UNION ALL "
+            "SELECT min(ts), max(ts) FROM samples)"
+        ).fetchall()[0]
+        return (int(found[0]), int(found[1])) if found[0] is not None else (0, 0)
+
+
+def _lane(kind: LaneKind, process: str, pid: int, thread: str, tid: int, device: int, stream: int, title: str) -> _Lane:
+    """Return the properties of a lane as they are kept: texts that end, numbers that fit."""
+    pid, tid, stream = _bounded(pid), _bounded(tid), _bounded(stream)
+    return (kind, process[:200], pid, thread[:200], tid, device if abs(device) < 1 << 31 else -1, stream, title[:200])
+
+
+def _bounded(number: int) -> int:
+    """Return an int64: identifiers that processes have are smaller, those in a hostile file need not be."""
+    return number if -(1 << 63) <= number < 1 << 63 else -1

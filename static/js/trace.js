@@ -1,0 +1,283 @@
+/** The page of one trace: a timeline of the run's phases and of every file, with what is chosen and selected beside it. */
+
+import { send } from "./api.js";
+import { el, fill, gettext, grouped, laneName } from "./format.js";
+import { onKeys } from "./keys.js";
+import { Query } from "./query.js";
+import { toast } from "./toast.js";
+import { write } from "./run/header.js";
+import { axisText, Clock, span } from "./trace/clock.js";
+import { Counters } from "./trace/counters.js";
+import { Details, goTo } from "./trace/details.js";
+import { layerGroups, phaseGroup } from "./trace/lanes.js";
+import { Layers } from "./trace/layers.js";
+import { Layout } from "./trace/layout.js";
+import { CATEGORIES, categoryToken, categoryWord, Palette } from "./trace/palette.js";
+import { Search } from "./trace/search.js";
+import { Selection } from "./trace/selection.js";
+import { Strip } from "./trace/strip.js";
+import { Loader } from "./trace/tiles.js";
+import { View } from "./trace/view.js";
+
+const find = (selector) => document.querySelector(selector);
+const field = (name) => find(`[data-field="${name}"]`);
+const page = JSON.parse(document.getElementById("trace-page").textContent);
+const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
+const query = new Query();
+
+function deletion() {
+  const dialog = find('[data-dialog="delete"]');
+  if (!dialog) return;
+  find('[data-action="delete"]').addEventListener("click", () => dialog.showModal());
+  dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+  find('[data-action="delete-now"]').addEventListener("click", async () => {
+    try {
+      await send("DELETE", page.api);
+      location.href = page.list;
+    } catch (error) {
+      find("[data-delete-problem]").textContent = error.message;
+    }
+  });
+}
+
+function files() {
+  for (const button of document.querySelectorAll("[data-again]")) {
+    button.addEventListener("click", async () => {
+      try {
+        await send("POST", `${page.api}/layers/${button.dataset.again}/import`);
+        location.reload();
+      } catch (error) {
+        toast(error.message, { isError: true });
+      }
+    });
+  }
+}
+
+/** The timeline and all that hangs on it. */
+class TracePage {
+  constructor() {
+    this.palette = new Palette(phases);
+    this.layout = new Layout();
+    this.loader = new Loader(() => { this.strip?.loaded(); this.view.draw(); });
+    this.view = new View({ canvas: find('[data-canvas="lanes"]'), scroll: find("[data-scroll]"), space: find("[data-space]"), palette: this.palette, layout: this.layout, loader: this.loader });
+    this.view.canvas.dataset.step = gettext("step");
+    find('[data-canvas="strip"]').dataset.all = gettext("all");
+    this.strip = new Strip(find('[data-canvas="strip"]'), this.view, this.palette, this.loader);
+    this.clock = new Clock(page.trace.begin ?? String(BigInt(new Date(page.trace.created_at).getTime()) * 1000000n));
+    this.layers = new Layers({ page });
+    this.groups = { phases: null, layers: new Map() };
+    this.layerSteps = [];
+    this.phaseSteps = [];
+    for (const name of ["fold", "hide", "deep"]) {
+      const set = { fold: this.layout.folded, hide: this.layout.hidden, deep: this.layout.deep }[name];
+      for (const key of (query.get(name) ?? "").split(",").filter(Boolean)) set.add(key);
+    }
+    this.view.isByStep = query.get("axis") === "step";
+    const context = { page, view: this.view, clock: this.clock, layers: this.layers, query };
+    this.selection = new Selection(context);
+    this.details = new Details(context);
+    this.search = new Search(context);
+    this.counters = new Counters(context);
+    this.layers.addEventListener("phases", ({ detail }) => this.#phases(detail));
+    this.layers.addEventListener("layer", ({ detail }) => this.#layer(detail));
+    this.layers.addEventListener("state", () => this.#empty());
+    this.layers.addEventListener("problem", ({ detail }) => write(field("note"), detail.message));
+    this.loader.onProblem = (isBad) => write(field("note"), isBad ? gettext("Part of the timeline could not be read. It is tried again.") : "");
+    this.#tools();
+    this.#listen();
+  }
+
+  async start() {
+    await this.layers.start();
+    this.isStarted = true;
+    this.#empty();
+    this.#restore();
+    this.selection.soon();
+  }
+
+  #phases(answer) {
+    if (!page.trace.begin && !this.groups.phases && !this.groups.layers.size && answer.lanes.length) {
+      this.clock.origin = answer.lanes.map(({ start }) => BigInt(start[0])).reduce((a, b) => (a < b ? a : b));
+    }
+    const { group, steps } = phaseGroup(answer, this.clock);
+    this.groups.phases = group;
+    this.phaseSteps = steps;
+    this.#place();
+  }
+
+  #layer(detail) {
+    this.groups.layers.set(detail.id, layerGroups(detail, this.clock, page.api));
+    if (detail.steps.length > this.layerSteps.length) this.layerSteps = detail.steps.map(({ number, begin, end }) => ({ number, begin: this.clock.offset(begin), end: this.clock.offset(end) }));
+    this.counters.add(detail, detail.role ? laneName({ role: detail.role, rank: detail.rank ?? 0 }) : "");
+    this.#place();
+    if (this.isStarted) this.selection.soon();
+  }
+
+  /** Put all groups in their order, widen the extent, and keep the window where people have put it. */
+  #place() {
+    const { view, groups } = this;
+    const layers = [...groups.layers].sort(([a], [b]) => this.#rankOf(a) - this.#rankOf(b)).flatMap(([, list]) => list);
+    let [from, to] = [Infinity, -Infinity];
+    for (const { begin, end } of this.layers.details.values()) {
+      from = Math.min(from, this.clock.offset(begin));
+      to = Math.max(to, this.clock.offset(end));
+    }
+    for (const lane of groups.phases?.lanes ?? []) {
+      const row = lane.rows[0];
+      if (!row?.length) continue;
+      from = Math.min(from, row.start[0]);
+      to = Math.max(to, row.end.at(-1));
+    }
+    view.steps = this.phaseSteps.length ? this.phaseSteps : this.layerSteps;
+    if (Number.isFinite(from)) {
+      view.zero = from;
+      view.setExtent({ from, to: Math.max(to, from + 1000) });
+    }
+    this.layout.setGroups([groups.phases, ...layers].filter(Boolean));
+    this.strip.loaded();
+    this.#empty();
+    this.#laneList();
+    view.draw();
+  }
+
+  #rankOf(id) {
+    return this.layers.trace.layers.findIndex((layer) => layer.id === id);
+  }
+
+  #empty() {
+    const has = this.layout.groups.length > 0;
+    find("[data-body]").hidden = !has;
+    const empty = field("empty");
+    empty.hidden = has;
+    if (has || !this.isStarted) return;
+    const failed = this.layers.trace.layers.filter(({ state }) => state === "failed");
+    const text = this.layers.isWaiting ? gettext("Nothing to show yet. The timeline appears here as soon as the first file is imported.")
+      : failed.length ? failed.map(({ file_name: name, problem }) => `${name}: ${problem}`).join(" ") : gettext("There is nothing in this trace.");
+    write(empty.firstElementChild, text);
+  }
+
+  /** Take the window, selection and event from the address. */
+  #restore() {
+    const offset = (text) => (/^\d{1,20}$/.test(text ?? "") ? this.clock.offset(text) : Number.NaN);
+    const [from, to] = [offset(query.get("from")), offset(query.get("to"))];
+    if (to > from) this.view.setWindow({ from, to });
+    const [a, b] = (query.get("sel") ?? "").split("-").map(offset);
+    if (b > a) this.view.select({ from: a, to: b });
+    const [layer, event] = (query.get("event") ?? "").split(".").map(Number);
+    if (layer > 0 && event >= 0) this.#chooseFromAddress(layer, event);
+    this.isRestored = true;
+  }
+
+  async #chooseFromAddress(layer, event) {
+    const answer = await fetch(`${page.api}/layers/${layer}/events/${event}`, { headers: { Accept: "application/json" } });
+    if (answer.ok) goTo(this.view, this.clock, { ...(await answer.json()), layer });
+  }
+
+  #listen() {
+    const { view, clock } = this;
+    view.addEventListener("window", () => {
+      query.set("from", view.window ? clock.absolute(view.window.from) : "");
+      query.set("to", view.window ? clock.absolute(view.window.to) : "");
+    });
+    view.addEventListener("selection", () => query.set("sel", view.selection ? `${clock.absolute(view.selection.from)}-${clock.absolute(view.selection.to)}` : ""));
+    view.addEventListener("chosen", () => query.set("event", view.chosen?.id >= 0 && view.chosen.layer ? `${view.chosen.layer}.${view.chosen.id}` : ""));
+    view.addEventListener("folds", () => this.#folds());
+    view.addEventListener("hover", ({ detail }) => this.#tip(detail));
+    view.addEventListener("drawn", () => this.#legendSoon());
+  }
+
+  #folds() {
+    query.set("fold", [...this.layout.folded].join(","));
+    query.set("deep", [...this.layout.deep].join(","));
+    query.set("hide", [...this.layout.hidden].join(","));
+  }
+
+  #tools() {
+    const { view } = this;
+    const actions = { in: () => view.zoom(0.6), out: () => view.zoom(1.6), reset: () => view.setWindow(null), selection: () => view.zoomToSelection() };
+    for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", actions[button.dataset.zoom]);
+    const axis = (isByStep) => {
+      view.isByStep = isByStep;
+      for (const button of document.querySelectorAll("[data-axis]")) button.setAttribute("aria-pressed", String((button.dataset.axis === "step") === isByStep));
+      query.set("axis", isByStep ? "step" : "");
+      view.draw();
+    };
+    for (const button of document.querySelectorAll("[data-axis]")) button.addEventListener("click", () => axis(button.dataset.axis === "step"));
+    axis(view.isByStep);
+    onKeys({ 0: () => view.setWindow(null), z: () => view.zoomToSelection(), "+": () => view.zoom(0.7), "=": () => view.zoom(0.7), "-": () => view.zoom(1.4) });
+    find("[data-lane-list]").addEventListener("change", (event) => {
+      this.layout.show(event.target.value, event.target.checked);
+      this.#folds();
+      view.draw();
+    });
+  }
+
+  #laneList() {
+    const held = find("[data-lane-list]");
+    const focused = held.contains(document.activeElement) ? document.activeElement.value : "";
+    held.replaceChildren(...this.layout.groups.map((group) => el("fieldset", {}, el("legend", { class: "menu-head" }, group.title),
+      ...group.lanes.map((lane) => {
+        const box = el("input", { type: "checkbox", value: lane.key, checked: !this.layout.hidden.has(lane.key) });
+        return el("label", { class: "menu-item" }, box, el("span", { class: "cut" }, lane.title), el("span", { class: "spacer" }), el("span", { class: "faint num" }, lane.events ? grouped(lane.events) : ""));
+      }))));
+    if (focused) held.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #tip(detail) {
+    const tip = find("[data-tip]");
+    tip.hidden = !detail;
+    if (!detail) return;
+    const { event, column, x, y } = detail;
+    const category = event ? CATEGORIES[event.category] : CATEGORIES[column.category];
+    const phase = event?.about ? (phases.get(event.about.phase)?.label ?? event.about.phase) : null;
+    const name = event ? (event.about?.name || phase || event.name) : column.text;
+    const parts = event
+      ? [span(event.end - event.begin), fill(gettext("at %(time)s"), { time: axisText(event.begin - this.view.zero, Math.max((event.end - event.begin) / 100, 1)) }), event.about?.step > 0 ? fill(gettext("step %(n)s"), { n: event.about.step }) : ""]
+      : [fill(gettext("longest here; %(share)s busy"), { share: `${Math.round(column.busy * 100)} %` }), gettext("click to look closer")];
+    tip.replaceChildren(el("b", { class: "cut" }, name), el("span", { class: "faint nowrap" }, [categoryWord(category), ...parts].filter(Boolean).join(" · ")));
+    const body = find("[data-body]");
+    const scroll = find("[data-scroll]");
+    const left = Math.min(x + 14, Math.max(body.clientWidth - tip.offsetWidth - 4, 0));
+    tip.style.left = `${left}px`;
+    tip.style.top = `${scroll.offsetTop + y + 18}px`;
+  }
+
+  #legendSoon() {
+    this.legend ||= setTimeout(() => {
+      this.legend = 0;
+      this.#drawLegend();
+    }, 300);
+  }
+
+  /** Name the colours of what was loaded: phases first, then categories. */
+  #drawLegend() {
+    const seenPhases = new Set();
+    const seen = new Set();
+    for (const { lanes } of this.layout.groups) {
+      for (const lane of lanes) {
+        for (const row of lane.rows ?? []) for (const name of row?.table.names ?? []) seenPhases.add(name);
+        for (const tile of lane.tiles?.known.values() ?? []) for (const [i, category] of tile.table.cats.entries()) {
+          if (phases.has(tile.table.names[i]) && (category === 2 || category === 3)) seenPhases.add(tile.table.names[i]);
+          else seen.add(CATEGORIES[category]);
+        }
+      }
+    }
+    seen.delete("phase");
+    const signature = [...seenPhases, "|", ...seen].sort().join();
+    if (signature === this.legendShown) return;
+    this.legendShown = signature;
+    const key = (token, word) => el("span", { class: "trace-key" }, el("i", { class: "swatch", "data-token": token }), word);
+    find("[data-legend]").replaceChildren(
+      ...page.phases.filter((phase) => seenPhases.has(phase.key)).map((phase) => key(`--${phase.token}`, phase.label)),
+      ...CATEGORIES.filter((category) => seen.has(category) && category !== "memset").map((category) => key(categoryToken(category), categoryWord(category))));
+    for (const swatch of document.querySelectorAll("[data-legend] [data-token]")) swatch.style.background = `var(${swatch.dataset.token})`;
+  }
+}
+
+deletion();
+files();
+if (find("[data-trace]")) {
+  const trace = new TracePage();
+  window.pitwallTrace = trace;
+  trace.start();
+}

@@ -1,0 +1,76 @@
+/** One event in detail: when, where, its arguments, and what it is linked with. */
+
+import { get } from "../api.js";
+import { bytes, el, fill, gettext } from "../format.js";
+import { write } from "../run/header.js";
+import { axisText, span } from "./clock.js";
+import { CATEGORIES, categoryWord } from "./palette.js";
+
+const find = (selector) => document.querySelector(selector);
+
+export class Details {
+  constructor({ page, view, clock }) {
+    Object.assign(this, { page, view, clock });
+    view.addEventListener("chosen", () => this.#show());
+    find('[data-action="details-close"]').addEventListener("click", () => view.choose(null));
+    find("[data-details-body]").addEventListener("click", (event) => this.#jump(event.target.closest("[data-event]")));
+  }
+
+  async #show() {
+    const event = this.view.chosen;
+    const card = find("[data-details]");
+    card.hidden = !event;
+    find('[data-zoom="selection"]').disabled = !event && !this.view.selection;
+    if (!event) return;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.#write(event, null);
+    if (event.layer === null || event.id < 0) return;
+    try {
+      const answer = await get(`${this.page.api}/layers/${event.layer}/events/${event.id}`);
+      if (turn === this.turn) this.#write(event, answer);
+    } catch (error) {
+      if (turn === this.turn) find("[data-details-body]").append(el("p", { class: "field-error" }, error.message));
+    }
+  }
+
+  #write(event, answer) {
+    const phase = event.about ? (this.view.painter.palette.phases.get(event.about.phase)?.label ?? event.about.phase) : null;
+    const name = answer?.name ?? (event.about ? event.about.name || phase : event.name);
+    const title = find('[data-field="details-title"]');
+    write(title, name);
+    title.title = name;
+    const category = answer?.category ?? CATEGORIES[event.category] ?? "other";
+    const rows = [
+      [gettext("Kind"), categoryWord(category)], [gettext("Begin"), axisText(event.begin - this.view.zero, 1)], [gettext("Duration"), span(event.end - event.begin)],
+      [gettext("Lane"), `${event.group}, ${event.lane}`],
+    ];
+    const step = event.about?.step ?? this.view.steps.find(({ begin, end }) => begin <= event.begin && end > event.begin)?.number;
+    if (step > 0) rows.push([gettext("Step"), String(step)]);
+    if (answer?.bytes) rows.push([gettext("Bytes"), bytes(answer.bytes)]);
+    const info = answer?.info && typeof answer.info === "object" ? Object.entries(answer.info) : [];
+    for (const [key, value] of info.slice(0, 60)) rows.push([key, typeof value === "string" ? value : JSON.stringify(value)]);
+    const table = el("table", { class: "trace-about" }, el("tbody", {}, ...rows.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value)))));
+    const linked = [...(answer?.linked ?? []), ...(answer?.operators ?? [])].map((one) => el("li", {},
+      el("button", { class: "link", type: "button", "data-event": JSON.stringify({ ...one, layer: event.layer }) }, one.name), el("span", { class: "faint" }, ` ${categoryWord(one.category)}, ${span(one.duration)}`)));
+    find("[data-details-body]").replaceChildren(...[table, linked.length && el("h3", {}, gettext("Linked with")), linked.length && el("ul", { class: "trace-linked" }, ...linked)].filter(Boolean));
+  }
+
+  #jump(button) {
+    if (!button) return;
+    const one = JSON.parse(button.dataset.event);
+    goTo(this.view, this.clock, one);
+  }
+}
+
+/** Choose an event of a layer as the API names it, and bring it into sight. */
+export function goTo(view, clock, { layer, lane, depth, begin, duration, id, name, category }) {
+  const laneKey = `${layer}.${lane}`;
+  const group = view.layout.groups.find(({ lanes }) => lanes.some(({ key }) => key === laneKey));
+  const start = clock.offset(begin);
+  const event = {
+    laneKey, depth, begin: start, end: start + duration, layer, id, name, category: CATEGORIES.indexOf(category), about: null,
+    lane: group?.lanes.find(({ key }) => key === laneKey)?.title ?? fill(gettext("lane %(n)s"), { n: lane }), group: group?.title ?? "",
+  };
+  view.show(event);
+  view.choose(event);
+}

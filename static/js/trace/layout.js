@@ -1,0 +1,94 @@
+/** Which lanes are where: groups (the run's phases, then each process of each file), lanes in them, rows by depth. Only what is in sight is drawn. */
+
+export const HEAD = 22;
+const ROW = { phase: 18, event: 14 };
+const GAP = 4;
+const USUAL_DEPTHS = 8; // of a lane; one that is deeper shows all of them on request
+
+export class Layout {
+  constructor() {
+    this.groups = [];
+    this.folded = new Set(); // keys of groups and lanes that show one line only
+    this.hidden = new Set(); // keys of lanes
+    this.deep = new Set(); // keys of lanes with all their rows
+    this.items = [];
+    this.height = 0;
+  }
+
+  /** Take groups of { key, title, note, lanes: [{ key, title, depths, kind, ... }] } and place them. */
+  setGroups(groups) {
+    this.groups = groups;
+    this.place();
+  }
+
+  place() {
+    this.items = [];
+    let y = 0;
+    for (const group of this.groups) {
+      const lanes = group.lanes.filter((lane) => !this.hidden.has(lane.key));
+      if (!lanes.length) continue;
+      const isFolded = this.folded.has(group.key);
+      this.items.push({ type: "group", group, y, height: HEAD, isFolded });
+      y += HEAD;
+      if (isFolded) continue;
+      for (const lane of lanes) {
+        const rows = this.rows(lane);
+        const rowHeight = lane.kind === "phase" ? ROW.phase : ROW.event;
+        const height = rows * (rowHeight + 1) + GAP;
+        this.items.push({ type: "lane", lane, group, y, height, rows, rowHeight, isFolded: this.folded.has(lane.key) });
+        y += height;
+      }
+    }
+    this.height = y;
+  }
+
+  /** Return how many rows of a lane are shown. */
+  rows(lane) {
+    if (this.folded.has(lane.key)) return 1;
+    return this.deep.has(lane.key) ? lane.depths : Math.min(lane.depths, USUAL_DEPTHS);
+  }
+
+  /** Return the items between two heights. */
+  between(top, bottom) {
+    let low = 0;
+    let high = this.items.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.items[middle].y + this.items[middle].height > top) high = middle;
+      else low = middle + 1;
+    }
+    const found = [];
+    for (let i = low; i < this.items.length && this.items[i].y < bottom; i += 1) found.push(this.items[i]);
+    return found;
+  }
+
+  /** Fold or unfold a group or a lane; a lane that is deeper than usual opens fully before it folds. */
+  toggle(item) {
+    const { key, depths } = item.lane ?? item.group;
+    if (item.lane && depths > USUAL_DEPTHS && !this.folded.has(key) && !this.deep.has(key)) this.deep.add(key);
+    else if (this.folded.has(key)) this.folded.delete(key);
+    else {
+      this.deep.delete(key);
+      this.folded.add(key);
+    }
+    this.place();
+  }
+
+  show(key, isShown) {
+    if (isShown) this.hidden.delete(key);
+    else this.hidden.add(key);
+    this.place();
+  }
+
+  /** Return the item of a lane, unfolded so far that `depth` is in sight, or null. */
+  reveal(key, depth = 0) {
+    const group = this.groups.find(({ lanes }) => lanes.some((lane) => lane.key === key));
+    if (!group) return null;
+    this.folded.delete(group.key);
+    this.hidden.delete(key);
+    if (depth > 0) this.folded.delete(key);
+    if (depth >= USUAL_DEPTHS) this.deep.add(key);
+    this.place();
+    return this.items.find((item) => item.lane?.key === key) ?? null;
+  }
+}

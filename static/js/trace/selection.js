@@ -1,0 +1,108 @@
+/** What happened in the selection, or else on the screen: wall time, how busy each device was, which names took the time. */
+
+import { get } from "../api.js";
+import { el, fill, gettext, grouped, laneName } from "../format.js";
+import { write } from "../run/header.js";
+import { momentText, span } from "./clock.js";
+import { categoryWord } from "./palette.js";
+
+const SOON_MS = 250;
+const find = (selector) => document.querySelector(selector);
+const field = (name) => find(`[data-field="${name}"]`);
+
+export class Selection {
+  constructor({ page, view, clock, layers }) {
+    Object.assign(this, { page, view, clock, layers });
+    view.addEventListener("window", () => { if (!view.selection) this.soon(); });
+    view.addEventListener("selection", () => this.soon());
+    find('[data-action="selection-close"]').addEventListener("click", () => view.select(null));
+  }
+
+  /** Read the summary of what is selected once people rest. */
+  soon() {
+    const { view } = this;
+    const has = Boolean(view.selection);
+    find('[data-action="selection-close"]').hidden = !has;
+    find('[data-zoom="selection"]').disabled = !has && !view.chosen;
+    write(field("selection-title"), has ? gettext("Selection") : gettext("On the screen"));
+    const { from, to } = this.window;
+    const width = to - from;
+    write(field("selection-note"), fill(gettext("%(from)s – %(to)s"), { from: momentText(from - view.zero, width), to: momentText(to - view.zero, width) }));
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.#load(), SOON_MS);
+    this.#links(from, to);
+  }
+
+  get window() {
+    const { view } = this;
+    if (view.selection) return view.selection;
+    const { from, to } = view.view;
+    return { from: Math.max(from, view.extent.from), to: Math.min(to, view.extent.to) };
+  }
+
+  async #load() {
+    const { from, to } = this.window;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    if (!this.layers.numReady || to <= from) {
+      this.#show({ from, to }, { count: 0, names: [], devices: [] });
+      return;
+    }
+    try {
+      const answer = await get(`${this.page.api}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}`);
+      if (turn === this.turn) this.#show({ from, to }, answer);
+    } catch (error) {
+      if (turn === this.turn) write(field("names-note"), error.message);
+    }
+  }
+
+  #show({ from, to }, { count, names, devices }) {
+    const wall = to - from;
+    const share = (part, whole = wall) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "—");
+    const rows = [[gettext("Wall"), span(wall), ""]];
+    const inside = this.view.steps.filter(({ begin, end }) => begin < to && end > from).map(({ number }) => number);
+    if (inside.length) rows.push([inside.length > 1 ? gettext("Steps") : gettext("Step"), inside.length > 1 ? `${inside[0]}–${inside.at(-1)}` : String(inside[0]), ""]);
+    for (const device of devices) {
+      const name = this.#deviceName(device);
+      rows.push([fill(gettext("Busy, %(device)s"), { device: name }), span(device.busy), share(device.busy)]);
+      if (device.communication) {
+        rows.push([`  ${gettext("communication")}`, span(device.communication), share(device.communication)]);
+        rows.push([`  ${gettext("of it overlapped")}`, span(device.overlapped), share(device.overlapped, device.communication)]);
+      }
+      if (device.kernels) rows.push([`  ${gettext("kernels")}`, grouped(device.kernels), fill(gettext("median %(time)s"), { time: span(device.median_kernel) })]);
+      rows.push([`  ${gettext("longest gap")}`, span(device.longest_gap), ""]);
+    }
+    if (this.layers.numReady) rows.push([gettext("Events"), grouped(count), ""]);
+    find("[data-facts]").replaceChildren(...rows.map(([name, value, more]) => el("tr", {}, el("td", { class: name.startsWith(" ") ? "is-part" : false }, name.trim()), el("td", { class: "num" }, value), el("td", { class: "num faint" }, more))));
+    write(field("names-note"), count ? fill(gettext("top %(n)s by total time"), { n: names.length }) : "");
+    const body = find("[data-names]");
+    if (!names.length) {
+      body.replaceChildren(el("tr", {}, el("td", { class: "faint", colspan: "3" }, this.layers.numReady ? gettext("Nothing happens here.") : gettext("No file is imported yet."))));
+      return;
+    }
+    body.replaceChildren(...names.map(({ name, category, count: n, total }) => el("tr", {},
+      el("td", { title: `${name} (${categoryWord(category)})` }, el("button", { class: "trace-name", type: "button", "data-name": name }, el("i", { class: "swatch", "data-category": category }), el("span", { class: "mono cut" }, name))),
+      el("td", { class: "num" }, grouped(n)), el("td", { class: "num" }, span(total)))));
+  }
+
+  #deviceName({ layer, device }) {
+    const owner = this.layers.of(layer);
+    const who = owner?.role ? laneName({ role: owner.role, rank: owner.rank ?? 0 }) : "";
+    const gpu = fill(gettext("GPU %(n)s"), { n: device });
+    return who ? `${who}, ${gpu}` : gpu;
+  }
+
+  /** Lead to the same moment on the run's pages. */
+  #links(from, to) {
+    const held = find("[data-links]");
+    const { runUrl } = this.page;
+    if (!runUrl) return;
+    const step = this.view.steps.find(({ begin, end }) => begin < to && end > from)?.number;
+    const last = this.view.steps.findLast(({ begin, end }) => begin < to && end > from)?.number;
+    const seconds = (offset) => (this.clock.date(offset).getTime() / 1000).toFixed(3);
+    const charts = step === undefined ? `${runUrl}/charts?x=time&zoom=${seconds(from)}_${seconds(to)}` : `${runUrl}/charts?zoom=${Math.max(step - 1, 0)}_${last + 1}`;
+    const links = [[gettext("Charts"), charts], [gettext("Logs"), `${runUrl}/logs`]];
+    if (step !== undefined) links.push([gettext("Samples"), `${runUrl}/samples?step=${step}`]);
+    const at = step === undefined ? gettext("The run at this time:") : fill(gettext("The run at step %(step)s:"), { step });
+    held.replaceChildren(el("span", { class: "faint small" }, at), ...links.map(([text, href]) => el("a", { href }, text)));
+  }
+}

@@ -1,0 +1,171 @@
+/**
+ * The tiles of one layer: what is on the screen is fetched once the view rests, nearest first; until then what is known already
+ * is drawn in its place, scaled. A tile that holds its events exactly serves every closer view.
+ */
+
+import { COLUMNS, Tile } from "./tile.js";
+
+const AT_ONCE = 4;
+const MOST_BYTES = 96 << 20; // kept, of all layers
+const MOST_ROWS = 96; // of a block of lanes
+const UP = 24;
+
+/** What all layers of the page share: few requests at a time, those of the latest view first. */
+export class Loader {
+  constructor(onLoad) {
+    this.onLoad = onLoad;
+    this.running = 0;
+    this.queue = [];
+    this.bytes = 0;
+    this.used = new Map(); // url -> [tiles, key], the least recently used first
+    this.onProblem = () => {};
+  }
+
+  /** Replace what waits. `wanted` is a list of { tiles, key, url }. */
+  want(wanted) {
+    this.queue = wanted;
+    this.#next();
+  }
+
+  get isIdle() {
+    return this.running === 0 && this.queue.length === 0;
+  }
+
+  #next() {
+    while (this.running < AT_ONCE && this.queue.length) {
+      const { tiles, key, url } = this.queue.shift();
+      if (!tiles.known.has(key) && !tiles.pending.has(key)) this.#fetch(tiles, key, url);
+    }
+  }
+
+  async #fetch(tiles, key, url) {
+    this.running += 1;
+    tiles.pending.add(key);
+    try {
+      const answer = await fetch(url, { credentials: "same-origin" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const tile = new Tile(await answer.arrayBuffer(), tiles.origin);
+      tiles.known.set(key, tile);
+      this.#keep(tiles, key, tile);
+      this.onProblem(false);
+    } catch (error) {
+      this.onProblem(true, error);
+      tiles.failedAt.set(key, performance.now());
+    } finally {
+      this.running -= 1;
+      tiles.pending.delete(key);
+      this.onLoad();
+      this.#next();
+    }
+  }
+
+  #keep(tiles, key, tile) {
+    this.bytes += tile.bytes;
+    this.used.set(tile, [tiles, key]);
+    for (const [old, [whose, which]] of this.used) {
+      if (this.bytes <= MOST_BYTES) break;
+      this.used.delete(old);
+      whose.known.delete(which);
+      this.bytes -= old.bytes;
+    }
+  }
+
+  /** A tile was drawn: it goes last. */
+  touch(tile) {
+    const entry = this.used.get(tile);
+    if (!entry) return;
+    this.used.delete(tile);
+    this.used.set(tile, entry);
+  }
+}
+
+/** Tiles of one layer, by block of lanes. */
+export class Tiles {
+  constructor({ url, origin, lanes }) {
+    Object.assign(this, { url, origin });
+    this.known = new Map(); // "block/level/index" -> Tile
+    this.pending = new Set();
+    this.failedAt = new Map();
+    this.blocks = blocksOf(lanes);
+    this.blockOf = new Map(this.blocks.flatMap((block, i) => block.map((lane) => [lane, i])));
+  }
+
+  /** Return the level at which a column is at least a pixel wide. */
+  static level(nsPerPixel) {
+    return Math.min(Math.max(Math.ceil(Math.log2(nsPerPixel) - 0.1), 0), 50);
+  }
+
+  /**
+   * Return tiles that cover [from, to] for a block: each as { tile, from, to }, the best that is known, with what is missing added to
+   * `missing` as keys with their addresses.
+   */
+  cover(block, from, to, level, missing) {
+    const width = 2 ** level * COLUMNS;
+    const first = Math.max(Math.floor((from - this.origin) / width), 0);
+    const last = Math.max(Math.floor((to - this.origin) / width), 0);
+    const found = [];
+    for (let index = first; index <= last; index += 1) {
+      const begin = this.origin + index * width;
+      const part = { from: Math.max(begin, from), to: Math.min(begin + width, to) };
+      const own = this.known.get(key(block, level, index));
+      if (own) {
+        found.push({ tile: own, ...part });
+        continue;
+      }
+      const { tile, isExact } = this.#coarser(block, level, index);
+      if (!isExact && missing) this.#miss(block, level, index, missing, Boolean(tile));
+      if (tile) found.push({ tile, ...part });
+      else found.push(...this.#finer(block, level, index, part));
+    }
+    return found;
+  }
+
+  #miss(block, level, index, missing, hasOther) {
+    const id = key(block, level, index);
+    const failed = this.failedAt.get(id);
+    if (this.pending.has(id) || (failed && performance.now() - failed < 3000)) return;
+    const lanes = this.blocks.length > 1 ? `?lanes=${this.blocks[block].join(",")}` : "";
+    missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}${lanes}`, hasOther });
+  }
+
+  /** Return the nearest coarser tile that covers a place; an exact one is as good as the one asked for. */
+  #coarser(block, level, index) {
+    let nearest = null;
+    for (let up = 1; up <= UP; up += 1) {
+      const tile = this.known.get(key(block, level + up, Math.floor(index / 2 ** up)));
+      if (tile?.isExact) return { tile, isExact: true };
+      nearest ??= tile ?? null;
+    }
+    return { tile: nearest, isExact: false };
+  }
+
+  #finer(block, level, index, { from, to }) {
+    const found = [];
+    for (let down = 1; down <= 3 && !found.length && level >= down; down += 1) {
+      const width = 2 ** (level - down) * COLUMNS;
+      for (let i = index * 2 ** down; i < (index + 1) * 2 ** down; i += 1) {
+        const tile = this.known.get(key(block, level - down, i));
+        const begin = this.origin + i * width;
+        if (tile && begin < to && begin + width > from) found.push({ tile, from: Math.max(begin, from), to: Math.min(begin + width, to) });
+      }
+    }
+    return found;
+  }
+}
+
+const key = (block, level, index) => `${block}/${level}/${index}`;
+
+/** Return the lanes in blocks of so many rows, always the same for a layer: what was fetched once is used again. */
+function blocksOf(lanes) {
+  const blocks = [];
+  let rows = Infinity;
+  for (const lane of lanes) {
+    if (rows + lane.depths > MOST_ROWS) {
+      blocks.push([]);
+      rows = 0;
+    }
+    blocks.at(-1).push(lane.id);
+    rows += lane.depths;
+  }
+  return blocks;
+}

@@ -1,0 +1,257 @@
+"""Every rule: one case that fires, one that is clear, one that lacks its input. The numbers are reckoned by hand."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from console.diagnosis_docs import BEGIN, END, rule_tables
+from jobs.catalog.knob import knobs
+from profiling.evidence import CaptureFacts, Evidence
+from profiling.finding import QUESTIONS, diagnose, judged, rules
+from tests.profiling.diagnosis_runs import driver, even, evidence, ranks, series
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`value` is what the firing case measures, by hand."""
+
+    fires: Evidence
+    value: float
+    clear: Evidence
+    missing: Evidence
+    rank: int | None = None
+
+
+def steps(**phases: float) -> Evidence:
+    return evidence(driver(even(8, **phases)))
+
+
+def with_outlier(seconds: float) -> Evidence:
+    made = [{"rollout": 1.0, "update": 1.0} for _ in range(8)]
+    made[5] = {"rollout": 1.0, "update": seconds}
+    slow = [[1.0] * 8, [1.0] * 5 + [seconds] + [1.0] * 2]
+    return evidence(driver(made) + ranks("policy", "update", slow))
+
+
+def straggling(slow: float) -> Evidence:
+    return evidence(driver(even(8, rollout=1.0, update=1.0)) + ranks("policy", "update", [[0.8] * 8, [slow] * 8]))
+
+
+def saving(every: int) -> Evidence:
+    made = [{"rollout": 1.0, "update": 1.0} | ({"checkpoint": 1.0} if n % every == 0 else {}) for n in range(1, 10)]
+    return evidence(driver(made))
+
+
+def captured(slow: float) -> Evidence:
+    made = [{"rollout": 1.0, "update": slow if number in (4, 5) else 1.0} for number in range(1, 11)]
+    return evidence(driver(made), capture=CaptureFacts(steps=(4, 5)))
+
+
+def passes(count: int, seconds: float) -> Evidence:
+    rows = driver(even(8, rollout=1.0, update=1.0))
+    for _ in range(count):
+        rows += ranks("policy", "update", [[seconds] * 8], name="forward", depth=1)
+    return evidence(rows)
+
+
+def answers(longest: float) -> Evidence:
+    lengths = [series("response/length_mean", [100.0] * 8), series("response/length_max", [longest] * 8)]
+    return evidence(driver(even(8, rollout=1.0, update=1.0)), *lengths)
+
+
+def engine(**values: float) -> Evidence:
+    told = [series(name, [value] * 8, role="vllm") for name, value in values.items()]
+    return evidence(driver(even(8, rollout=1.0, update=1.0)), *told, knobs={"rollout.samples_per_prompt": 4})
+
+
+def held(growth: float) -> Evidence:
+    memory = [1e9 * (1 + growth * step) for step in range(20)]
+    return evidence(driver(even(20, update=1.0)), series("memory_bytes", memory, role="policy", rank=1))
+
+
+def gpu(used: float) -> Evidence:
+    told = {"gpu0_memory_used_bytes": used, "gpu0_memory_total_bytes": 100.0}
+    return evidence((), *(series(name, [value] * 3, role="runner") for name, value in told.items()))
+
+
+NOTHING = evidence()
+
+CASES: dict[str, Case] = {
+    "rollout_dominates": Case(
+        fires=steps(rollout=9.0, update=1.0), value=0.9, clear=steps(rollout=1.0, update=1.0), missing=NOTHING
+    ),
+    "slow_reward": Case(
+        fires=steps(rollout=1.0, reward=1.0, update=2.0),
+        value=0.25,
+        clear=steps(rollout=1.0, reward=0.01, update=1.0),
+        missing=steps(rollout=1.0, update=1.0),
+    ),
+    "weight_sync_slow": Case(
+        fires=steps(rollout=1.0, update=1.0, weight_sync=2.0),
+        value=0.5,
+        clear=steps(rollout=1.0, update=1.0, weight_sync=0.02),
+        missing=NOTHING,
+    ),
+    "data_wait": Case(
+        fires=steps(data_wait=1.0, rollout=3.0),
+        value=0.25,
+        clear=steps(data_wait=0.01, rollout=1.0),
+        missing=steps(rollout=1.0, update=1.0),
+    ),
+    "reference_slow": Case(
+        fires=steps(rollout=1.0, reference=1.0),
+        value=0.5,
+        clear=steps(rollout=1.0, reference=0.1),
+        missing=steps(rollout=1.0),
+    ),
+    "checkpoint_stall": Case(fires=saving(2), value=4 / 20, clear=saving(20), missing=NOTHING),
+    "straggler": Case(fires=straggling(1.0), value=0.2, clear=straggling(0.8), missing=steps(update=1.0), rank=1),
+    "outlier_step": Case(fires=with_outlier(9.0), value=5.0, clear=with_outlier(1.5), missing=NOTHING, rank=1),
+    "warm_up": Case(
+        fires=evidence(driver([{"update": 5.0}, *even(7, update=1.0)])),
+        value=5.0,
+        clear=steps(update=1.0),
+        missing=NOTHING,
+    ),
+    "profiler_inflates": Case(fires=captured(2.0), value=1.5, clear=captured(1.05), missing=steps(update=1.0)),
+    "host_loop": Case(
+        fires=evidence(driver(even(8, update=3.0), gap=1.0)), value=0.25, clear=steps(update=1.0), missing=NOTHING
+    ),
+    "tiny_micro_batches": Case(
+        fires=passes(16, 0.01), value=16, clear=passes(2, 0.5), missing=steps(rollout=1.0, update=1.0)
+    ),
+    "rollout_tail": Case(fires=answers(500.0), value=5.0, clear=answers(120.0), missing=steps(rollout=1.0)),
+    "memory_growth": Case(fires=held(0.02), value=0.0163, clear=held(0.0), missing=NOTHING, rank=1),
+    "kv_cache_full": Case(
+        fires=engine(preemptions=3.0, kv_cache_percent=99.0),
+        value=7 * 3,  # the first step is left out
+        clear=engine(preemptions=0.0, kv_cache_percent=50.0),
+        missing=NOTHING,
+    ),
+    "engine_queue": Case(
+        fires=engine(waiting_requests=40.0, running_requests=16.0, kv_cache_percent=12.0),
+        value=40,
+        clear=engine(waiting_requests=40.0, running_requests=16.0, kv_cache_percent=98.0),
+        missing=engine(waiting_requests=40.0),
+    ),
+    "prefix_cache_unused": Case(
+        fires=engine(prefix_cache_hit_percent=5.0),
+        value=0.7,
+        clear=engine(prefix_cache_hit_percent=74.0),
+        missing=NOTHING,
+    ),
+    "answers_cut": Case(
+        fires=evidence((), series("response/truncated_share", [0.4] * 8)),
+        value=0.4,
+        clear=evidence((), series("response/truncated_share", [0.02] * 8)),
+        missing=NOTHING,
+    ),
+    "groups_without_signal": Case(
+        fires=evidence((), series("groups/without_signal_share", [0.9] * 8)),
+        value=0.9,
+        clear=evidence((), series("groups/without_signal_share", [0.1] * 8)),
+        missing=NOTHING,
+    ),
+    "node_memory": Case(
+        fires=evidence(
+            (),
+            series("memory_used_bytes", [80.0, 95.0], role="runner"),
+            series("memory_total_bytes", [100.0], role="runner"),
+        ),
+        value=0.95,
+        clear=evidence(
+            (), series("memory_used_bytes", [80.0], role="runner"), series("memory_total_bytes", [100.0], role="runner")
+        ),
+        missing=NOTHING,
+    ),
+    "device_memory_full": Case(
+        fires=gpu(97.0), value=0.97, clear=gpu(60.0), missing=evidence((), series("gpu0_memory_used_bytes", [97.0]))
+    ),
+    "disk_low": Case(
+        fires=evidence(
+            (), series("disk_free_bytes", [9.0, 3.0], role="runner"), series("disk_total_bytes", [100.0], role="runner")
+        ),
+        value=0.03,
+        clear=evidence(
+            (), series("disk_free_bytes", [9.0], role="runner"), series("disk_total_bytes", [100.0], role="runner")
+        ),
+        missing=NOTHING,
+    ),
+}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_rule_fires_is_clear_and_says_what_is_missing(key: str) -> None:
+    case, rule = CASES[key], rules()[key]
+    fires = judged(key, rule, case.fires)
+    assert fires.state == "fires", fires.sentence()
+    assert fires.seen is not None
+    assert fires.seen.value == pytest.approx(case.value, rel=0.03)
+    assert fires.level in ("watch", "bad")
+    if case.rank is not None:
+        assert fires.seen.rank == case.rank
+    clear = judged(key, rule, case.clear)
+    assert clear.state == "clear", clear.sentence()
+    missing = judged(key, rule, case.missing)
+    assert missing.state == "not_enough_data", missing.sentence()
+    for found in (fires, clear, missing):
+        assert found.sentence().endswith((".", "%"))
+        assert "{" not in found.sentence()
+
+
+def test_every_rule_names_knobs_that_exist_and_a_question() -> None:
+    known = knobs()
+    for key, rule in rules().items():
+        assert rule.question in QUESTIONS, key
+        assert not [turn.knob for turn in rule.turns if turn.knob not in known], key
+        for turn in rule.turns:
+            kind = {"on": "bool", "off": "bool"}.get(turn.how)
+            assert kind is None or known[turn.knob].type == kind, (key, turn)
+            assert turn.how not in ("raise", "lower") or known[turn.knob].type in ("int", "float"), (key, turn)
+        assert rule.source
+        assert rule.definition
+
+
+def test_nothing_recorded_never_reads_as_healthy() -> None:
+    assert {found.state for found in diagnose(NOTHING)} == {"not_enough_data"}
+
+
+def test_what_fires_comes_first_and_the_bad_before_the_rest() -> None:
+    found = diagnose(steps(rollout=9.0, reward=0.5, update=0.2, weight_sync=0.8))
+    states = [one.state for one in found]
+    assert states == sorted(states, key=("fires", "clear", "not_enough_data").index)
+    firing = [one for one in found if one.state == "fires"]
+    assert [one.level for one in firing] == sorted((one.level for one in firing), key=("bad", "watch").index)
+
+
+def test_a_step_under_way_is_no_step() -> None:
+    whole = even(4, rollout=1.0, update=1.0)
+    found = evidence(driver([*whole, {"rollout": 0.2}]))
+    assert [step.number for step in found.all_steps] == [1, 2, 3, 4]
+    assert np.allclose([step.seconds for step in found.all_steps], 2.0)
+
+
+def test_slow_growth_of_memory_fires_once_it_has_come_to_much() -> None:
+    def grown(steps: int) -> str:
+        memory = [1e9 * (1 + 0.006 * step) for step in range(steps)]
+        rows = driver(even(steps, update=1.0))
+        return judged("memory_growth", rules()["memory_growth"], evidence(rows, series("memory_bytes", memory))).state
+
+    assert (grown(20), grown(60)) == ("clear", "fires")
+
+
+def test_a_phase_of_no_weight_makes_no_straggler() -> None:
+    rows = driver(even(8, rollout=1.0, update=1.0))
+    rows += ranks("policy", "weight_sync", [[0.02] * 8, [0.001] * 8]) + ranks(
+        "policy", "update", [[0.9] * 8, [0.89] * 8]
+    )
+    found = judged("straggler", rules()["straggler"], evidence(rows))
+    assert (found.state, found.seen and found.seen.words["phase"]) == ("clear", "update")
+
+
+def test_the_page_has_every_rule_as_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    between = page.partition(BEGIN)[2].partition(END)[0].strip()
+    assert between == rule_tables(), "run: python -m console.diagnosis_docs docs/diagnosis.md"

@@ -1,0 +1,363 @@
+"""Traces of torch: real ones against a plain pass over their JSON, odd ones that people have, hostile ones."""
+
+import gzip
+import json
+import zlib
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiling.trace.category import DEVICE, Category
+from profiling.trace.importing import import_trace
+from profiling.trace.limits import Limits, Unreadable
+from profiling.trace.schema import StoreFacts
+from profiling.trace.store import Store
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
+T = 1_760_000_000_000_000  # us
+
+
+def imported(path: Path, folder: Path, **more: Any) -> tuple[StoreFacts, Store]:
+    target = folder / f"{path.name}.store"
+    facts = import_trace(path, target, **more)
+    return facts, Store(target)
+
+
+def trace_of(tmp_path: Path, events: list[Any], **top: Any) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, **top, "traceEvents": events}))
+    return path
+
+
+def op(name: str, start: float, lasts: float, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 70, "ts": T + start, "dur": lasts, **more}
+
+
+@pytest.mark.parametrize("name", ["torch_diff_control", "torch_diff_test", "torch_sampled_rank0"])
+def test_a_real_trace_comes_in_whole(name: str, tmp_path: Path) -> None:
+    source = DATA / f"{name}.json.gz"
+    with gzip.open(source) as file:
+        events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e.get("cat") != "Trace"]
+    count: Counter[Any] = Counter()
+    busy: defaultdict[Any, int] = defaultdict(int)
+    for event in events:
+        on_device = event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+        key = (on_device, event["pid"] if on_device else -1, event["tid"], event["name"])
+        count[key] += 1
+        busy[key] += round(event["dur"] * 1000)
+
+    facts, store = imported(source, tmp_path)
+
+    with store:
+        assert facts.events == len(events)
+        assert facts.begin == min(round(e["ts"] * 1000) for e in events)
+        assert facts.end == max(round(e["ts"] * 1000) + round(e["dur"] * 1000) for e in events)
+        found = store.events()
+        told: Counter[Any] = Counter()
+        told_busy: defaultdict[Any, int] = defaultdict(int)
+        for lane, number, duration, category in zip(
+            *[found[key].tolist() for key in ("lane", "name", "dur", "cat")], strict=True
+        ):
+            about = store.lanes[lane]
+            assert (about.kind == "stream") is (category in DEVICE)
+            place = (True, about.device, about.stream) if about.kind == "stream" else (False, -1, about.tid)
+            told[*place, store.names[number]] += 1
+            told_busy[*place, store.names[number]] += duration
+        assert told == count
+        assert told_busy == busy
+        assert store.notes == ()
+        rank, world = {"torch_diff_control": (3, 8), "torch_diff_test": (1, 2), "torch_sampled_rank0": (0, 128)}[name]
+        assert (store.meta["rank"], store.meta["world_size"], store.meta["backend"]) == (rank, world, "nccl")
+        assert {lane.process for lane in store.lanes} == {events_process(source, store.lanes[0].pid)}
+
+
+def events_process(source: Path, pid: int) -> str:
+    with gzip.open(source) as file:
+        return next(
+            e["args"]["name"]
+            for e in json.load(file)["traceEvents"]
+            if e["ph"] == "M" and e["name"] == "process_name" and e["pid"] == pid
+        )
+
+
+def test_every_kernel_of_a_real_trace_finds_its_launch(tmp_path: Path) -> None:
+    _, store = imported(DATA / "torch_diff_control.json.gz", tmp_path)
+    with store:
+        launches = set(store.events(categories=[Category.RUNTIME, Category.SYNC], columns=("link",))["link"].tolist())
+        kernels = store.events(categories=[Category.KERNEL, Category.COMMUNICATION], columns=("link", "ts", "id"))
+        assert len(kernels["link"]) == 8568
+        assert set(kernels["link"].tolist()) <= launches
+        (launch,) = store.detail(int(kernels["id"][0]))["linked"]
+        assert launch["name"] == "cudaLaunchKernel"
+        assert launch["ts"] < kernels["ts"][0]
+
+
+def test_kinds_of_events_get_their_categories_and_lanes(tmp_path: Path) -> None:
+    gpu = {"pid": 1, "tid": 7, "args": {"device": 1, "stream": 7, "correlation": 44, "External id": 9}}
+    events = [
+        op("aten::mm", 0, 10, args={"External id": 9, "Input Dims": [[2, 3]], "Sequence number": 5}),
+        op("ProfilerStep#12", 0, 90, cat="user_annotation"),
+        op("update", 1, 80, cat="user_annotation"),
+        op("mine", 2, 70, cat="user_annotation"),
+        op("gloo:all_reduce", 3, 10, cat="user_annotation"),
+        op("nccl:all_reduce", 20, 10, cat="user_annotation"),
+        op("execute_context_0(0)_generation_16(16)", 40, 10, cat="user_annotation"),
+        op("train.py(5): step", 60, 5, cat="python_function"),
+        op("cudaLaunchKernel", 4, 2, cat="cuda_runtime", args={"correlation": 44, "External id": 9}),
+        op("hipDeviceSynchronize", 7, 2, cat="cuda_runtime", args={"correlation": 45}),
+        op("cuLaunchKernelEx", 9, 1, cat="cuda_driver", args={"correlation": 46}),
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": T + 5, "dur": 3.5, **gpu},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16", "ts": T + 9, "dur": 4}
+        | {**gpu, "args": {**gpu["args"], "In msg nelems": 100, "dtype": "BFloat16", "Collective name": "allreduce"}},  # type: ignore[dict-item]
+        {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "ts": T + 14, "dur": 1}
+        | {**gpu, "args": {**gpu["args"], "bytes": 4096}},  # type: ignore[dict-item]
+        {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "ts": T + 16, "dur": 1, **gpu},
+        {"ph": "X", "cat": "gpu_user_annotation", "name": "mine", "ts": T + 5, "dur": 12, **gpu},
+        {"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "ts": T + 5, "dur": 1, **gpu},
+        {"ph": "s", "cat": "ac2g", "id": 44, "pid": 7, "tid": 70, "ts": T + 4, "name": "ac2g"},
+        {"ph": "f", "cat": "fwdbwd", "id": 44, "pid": 7, "tid": 70, "ts": T + 4, "name": "fwdbwd", "bp": "e"},
+        {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "x", "ts": T, "dur": 1e6},
+        {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": T, "args": {"name": "python"}},
+        {"ph": "M", "name": "process_labels", "pid": 7, "tid": 0, "ts": T, "args": {"labels": "CPU"}},
+        {"ph": "M", "name": "thread_name", "pid": 7, "tid": 70, "ts": T, "args": {"name": "thread 70 (main)"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 7, "ts": T, "args": {"name": "stream 7 "}},
+    ]
+    path = trace_of(tmp_path, events, deviceProperties=[{"id": 1, "name": "NVIDIA H200", "totalGlobalMem": 1}])
+    facts, store = imported(path, tmp_path)
+
+    with store:
+        found = store.events()
+        names = [store.names[name] for name in found["name"]]
+        categories = {
+            (name, store.lanes[lane].kind): Category(category).name
+            for name, lane, category in zip(names, found["lane"], found["cat"], strict=True)
+        }
+        assert categories == {
+            ("aten::mm", "thread"): "OPERATOR",
+            ("ProfilerStep#12", "thread"): "STEP",
+            ("update", "thread"): "PHASE",
+            ("mine", "thread"): "RANGE",
+            ("gloo:all_reduce", "thread"): "COMMUNICATION",
+            ("nccl:all_reduce", "thread"): "RANGE",
+            ("execute_context_0(0)_generation_16(16)", "thread"): "BATCH",
+            ("train.py(5): step", "thread"): "PYTHON",
+            ("cudaLaunchKernel", "thread"): "RUNTIME",
+            ("hipDeviceSynchronize", "thread"): "SYNC",
+            ("cuLaunchKernelEx", "thread"): "RUNTIME",
+            ("gemm", "stream"): "KERNEL",
+            ("ncclDevKernel_AllReduce_Sum_bf16", "stream"): "COMMUNICATION",
+            ("Memcpy HtoD (Pageable -> Device)", "stream"): "COPY",
+            ("Memset (Device)", "stream"): "MEMSET",
+            ("mine", "range"): "RANGE",
+            ("Stream Wait Event", "range"): "SYNC",
+        }
+        rows = {name: i for i, name in enumerate(names)}
+        assert facts.events == len(rows) + 1  # "mine" stands on the CPU and on the device
+        gemm, nccl, copy = (
+            rows["gemm"],
+            rows["ncclDevKernel_AllReduce_Sum_bf16"],
+            rows["Memcpy HtoD (Pageable -> Device)"],
+        )
+        assert (found["link"][gemm], found["outer"][gemm], found["dur"][gemm]) == (44, 9, 3500)
+        assert found["outer"][rows["aten::mm"]] == 9
+        assert (found["bytes"][nccl], found["bytes"][copy]) == (200, 4096)
+        detail = store.detail(int(store.events(categories=[Category.OPERATOR], columns=("id",))["id"][0]))
+        assert detail["info"] == {"Input Dims": [[2, 3]]}
+        (stream,) = [lane for lane in store.lanes if lane.kind == "stream"]
+        assert (stream.process, stream.pid, stream.device, stream.stream, stream.thread) == (
+            "python",
+            7,
+            1,
+            7,
+            "stream 7",
+        )
+        assert store.lanes[0].thread == "thread 70 (main)"
+        assert store.meta["devices"][0]["name"] == "NVIDIA H200"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_times_count_from_the_base_that_the_trace_names(tmp_path: Path, late: bool) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 4364001069205.076, "dur": 1.5}
+    base = 1_790_857_026_000_000_000
+    top = {"traceEvents": [event], "baseTimeNanoseconds": base}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(top if late else dict(reversed(top.items()))))
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert (facts.begin, facts.end) == (base + 4364001069205076, base + 4364001069205076 + 1500)
+
+
+def test_memory_and_counters_become_series(tmp_path: Path) -> None:
+    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 7, "tid": 70}
+    events = [
+        op("a", 0, 1),
+        {
+            **memory,
+            "ts": T + 5,
+            "args": {"Total Allocated": 100, "Total Reserved": 0, "Device Id": -1, "Device Type": 0},
+        },
+        {
+            **memory,
+            "ts": T + 6,
+            "args": {"Total Allocated": 64, "Total Reserved": 512, "Device Id": 1, "Device Type": 1},
+        },
+        {"ph": "C", "name": "power", "pid": 0, "ts": T + 7, "args": {"watts": 310.5, "note": "x"}},
+    ]
+    _, store = imported(trace_of(tmp_path, events), tmp_path)
+    with store:
+        told = {(s.name, s.unit, s.device): [a.tolist() for a in store.samples(s.id)] for s in store.series}
+    at = T * 1000
+    assert told == {
+        ("allocated", "B", -1): [[at + 5000], [100.0]],
+        ("reserved", "B", -1): [[at + 5000], [0.0]],
+        ("allocated", "B", 1): [[at + 6000], [64.0]],
+        ("reserved", "B", 1): [[at + 6000], [512.0]],
+        ("power: watts", "", -1): [[at + 7000], [310.5]],
+    }
+
+
+def test_begin_and_end_make_one_event_and_texts_are_no_numbers(tmp_path: Path) -> None:
+    mark = {"pid": "worker a", "tid": "thread b", "cat": "x"}
+    events = [
+        {"ph": "B", "name": "outer", "ts": T, **mark},
+        {"ph": "B", "name": "inner", "ts": T + 1, **mark},
+        {"ph": "E", "ts": T + 2, **mark},
+        {"ph": "E", "ts": T + 5, **mark},
+        {"ph": "E", "ts": T + 6, **mark},
+        {"ph": "B", "name": "open", "ts": T + 7, **mark},
+    ]
+    _, store = imported(trace_of(tmp_path, events), tmp_path)
+    with store:
+        assert store.events()["dur"].tolist() == [5000, 1000]
+        assert (store.lanes[0].process, store.lanes[0].pid, store.lanes[0].thread) == ("worker a", -1, "thread b")
+        assert [note.text for note in store.notes] == ["1 ranges were never closed and are left out."]
+
+
+def test_a_list_alone_and_a_byte_order_mark_are_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps([op("a", 0, 1), op("b", 2, 1)]).encode())
+    assert imported(path, tmp_path)[0].events == 2
+
+
+def test_what_is_not_a_number_costs_only_its_event(tmp_path: Path) -> None:
+    odd: list[Any] = [
+        op("good", 0, 1),
+        op("no length", 0, float("nan")),
+        op("endless", 0, float("inf")),
+        op("text", 0, "5"),  # type: ignore[arg-type]
+        {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": T, "dur": 1},
+        op("list", 0, 1, args=[1]),
+        op("link", 0, 1, cat="cuda_runtime", args={"correlation": 1 << 70}),
+        op("link", 0, 1, cat="cuda_runtime", args={"correlation": "x"}),
+        "no event",
+        None,
+        7,
+        op("good", 2, 1),
+    ]
+    facts, store = imported(trace_of(tmp_path, odd), tmp_path)
+    with store:
+        assert facts.events == 2
+        assert store.notes[0].text.startswith("10 events were left out")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("share", [0.999, 0.7, 0.2])
+def test_a_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packed: bool, share: float) -> None:
+    events = [op(f"aten::op{i % 9}", 10 * i, 5, args={"n": [{"a": i}, {"b": i}]}) for i in range(30_000)]
+    whole = json.dumps({"traceEvents": events, "x": 1}, indent=1).encode()
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        gzip.compress(whole)[: int(len(gzip.compress(whole)) * share)] if packed else whole[: int(len(whole) * share)]
+    )
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert share * 0.9 < facts.events / len(events) < share + 0.05
+        starts = store.events(columns=("ts",))["ts"]
+        assert starts.tolist() == [(T + 10 * i) * 1000 for i in range(len(starts))]
+        assert len(store.notes) == 1
+        assert "cut off" in store.notes[0].text
+
+
+def test_a_piece_of_nonsense_ends_the_reading_with_a_note(tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [op("a", i, 1) for i in range(100)]})
+    path = tmp_path / "trace.json"
+    at = text.index('"ph"', len(text) // 2)
+    path.write_text(text[:at] + "\x01\x02 nonsense }, {" + text[at:])
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert 40 <= facts.events <= 60
+        assert "damaged" in store.notes[0].text
+
+
+def test_keys_after_the_list_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    frames = {str(i): {"name": f"frame {i}"} for i in range(100_000)}
+    text = json.dumps({"traceEvents": [op("a", i, 1) for i in range(5)], "stackFrames": frames, "host_name": "node-1"})
+    path.write_text(text)
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert (facts.events, store.meta["host_name"], store.notes) == (5, "node-1", ())
+
+
+def bomb(unpacked: int) -> bytes:
+    """A packed file of one endless text."""
+    packer = zlib.compressobj(9, wbits=31)
+    made = packer.compress(b'{"traceEvents":[{"ph":"X","name":"')
+    for _ in range(unpacked >> 24):
+        made += packer.compress(b"a" * (1 << 24))
+    return made + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "The file is empty"),
+        (b"hello", "of no format that can be read here: .*torch profiler"),
+        (b'{"schemaVersion":1}', "holds no list traceEvents"),
+        (b'{"traceEvents": []}', "holds no events"),
+        (b'{"traceEvents": {}}', "holds no list traceEvents"),
+        (b'{"traceEvents": [' + b"[" * 10**6 + b"]" * 10**6 + b"]}", "nests deeper"),
+        (b'{"traceEvents": [' + b'{"a":' * 10**6 + b"1" + b"}" * 10**6 + b"]}", "nests deeper|holds no events"),
+        (b'{"traceEvents": [{"ph":"X","name":"' + b"a" * (33 << 20), "longer than 32 MiB"),
+    ],
+    ids=["empty", "text", "head", "no events", "no list", "nested lists", "nested objects", "one long text"],
+)
+def test_a_hostile_or_empty_file_is_refused_in_a_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(Unreadable, match=sentence):
+        import_trace(path, tmp_path / "target.store")
+    assert [each.name for each in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_bomb_is_seen_before_it_goes_off(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(bomb(64 << 20))
+    with pytest.raises(Unreadable, match="32 MiB"):  # nothing is kept of a text without an end
+        import_trace(path, tmp_path / "a.store")
+    head = b'{"traceEvents":[' + json.dumps(op("a", 0, 1)).encode()
+    path.write_bytes(gzip.compress(head + b" " * (300 << 20) + b"]}"))
+    with pytest.raises(Unreadable, match="250 times its size"):
+        import_trace(path, tmp_path / "a.store")
+    many = gzip.compress(b"".join([head, *[b"," + json.dumps(op("a", 0, 1)).encode()] * 5000, b"]}"]))
+    path.write_bytes(many)
+    with pytest.raises(Unreadable, match="more than 0 GiB unpacked"):
+        import_trace(path, tmp_path / "a.store", limits=Limits(unpacked=1 << 18))
+    assert [each.name for each in tmp_path.iterdir()] == ["trace.json.gz"]
+
+
+def test_more_events_than_allowed_are_left_out_and_told(tmp_path: Path) -> None:
+    path = trace_of(tmp_path, [op("aten::add", i, 1) for i in range(40_000)])
+    facts, store = imported(path, tmp_path, limits=Limits(events=1000))
+    with store:
+        assert 1000 <= facts.events < 40_000
+        assert "the rest is left out" in store.notes[0].text
+
+
+def test_progress_goes_up_to_one(tmp_path: Path) -> None:
+    told: list[float] = []
+    import_trace(DATA / "torch_sampled_rank0.json.gz", tmp_path / "a.store", progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
