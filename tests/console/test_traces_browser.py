@@ -1,4 +1,4 @@
-"""The page of a trace in a browser, on a real console: real traces of torch and of nsys, from upload to the last detail."""
+"""The page of a trace in a browser, on a real console: real traces of torch and nsys, from upload to the last detail."""
 
 import gzip
 import json

@@ -346,7 +346,7 @@ export class Painter {
 }
 
 /** Return the part of a kernel's name that people know it by. */
-export function shortName(text) {
+function shortName(text) {
   const plain = text.replace(/^void /, "");
   const cut = plain.search(/[<(]/);
   const head = cut > 0 ? plain.slice(0, cut) : plain;

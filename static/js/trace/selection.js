@@ -1,8 +1,7 @@
 /** What happened in the selection, or else on the screen: wall time, how busy each device was, which names took the time. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped, laneName } from "../format.js";
-import { write } from "../run/header.js";
+import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { momentText, span } from "./clock.js";
 import { categoryWord } from "./palette.js";
 
