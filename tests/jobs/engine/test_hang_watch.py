@@ -1,4 +1,4 @@
-"""A run without progress says where everybody stands, once; with stand-ins, and with a rank that really stands still."""
+"""A run without progress says where all stand, once; with stand-ins, and with a rank that really stands still."""
 
 from pathlib import Path
 from types import SimpleNamespace
