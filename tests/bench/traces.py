@@ -29,7 +29,7 @@ EVENTS = 10_000_000
 TIMES = 3
 TILES = 200
 GATES = {"rate": 100_000.0, "memory": 300.0, "view": 1.0, "tile": 0.2, "bytes": float(MOST_BYTES)}
-"""Events a second and more; MiB, s, s and bytes at most."""
+"""Events a second and more; MB, s, s and bytes at most."""
 
 _THREADS, _STREAMS = 6, 4
 _HEAD = (
@@ -109,7 +109,7 @@ def make(path: Path, count: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """What one import took: time of the clock and of the processor [s], most resident memory [MiB]."""
+    """What one import took: time of the clock and of the processor [s], most resident memory [MB]."""
 
     seconds: float
     processor: float
@@ -135,7 +135,7 @@ def imported(source: Path, target: Path) -> Import:
     return Import(
         seconds=seconds,
         processor=used.ru_utime + used.ru_stime,
-        memory=used.ru_maxrss / 1024,
+        memory=used.ru_maxrss * 1024 / 1e6,
         events=facts["events"],
     )
 
@@ -193,7 +193,7 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
         result(f"trace of {millions}: file, packed", [packed], "MiB"),
         result(f"trace of {millions}: file, unpacked", [size / (1 << 20)], "MiB"),
         result("import", [taken / each.seconds for each in runs], "events/s"),
-        result("import: most resident memory", [each.memory for each in runs], "MiB"),
+        result("import: most resident memory", [each.memory for each in runs], "MB"),
         result("store", [kept], "MiB"),
         result("first view: open and tiles of the whole trace", [seconds for seconds, _ in views], "s"),
         result(f"tile ({TILES} at all levels)", took, "s"),
