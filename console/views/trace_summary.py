@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET
 
 from console.catalog_words import phase_label
+from console.templatetags.pitwall import size
 from console.trace_use import use_panel
 from console.trace_words import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
 from console.views.traces import page_of, visible_trace
@@ -114,7 +115,8 @@ def _key(worker: WorkerBudget) -> str:
 def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
     if mine is None or not mine.steps:
-        return ""
+        most = max(summary.memory, key=lambda one: one.peak, default=None)
+        return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""
     parts = mine.by_kind()
     wall = sum(parts.values())
     worst = sorted((kind for kind in parts if kind not in ("compute", "not_recorded")), key=lambda kind: -parts[kind])
