@@ -51,7 +51,7 @@ def send(layer_id: int) -> None:
 
     def now() -> None:
         try:
-            current_app.send_task(TASK, kwargs={"layer_id": layer_id}, retry=False)
+            current_app.signature(TASK, kwargs={"layer_id": layer_id}).apply_async(retry=False)
         except (OperationalError, OSError) as error:
             log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
 
