@@ -12,8 +12,10 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs.custody import hear
+from jobs.files import artifact_path
 from jobs.layers import import_layer, queue_lost, source_path, store_path, trace_folder
 from jobs.models import AuditEvent, Capture, Layer, Trace
+from jobs.trace_queue import add_file
 from profiling import events
 from tests.console.door import content
 from tests.rows import make_artifact, make_project, make_run, make_user
@@ -229,6 +231,21 @@ def test_a_deleted_capture_takes_its_trace_along(client: Client, person: Abstrac
 
     assert not folder.exists()
     assert not Trace.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_arrived_is_imported_by_itself(person: AbstractUser) -> None:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    run = make_run(project, state="finished")
+    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="importing", first_step=3, num_steps=2)
+    file = make_artifact(run, "policy-0.json.gz", type="trace", capture=capture, meta={"role": "policy", "rank": 0})
+    artifact_path(file).parent.mkdir(parents=True, exist_ok=True)
+    artifact_path(file).write_bytes(torch_file())
+
+    add_file(file)
+
+    layer = Layer.objects.get()
+    assert (layer.state, layer.problem, layer.facts["events"]) == ("ready", "", 3)
 
 
 def test_the_trace_of_a_capture_goes_with_it_and_not_alone(client: Client, person: AbstractUser) -> None:
