@@ -142,9 +142,9 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
     walls = sorted(step.end - step.begin for step in steps)
     found = []
     if summary.has_steps:
-        middle = walls[len(walls) // 2] if len(walls) % 2 else sum(walls[len(walls) // 2 - 1 :][:2]) / 2
-        note = ngettext("median of %(n)s step", "median of %(n)s steps", len(steps)) % {"n": len(steps)}
-        found.append({"label": _("Step time"), "value": time_text(middle), "note": note})
+        text = ngettext("%(n)s step", "mean of %(n)s steps, %(low)s–%(high)s", len(steps))
+        note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
+        found.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
     busy = worker.busy / worker.recorded if worker.recorded else None
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else _("operators, no device")
     found.append(
