@@ -1,5 +1,6 @@
 """Words and numbers of what the analysis says of traces, for pages."""
 
+import re
 from collections.abc import Mapping
 
 from django.utils.functional import Promise
@@ -50,6 +51,9 @@ ITEMS: Mapping[str, Promise] = {
 }
 
 
+_FUNCTOR = re.compile(r"\w*(?:[Ff]unctor|Ops?\b|_kernel_cuda)\w*")
+
+
 def time_text(ns: float | None) -> str:
     """Return a time in the unit that suits it: 1.24 s, 77.5 ms, 12.0 µs, 340 ns; "—" for none."""
     if ns is None:
@@ -57,7 +61,8 @@ def time_text(ns: float | None) -> str:
     size = abs(ns)
     for limit, scale, unit in ((1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs")):
         if size >= limit:
-            return _minus(f"{ns / scale:,.3g}" if size / scale < 100 else f"{ns / scale:,.0f}") + f" {unit}"
+            digits = 2 if size < 10 * scale else 1 if size < 100 * scale else 0
+            return _minus(f"{ns / scale:,.{digits}f}") + f" {unit}"
     return _minus(f"{ns:.0f}") + " ns"
 
 
@@ -93,16 +98,21 @@ def worker_text(role: str, rank: int) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a kernel's name without its template arguments and parameters; all of it where nothing is left."""
+    """Return a kernel's name without its parameters, and of its template arguments the one that tells it apart.
+
+    All of it where nothing is left.
+    """
     kept, depth = [], 0
-    for letter in name.removeprefix("void "):
+    told = _FUNCTOR.search(name)
+    for letter in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
         if letter in "<(" and not name.startswith(("Memcpy", "Memset")):
             depth += 1
         if not depth:
             kept.append(letter)
         if letter in ">)" and depth:
             depth -= 1
-    return "".join(kept).strip() or name
+    short = "".join(kept).strip()
+    return f"{short}<{told[0]}>" if short and told and told[0] not in short else short or name
 
 
 def _minus(text: str) -> str:

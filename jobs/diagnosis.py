@@ -41,6 +41,8 @@ READINGS = (
     "preemptions",
     "kv_cache_percent",
     "running_requests",
+    "running_requests_mean",
+    "nearly_empty_percent",
     "waiting_requests",
     "prefix_cache_hit_percent",
     *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),

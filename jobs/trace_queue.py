@@ -51,7 +51,9 @@ def send(layer_id: int) -> None:
 
     def now() -> None:
         try:
-            current_app.send_task(TASK, kwargs={"layer_id": layer_id}, retry=False)
+            if TASK not in current_app.tasks:
+                current_app.loader.import_default_modules()  # this process has not needed any task yet
+            current_app.tasks[TASK].apply_async(kwargs={"layer_id": layer_id}, retry=False)
         except (OperationalError, OSError) as error:
             log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
 

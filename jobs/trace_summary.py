@@ -14,7 +14,6 @@ from jobs.spans import as_phase_spans
 from jobs.trace_phases import read_phases
 from profiling.analysis.difference import Difference, Side, difference
 from profiling.analysis.phases import phases_of
-from profiling.analysis.steps import steps_of
 from profiling.analysis.summary import Summary, open_works, summarise
 from profiling.analysis.work import Work
 from profiling.evidence import PhaseSpans, Recorded
@@ -113,11 +112,10 @@ def compare(
 def _side(trace: Trace, recorded: Sequence[Recorded], drop_first: bool) -> dict[Worker, Side]:
     """Return the workers of a trace with its steps. Raises: NothingToCompare."""
     spans = phases_beside(trace)
-    works, begin, end = open_works(recorded, spans)
+    works, steps = open_works(recorded, spans)
     if not works:
         text = _("%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators.")
         raise NothingToCompare(text % {"name": trace.name})
-    steps = steps_of(spans, list(works.values()), begin, end)
     steps = steps[1:] if drop_first and len(steps) > 1 else steps
     if not steps:
         text = _("%(name)s holds no whole step, and a difference is reckoned per step. Record at least one whole step.")

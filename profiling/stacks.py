@@ -28,8 +28,8 @@ MAIN = "MainThread"
 def stacks(*, without: Iterable[int] = (), main: int = 0) -> dict[str, tuple[str, ...]]:
     """Return the stack of every thread by its name, the outermost call first; `without` are idents to leave out.
 
-    `main` is the ident of the thread that does the work, where that is not the interpreter's own main thread, which then
-    only waits.
+    `main` is the ident of the thread that does the work, where that is not the interpreter's own main thread, which
+    then only waits.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     if main and main != threading.main_thread().ident:

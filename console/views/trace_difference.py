@@ -119,10 +119,12 @@ def _label(item: Item) -> str:
         return phase_label(item.name) if item.name else _("Between the phases")
     if item.kind == "kind":
         return str(KINDS[item.name])
+    if item.kind == "operator":
+        return item.name or _("no operator")
     if item.kind in ITEMS:
-        return short_name(item.name) if item.name else _("no operator")
+        return short_name(item.name)
     cause = str(KINDS.get(item.kind, item.kind))
-    return f"{cause}: {short_name(item.name)}" if item.name else cause
+    return f"{cause}: {item.name}" if item.name else cause
 
 
 def _row(item: Item) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET
 
 from console.catalog_words import phase_label
+from console.templatetags.pitwall import size
 from console.trace_use import use_panel
 from console.trace_words import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
 from console.views.traces import page_of, visible_trace
@@ -114,7 +115,8 @@ def _key(worker: WorkerBudget) -> str:
 def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
     if mine is None or not mine.steps:
-        return ""
+        most = max(summary.memory, key=lambda one: one.peak, default=None)
+        return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""
     parts = mine.by_kind()
     wall = sum(parts.values())
     worst = sorted((kind for kind in parts if kind not in ("compute", "not_recorded")), key=lambda kind: -parts[kind])
@@ -140,9 +142,9 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
     walls = sorted(step.end - step.begin for step in steps)
     found = []
     if summary.has_steps:
-        middle = walls[len(walls) // 2] if len(walls) % 2 else sum(walls[len(walls) // 2 - 1 :][:2]) / 2
-        note = ngettext("median of %(n)s step", "median of %(n)s steps", len(steps)) % {"n": len(steps)}
-        found.append({"label": _("Step time"), "value": time_text(middle), "note": note})
+        text = ngettext("%(n)s step", "mean of %(n)s steps, %(low)s–%(high)s", len(steps))
+        note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
+        found.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
     busy = worker.busy / worker.recorded if worker.recorded else None
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else _("operators, no device")
     found.append(

@@ -96,7 +96,7 @@ class Recording:
                 found[name] = ray.get(reference, timeout=ASK_SECONDS)
             except Exception as error:  # training finds out by itself if the worker is gone
                 found[name] = dict.fromkeys(TOOLS, f"{name} did not answer: {type(error).__name__}.")
-        ready = {tool: sum(not problems[tool] for problems in found.values()) for tool in TOOLS}
+        ready = {tool: sum(problems.get(tool) == "" for problems in found.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
         places = {w.name: w.place.name for w in self._crew.all()}
         self._report.note(text, step=0, profilers=found, places=places)

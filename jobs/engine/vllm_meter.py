@@ -5,11 +5,13 @@ vllm/v1/metrics/loggers.py). Gauges mean nothing once it has generated, so their
 meter is one of the engine's own stat loggers, which hear of every scheduler step.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 HITS, QUERIES = "vllm:prefix_cache_hits", "vllm:prefix_cache_queries"
 PREEMPTIONS = "vllm:num_preemptions"
+FEW = 0.25  # of the most requests at once: below, an engine is nearly empty
 FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105 (a token of text)
 
 
@@ -19,6 +21,8 @@ class VllmMeter:
     def __init__(self, ask: Callable[[], Iterable[Any]]) -> None:
         self._ask = ask
         self._peaks: dict[str, float] = {}
+        self._seconds: dict[int, float] = {}  # requests in the batch -> seconds
+        self._last = 0.0
         self._before = self._totals()
 
     def record(self, scheduler_stats: Any, *_: Any, **__: Any) -> None:
@@ -31,6 +35,11 @@ class VllmMeter:
             "kv_cache_percent": 100.0 * float(scheduler_stats.kv_cache_usage),
         }
         self._peaks = {name: max(value, self._peaks.get(name, 0.0)) for name, value in now.items()}
+        moment = time.perf_counter()
+        if self._last:
+            running = int(scheduler_stats.num_running_reqs)
+            self._seconds[running] = self._seconds.get(running, 0.0) + moment - self._last
+        self._last = moment
 
     def log(self) -> None:
         """Print nothing: a stat logger may."""
@@ -40,7 +49,8 @@ class VllmMeter:
 
     def readings(self) -> dict[str, float]:
         """Return peaks and sums since the last call; what was not seen or asked for is left out."""
-        found, self._peaks = self._peaks, {}
+        found, self._peaks = self._peaks | self._occupancy(), {}
+        self._seconds, self._last = {}, 0.0
         now = self._totals()
         added = {name: now[name] - self._before.get(name, 0.0) for name in now}
         self._before = now
@@ -50,6 +60,19 @@ class VllmMeter:
         if added.get(f"{FIRST_TOKEN}:count"):
             found["time_to_first_token_seconds"] = added[f"{FIRST_TOKEN}:sum"] / added[f"{FIRST_TOKEN}:count"]
         return found
+
+    def _occupancy(self) -> dict[str, float]:
+        """Return the mean of requests in a batch over time, and the share of time with less than a quarter "
+        "of the most."""
+        spent = {running: seconds for running, seconds in self._seconds.items() if running}
+        total = sum(spent.values())
+        if not total:
+            return {}
+        few = sum(seconds for running, seconds in spent.items() if running < FEW * max(spent))
+        return {
+            "running_requests_mean": sum(running * seconds for running, seconds in spent.items()) / total,
+            "nearly_empty_percent": 100 * few / total,
+        }
 
     def _totals(self) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -12,19 +12,26 @@ from profiling.trace.category import Category
 _NUMBER = re.compile(r"(\d+)\s*$")
 
 
-def steps_of(spans: PhaseSpans, works: Sequence[Work], begin: int, end: int) -> tuple[Step, ...]:
-    """Return the steps that lie whole in [begin, end) and touch a recording, oldest first, none overlapping another.
+def steps_of(
+    spans: PhaseSpans, works: Sequence[Work], begin: int, end: int, *, is_whole: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that lie whole in [begin, end), oldest first, none overlapping another.
 
     By the controller's phases where there are any, else by ranges of steps in the traces: from the first rank that
-    begins a step to the last one that ends it. () where nothing tells of steps.
+    begins a step to the last one that ends it. () where nothing tells of steps. `is_whole`: all of the recording is
+    meant; a step counts then if half of it was recorded, since its phases may begin a little before its first event.
     """
     found = Evidence(spans=spans).all_steps if len(spans) else ()
-    steps = [step for step in found if begin <= step.begin and step.end <= end]
-    if works:
-        steps = [step for step in steps if any(step.begin < work.end and work.begin < step.end for work in works)]
-    if not steps:
-        steps = [step for step in _in_traces(works) if begin <= step.begin and step.end <= end]
-    return tuple(steps)
+    if is_whole and works:
+        steps = [step for step in found if max(_overlap(step, work) for work in works) >= (step.end - step.begin) / 2]
+    else:
+        steps = [step for step in found if begin <= step.begin and step.end <= end]
+        steps = [step for step in steps if not works or any(_overlap(step, work) > 0 for work in works)]
+    return tuple(steps or [step for step in _in_traces(works) if begin <= step.begin and step.end <= end])
+
+
+def _overlap(step: Step, work: Work) -> int:
+    return min(step.end, work.end) - max(step.begin, work.begin)
 
 
 def _in_traces(works: Sequence[Work]) -> list[Step]:

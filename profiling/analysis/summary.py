@@ -95,10 +95,12 @@ def summarise(
     events = sum(_count(one, begin, end) for one in recorded)
     until = end if events <= most_events else _affordable(recorded, begin, end, most_events)
     chosen, store_of = _open(recorded, begin, until)
-    steps = steps_of(spans, list(chosen.values()), begin, until)
+    is_cut = until < end
+    steps = steps_of(spans, list(chosen.values()), begin, until, is_whole=window is None and not is_cut)
     if drop_first and len(steps) > 1:
         steps = steps[1:]
     has_steps = bool(steps)
+    begin, until = min([begin, *(step.begin for step in steps)]), max([until, *(step.end for step in steps)])
     steps = steps or ((Step(number=-1, begin=begin, end=until),) if until > begin else ())
     whole = joined(*(interval(step.begin, step.end) for step in steps))
     workers = [
@@ -110,7 +112,7 @@ def summarise(
         begin=begin,
         end=until,
         events=events,
-        is_cut=until < end,
+        is_cut=is_cut,
         has_steps=has_steps,
         budget=budget(chosen, spans, steps),
         workers=tuple(workers),
@@ -123,12 +125,13 @@ def summarise(
 
 def open_works(
     recorded: Sequence[Recorded], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
-) -> tuple[dict[tuple[str, int], Work], int, int]:
-    """Return the workers of some files by role and rank, and from when to when they were read (Unix ns)."""
+) -> tuple[dict[tuple[str, int], Work], tuple[Step, ...]]:
+    """Return the workers of some files by role and rank, and the steps of which they tell."""
     begin, end = _whole(recorded, spans)
-    if sum(_count(one, begin, end) for one in recorded) > most_events:
-        end = _affordable(recorded, begin, end, most_events)
-    return _open(recorded, begin, end)[0], begin, end
+    is_cut = sum(_count(one, begin, end) for one in recorded) > most_events
+    until = _affordable(recorded, begin, end, most_events) if is_cut else end
+    works = _open(recorded, begin, until)[0]
+    return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut)
 
 
 def _open(

@@ -6,10 +6,12 @@ import numpy as np
 
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import whole_window
 from profiling.trace.category import Category
 
 _RUNNING = re.compile(r"execute_context_(\d+)\(\d+\)_generation_(\d+)\(\d+\)")
 _FEW = 0.25  # of the most sequences that were decoded at once
+_SOME = 8  # sequences: of fewer, none is a tail
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
@@ -35,13 +37,39 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             begin=int(found["ts"][known].min()),
             end=int((found["ts"] + found["dur"])[known].max()),
             words=words,
-            is_firing=None if size.max() >= 8 else False,  # of a few sequences none is a tail
+            is_firing=None if size.max() >= _SOME else False,
             role=recorded.role,
             rank=recorded.rank,
         )
         if worst is None or seen.value > worst.value:
             worst = seen
-    return worst or Missing(what="trace", text="Record an engine with the torch profiler: vLLM then names its batches.")
+    return worst or _from_readings(evidence)
+
+
+def _from_readings(evidence: Evidence) -> Seen | Missing:
+    """Look at what engines told of themselves, where no file names their batches."""
+    found = [
+        (float(np.median(evidence.in_steps(empty))), empty)
+        for empty in evidence.all_readings("nearly_empty_percent")
+        if len(evidence.in_steps(empty))
+    ]
+    if not found:
+        return Missing(what="readings", text="No engine told how full its batches are; vLLM does with every rollout.")
+    value, worst = max(found, key=lambda pair: pair[0])
+    most = evidence.reading("running_requests", role=worst.role, rank=worst.rank)
+    mean = evidence.reading("running_requests_mean", role=worst.role, rank=worst.rank)
+    peak = float(np.median(evidence.in_steps(most))) if most is not None else float("nan")
+    usual = float(np.median(evidence.in_steps(mean))) if mean is not None else float("nan")
+    begin, end = whole_window(worst, evidence)
+    return Seen(
+        value=value / 100,
+        begin=begin,
+        end=end,
+        words={"most": f"{peak:.0f}", "mean": f"{usual:.1f}"},
+        is_firing=None if peak >= _SOME else False,
+        role=worst.role,
+        rank=worst.rank,
+    )
 
 
 def _sequences(name: str) -> int:
@@ -58,8 +86,9 @@ PLUGIN = Rule(
     unit="share",
     watch=0.30,
     bad=0.60,
-    source="ours, after vLLM's names of its batches",
-    needs=("trace",),
+    source="ours",
+    needs=("readings", "trace"),
+    is_live=True,
     fires="For {value} of its time the engine works on less than a quarter of its most sequences ({most}; "
     "mean {mean}).",
     clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",

@@ -6,15 +6,18 @@ and where the machine has no hardware counters writing the report never ends.
 
 import contextlib
 import os
+import re
+import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from profiling.launch_nsys import SESSION, find_nsys, problem_of_process, version_of_install, without_injection
 from profiling.profilers.nvtx import DOMAIN, package
-from profiling.recorders.recorder import RecorderFailed
+from profiling.recorders.recorder import RecorderFailed, free_text
 from profiling.redaction import overwrite, own_secrets
 
 START_SECONDS = 60.0
@@ -24,6 +27,12 @@ READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
 STEP_NAME = "step"
+
+ROOM_BYTES = 256 << 20
+"""Asked of the folder for temporary files before a recording, and of the report's own."""
+LOW_BYTES = 64 << 20
+"""A recording is dropped below this: nsys writes from within the process, and a full disk would end the process."""
+_GUARD_SECONDS = 0.5
 
 
 class NsysRecorder:
@@ -36,6 +45,9 @@ class NsysRecorder:
         self._step: Any = None
         self._is_recording = False
         self._began = 0.0
+        self._lock = threading.Lock()  # held while the session is asked to end
+        self._is_over = threading.Event()
+        self._cut = ""  # why it was dropped while it recorded
 
     def sees_other_threads(self) -> bool:
         """It hears the whole process."""
@@ -44,6 +56,10 @@ class NsysRecorder:
     def start(self, path: Path) -> None:
         """Start the session's recording."""
         self._path, self._began = path, time.time()
+        for folder in {Path(tempfile.gettempdir()), path.parent}:
+            if shutil.disk_usage(folder).free < ROOM_BYTES:
+                text = f"nsys needs {ROOM_BYTES >> 20} MiB of room: {free_text(folder)}. Free some space there."
+                raise RecorderFailed(text)
         arguments = ("-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path))
         for attempt in range(START_TRIES):
             try:
@@ -54,6 +70,7 @@ class NsysRecorder:
                     raise
                 time.sleep(_LOOK_SECONDS)  # of several commands at the same moment one may lose its connection
         self._is_recording = True
+        threading.Thread(target=self._guard, name="room for nsys", daemon=True).start()
 
     def begin_step(self, step: int) -> None:
         """Open the range `step`, whose payload is the number; it belongs to no thread, so phases do not nest in it."""
@@ -69,8 +86,15 @@ class NsysRecorder:
         """Stop recording. A range of ours comes last: nsys may stretch the last one to the end of the session."""
         package().push_range("end of recording", domain=DOMAIN)
         package().pop_range(domain=DOMAIN)
-        self._is_recording = False
-        self._ask("stop", seconds=STOP_SECONDS)
+        self._is_over.set()
+        with self._lock:
+            self._is_recording = False
+            if self._cut:
+                raise RecorderFailed(self._cut)
+            said = self._ask("stop", seconds=STOP_SECONDS)
+        if "importation failed" in said.lower() or "import failed" in said.lower():  # its exit code is 0 all the same
+            _remove_raw(said)
+            raise RecorderFailed(f"nsys could not write its report: {said.split(chr(10))[-1].strip()[-300:]}")
 
     def write(self) -> None:
         """Wait until the report is complete: it appears empty, and is filled while nothing says so."""
@@ -88,12 +112,28 @@ class NsysRecorder:
 
     def discard(self) -> None:
         """Drop what is being recorded."""
-        if self._is_recording:
-            self._is_recording = False
-            try:
-                self._ask("cancel", seconds=START_SECONDS)
-            except RecorderFailed:
-                return  # the session ends with the process
+        self._is_over.set()
+        with self._lock:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if not self._is_recording:
+            return
+        self._is_recording = False
+        with contextlib.suppress(RecorderFailed):  # the session ends with the process
+            _remove_raw(self._ask("cancel", seconds=START_SECONDS))
+
+    def _guard(self) -> None:
+        """Drop the recording before it fills the disk of the process that it records."""
+        folder = Path(tempfile.gettempdir())
+        while not self._is_over.wait(_GUARD_SECONDS):
+            if shutil.disk_usage(folder).free >= LOW_BYTES:
+                continue
+            with self._lock:
+                if self._is_recording:
+                    self._cut = f"The recording was dropped, so that the disk does not fill: {free_text(folder)}."
+                    self._cancel()
+            return
 
     def _is_importing(self) -> bool:
         """Return True if a raw recording of this user, begun with ours or later, is still there for an importer."""
@@ -103,8 +143,11 @@ class NsysRecorder:
             return any(about.st_uid == os.getuid() and about.st_mtime >= self._began for about in seen)
         return True
 
-    def _ask(self, verb: str, *arguments: str, seconds: float) -> None:
-        """Run an nsys command on this process's session. TMPDIR stays as at launch: nsys looks it up there."""
+    def _ask(self, verb: str, *arguments: str, seconds: float) -> str:
+        """Run an nsys command on this process's session; return what it says, complaints last.
+
+        TMPDIR stays as at launch: nsys looks it up there.
+        """
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
         try:
             done = subprocess.run(
@@ -121,6 +164,13 @@ class NsysRecorder:
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[:300]
             raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
+        return f"{done.stdout}\n{done.stderr}".strip()
+
+
+def _remove_raw(said: str) -> None:
+    """Remove the raw recording that nsys says it left: as large as what was recorded, and nobody will read it."""
+    for raw in re.findall(r"Generating '([^']+\.qdstrm)'", said):
+        Path(raw).unlink(missing_ok=True)
 
 
 class NsysTool:

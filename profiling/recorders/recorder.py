@@ -4,6 +4,7 @@ A file of the folder is a tool; its PLUGIN makes one recorder per capture. Who o
 time, is profiling.recording's part.
 """
 
+import shutil
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -70,3 +71,12 @@ def load_tool(name: str) -> Tool:
 def tool_names() -> tuple[str, ...]:
     """Return the names of all tools."""
     return plugins.names("profiling.recorders")
+
+
+def free_text(folder: Path) -> str:
+    """Return what room a folder has, for a sentence: "12 MiB are free in /tmp"."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return f"{free / 2**20:.0f} MiB are free in {folder}"

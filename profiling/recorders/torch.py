@@ -7,17 +7,21 @@ trace can be written only once.
 """
 
 import contextlib
+import gzip
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 from profiling.launch_nsys import TRACED
 from profiling.profilers.torch import PLUGIN as MARKS
-from profiling.recorders.recorder import RecorderFailed, WrongThread
+from profiling.recorders.recorder import RecorderFailed, WrongThread, free_text
 
 STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
+GZIP_LEVEL = 6
+_TAIL_BYTES = 4096
 
 
 class TorchRecorder:
@@ -85,15 +89,27 @@ class TorchRecorder:
         self._profile.stop()
 
     def write(self) -> None:
-        """Write the trace under another name first, so that a file that is there is whole."""
-        part = self._path.with_name(f".part-{self._path.name}")  # torch compresses by the ending .gz
+        """Write the trace under other names first, so that a file that is there is whole. Raises: RecorderFailed.
+
+        Plain before compressed, both beside the target: kineto says nothing of a full disk, and torch's own way to
+        .gz makes a small file of nothing then, by way of the folder for temporary files.
+        """
+        plain = self._path.with_name(f".part-{self._path.name.removesuffix('.gz')}")
+        part = self._path.with_name(f".part-{self._path.name}")
         try:
-            self._profile.export_chrome_trace(str(part))
+            self._profile.export_chrome_trace(str(plain))
+            if not _is_whole(plain):
+                raise RecorderFailed(f"The trace was not written: torch broke off ({free_text(plain.parent)}).")
+            with plain.open("rb") as source, gzip.open(part, "wb", compresslevel=GZIP_LEVEL) as target:
+                shutil.copyfileobj(source, target, length=1 << 20)
             part.replace(self._path)
         except (OSError, RuntimeError) as error:
-            part.unlink(missing_ok=True)
-            raise RecorderFailed(f"The trace was not written: {error}") from error
+            if isinstance(error, RecorderFailed):
+                raise
+            raise RecorderFailed(f"The trace was not written: {error} ({free_text(plain.parent)}).") from error
         finally:
+            for left in (plain, plain.with_name(f"{plain.name}.tmp"), part):  # .tmp is kineto's own, if it broke off
+                left.unlink(missing_ok=True)
             self._profile = None  # its events take memory
 
     def discard(self) -> None:
@@ -108,6 +124,17 @@ class TorchRecorder:
 def _is_taken(torch: Any) -> bool:
     """Return True if a profiler that is not ours records in this process, as far as torch tells."""
     return bool(torch.autograd.profiler._is_profiler_enabled or torch.autograd._profiler_enabled())
+
+
+def _is_whole(path: Path) -> bool:
+    """Return True if kineto came to the end of the file: what it writes after the list of events is there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            tail = file.read().rstrip()
+    except FileNotFoundError:
+        return False
+    return tail.endswith(b"}") and b'"traceName"' in tail
 
 
 def _all_threads() -> Any:

@@ -9,6 +9,9 @@ from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts
 from profiling.trace.writer import StoreWriter, TooMuch
 
+_READING = 0.85
+"""The share of an import that is reading; the rest is sorting."""
+
 
 def import_trace(
     source: Path, target: Path, *, progress: Progress = lambda _: None, limits: Limits = DEFAULT
@@ -20,7 +23,7 @@ def import_trace(
     reader = reader_of(source)
     with StoreWriter(target, source=reader.name) as writer:
         try:
-            reader.read(source, writer, progress=progress, limits=limits)
+            reader.read(source, writer, progress=lambda share: progress(_READING * share), limits=limits)
         except TooMuch as error:
             raise Unreadable(str(error)) from error
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:

@@ -9,6 +9,8 @@ from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 18
+_PACKED_PIECE = 1 << 15
+"""What is left of a piece is copied for each member of a file, and a hostile one has very many."""
 _FREE = 256 << 20
 """Unpacked bytes below which the ratio does not matter."""
 
@@ -34,6 +36,7 @@ class Unpacked:
         self._given = 0
         self._taken = 0
         self._ready = bytearray()
+        self._pending = b""
         first = self._file.read(2)
         self._file.seek(0)
         self._packed = zlib.decompressobj(31) if first == _GZIP else None
@@ -68,32 +71,27 @@ class Unpacked:
 
     def _unpack(self, packed: "zlib._Decompress") -> bytes:
         """Unpack the next piece, at most 4 MiB of it at a time, so that a bomb is seen before it goes off."""
-        source = packed.unconsumed_tail
+        source = self._pending
         if not source:
-            source = self._file.read(_PIECE)
+            source = self._file.read(_PACKED_PIECE)
             self._taken += len(source)
         if not source:
             self._is_over = True
             if not packed.eof:
                 self.problem = "The packed file is cut off."
             return b""
+        if packed.eof:  # another member follows, or padding
+            if not source.startswith(_GZIP):
+                self._is_over = True
+                return b""
+            self._packed = packed = zlib.decompressobj(31)
         try:
-            if packed.eof:  # another member follows
-                source = packed.unused_data + source
-                self._packed = packed = zlib.decompressobj(31)
             piece = packed.decompress(source, 4 << 20)
         except zlib.error as error:
             self._is_over = True
             self.problem = f"The packed file is damaged: {error}."
             return b""
-        if packed.eof and packed.unused_data:
-            rest = packed.unused_data
-            if rest.startswith(_GZIP):
-                self._file.seek(-len(rest), 1)
-                self._taken -= len(rest)
-                self._packed = zlib.decompressobj(31)
-            else:
-                self._is_over = True  # padding
+        self._pending = packed.unused_data if packed.eof else packed.unconsumed_tail
         self._check(self._given + len(self._ready) + len(piece))
         return piece
 

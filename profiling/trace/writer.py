@@ -28,6 +28,7 @@ MOST_LANES = 4096
 MOST_NAMES = 200_000
 MOST_NAME_BYTES = 64 << 20
 LONGEST_NAME = 2000
+LONGEST_INFO = 16_000
 OTHER_NAME = "(another name)"
 """What events are called once a trace has used up the names that a store keeps."""
 
@@ -37,6 +38,7 @@ _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 500_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
+_KNOWN_INFO_BYTES = 16 << 20
 _FAR = 30 * 86_400 * 10**9
 """An event this far from the median one [ns] has a broken clock; no recording takes a month."""
 _LATEST = 1 << 62
@@ -61,6 +63,7 @@ class StoreWriter:
         self._infos: dict[str, int] = {}
         self._last_info = 0
         self._new_infos: list[str] = []
+        self._info_bytes = 0
         self._series: dict[tuple[str, str, int, str], int] = {}
         self._buffer = bytearray()
         self._samples: list[tuple[int, int, float]] = []
@@ -138,17 +141,22 @@ class StoreWriter:
         return self._names[text]
 
     def info(self, text: str) -> int:
-        """Return the number of a JSON object with details of an event; 0 stands for none."""
+        """Return the number of a JSON object with details of an event; 0 stands for none.
+
+        What is longer than LONGEST_INFO is left out, and the object says so.
+        """
         found = self._infos.get(text)
         if found is not None:
             return found
-        if len(self._infos) >= _KNOWN_INFOS:
-            self._infos.clear()  # the same text may then be kept twice, which harms nobody
+        if len(text) > LONGEST_INFO:
+            return self.info(json.dumps({"left out": f"{len(text):,} characters"}))
         self._last_info += 1
         self._infos[text] = self._last_info
         self._new_infos.append(text.encode(errors="replace").decode())
-        if len(self._new_infos) >= _KNOWN_INFOS:
+        self._info_bytes += len(text)
+        if len(self._infos) >= _KNOWN_INFOS or self._info_bytes >= _KNOWN_INFO_BYTES:
             self._flush_infos()
+            self._infos.clear()  # the same text may then be kept twice, which harms nobody
         return self._last_info
 
     def add(
@@ -272,6 +280,7 @@ class StoreWriter:
         first = self._last_info - len(self._new_infos) + 1
         self._insert_rows("infos", [(first + i, text) for i, text in enumerate(self._new_infos)])
         self._new_infos = []
+        self._info_bytes = 0
 
     def _flush_samples(self) -> None:
         self._insert_rows("raw_samples", list(self._samples))

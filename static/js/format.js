@@ -9,6 +9,11 @@ export function fill(text, values) {
   return text.replace(/%\((\w+)\)s/g, (_, name) => String(values[name] ?? ""));
 }
 
+/** Write text only where it changed, so that nothing is laid out again for nothing. */
+export function write(node, text) {
+  if (node && node.textContent !== text) node.textContent = text;
+}
+
 /** Build an element: el("span", {class: "num", title}, "text", child). Text is never parsed as HTML. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

@@ -1,6 +1,6 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
-import { el, fill, gettext } from "./format.js";
+import { el, fill, gettext, write } from "./format.js";
 import { Actions } from "./run/actions.js";
 import { get } from "./api.js";
 import { Attempts } from "./run/attempts.js";
@@ -10,7 +10,7 @@ import { ChartView } from "./charts/chart.js";
 import { ConfigTab } from "./run/config.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
-import { Header, write } from "./run/header.js";
+import { Header } from "./run/header.js";
 import { LogTab } from "./run/logs.js";
 import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";

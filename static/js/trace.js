@@ -1,11 +1,10 @@
 /** The page of one trace: a timeline of the run's phases and of every file, with what is chosen and selected beside it. */
 
 import { send } from "./api.js";
-import { el, fill, gettext, grouped, laneName } from "./format.js";
+import { el, fill, gettext, grouped, laneName, write } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { toast } from "./toast.js";
-import { write } from "./run/header.js";
 import { axisText, Clock, span } from "./trace/clock.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";

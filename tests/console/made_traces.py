@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from django.utils import timezone
-
 from jobs.layers import store_path
-from jobs.models import Capture, Layer, Project, Trace
+from jobs.models import Capture, Project, Trace
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.schema import StoreFacts
 from profiling.trace.writer import StoreWriter
+from tests.trace_rows import make_layer
 
 REAL = Path(__file__).parents[1] / "data" / "traces"
 US = 1000
@@ -22,12 +21,11 @@ def imported(
     name = file.name if file else f"made, {slow} slower"
     run = capture.run if capture else None
     trace = Trace.objects.create(project=project, run=run, capture=capture, name=name)
-    layer = Layer.objects.create(trace=trace, file_name="trace.json", state="ready", size=1, received=1, kind="torch")
+    layer = make_layer(trace)
     path = store_path(layer)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink()
     facts = import_trace(file, path) if file else _made(path, slow=slow, steps=steps)
     layer.facts = {"events": facts.events, "begin": facts.begin, "end": facts.end, "origin": facts.origin}
-    layer.ended_at = timezone.now()
     layer.save()
     return trace
 

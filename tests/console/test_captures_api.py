@@ -393,11 +393,7 @@ def test_a_capture_by_time_begins_at_once_and_is_ended_once(client: Client, run:
 
 @pytest.mark.parametrize(
     ("asked", "field"),
-    [
-        ({"seconds": -1}, "seconds"),
-        ({"seconds": 301}, "seconds"),
-        ({"seconds": 5, "first_step": 9}, "first_step"),
-    ],
+    [({"seconds": -1}, "seconds"), ({"seconds": 301}, "seconds"), ({"seconds": 5, "first_step": 9}, "first_step")],
 )
 def test_a_length_that_no_capture_has_is_refused(client: Client, run: Run, asked: dict[str, Any], field: str) -> None:
     answer = ask(client, run, tool="torch", **asked)
@@ -410,3 +406,42 @@ def test_a_capture_of_steps_is_not_ended_by_hand(client: Client, run: Run) -> No
     answer = client.post(f"/api/runs/{run.pk}/captures/{made['id']}/end")
     assert answer.status_code == 409
     assert "ends with the last" in answer.json()["problems"][0]["message"]
+
+
+def test_the_cost_of_a_capture_is_told_from_measurements_and_then_from_the_runs_own(client: Client, run: Run) -> None:
+    def told(tool: str) -> dict[str, Any]:
+        costs = client.get(f"/api/runs/{run.pk}/captures").json()["costs"]
+        return next(cost for cost in costs if cost["tool"] == tool)
+
+    assert (told("torch")["captures"], told("torch")["step_bytes"] > 0) == (0, True)
+    assert told("stacks") == {"tool": "stacks", "captures": 0} | dict.fromkeys(
+        ("step_bytes", "second_bytes", "stall_seconds", "slowdown")
+    )
+    capture = make_ready(run, {"c-policy-0.json.gz": b"a" * 300, "c-policy-1.json.gz": b"b" * 500})
+    times = {"start_seconds": 0.25, "stop_seconds": 0.5, "step_seconds": [3.0, 1.0], "neighbor_step_seconds": 1.6}
+    Capture.objects.filter(pk=capture.pk).update(meta={"overhead": times})
+
+    # 400 bytes a worker in two steps, which took 4 s; 0.75 s of standing still; 2 s a step beside 1.6 s.
+    assert told("torch") == {
+        "tool": "torch",
+        "step_bytes": 200.0,
+        "second_bytes": 100.0,
+        "stall_seconds": 0.75,
+        "slowdown": 1.25,
+        "captures": 1,
+    }
+
+
+def test_a_capture_that_the_disk_cannot_take_is_refused_before_it_is_asked_for(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(run, policy_0=NO_NSYS, policy_1=NO_NSYS)
+    monkeypatch.setattr("jobs.captures.free_bytes", lambda: 2 << 20)
+
+    refused = ask(client, run, num_steps=10)
+
+    assert refused.status_code == 409
+    assert "Files of about 5 MiB are expected" in refused.content.decode()
+    assert "has room for 2 MiB. Record fewer steps or workers" in refused.content.decode()
+    assert not Capture.objects.filter(run=run).exists()
+    assert ask(client, run, num_steps=2).status_code == 201

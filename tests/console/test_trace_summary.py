@@ -8,8 +8,10 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 
 from console.trace_words import CHANGES, DEFINITIONS, KINDS, change_text, share_text, short_name, time_text
+from jobs import trace_summary
 from jobs.models import Layer, Project, Trace
 from profiling.analysis.budget import KINDS as ALL
+from profiling.evidence import phase_spans
 from tests.console.made_traces import REAL, imported
 from tests.rows import make_project, make_user
 
@@ -57,7 +59,7 @@ def test_a_window_and_the_first_step_can_be_left_out(client: Client, project: Pr
     text = _text(client.get(f"/traces/{trace.pk}/summary?first=off"))
     assert "mean of 2 steps" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?from={begin}&to={begin + 50_000}"))
-    assert "computes in 20.0 % of 50 µs" in text  # no whole step lies in it
+    assert "computes in 20.0 % of 50.0 µs" in text  # no whole step lies in it
     for odd in ("?from=x&to=9", "?from=9&to=3", f"?from=1&to={'9' * 30}", "?worker=nobody-7"):
         assert client.get(f"/traces/{trace.pk}/summary{odd}").status_code == 200
 
@@ -143,12 +145,12 @@ def test_the_difference_of_two_traces_on_a_page(client: Client, project: Project
     assert "made, 50 slower" in text
     page = client.get(f"/traces/{one.pk}/difference?other={other.pk}")
     text = _text(page)
-    assert "A step takes 150 µs instead of 100 µs: +50 µs (+50.0 %)." in text
+    assert "A step takes 150 µs instead of 100 µs: +50.0 µs (+50.0 %)." in text
     assert "<script>gemm" not in page.content.decode()
     assert "slower" in text
-    assert "+50 µs" in text
+    assert "+50.0 µs" in text
     text = _text(client.get(f"/traces/{other.pk}/difference?other={one.pk}&first=off"))
-    assert "A step takes 100 µs instead of 150 µs: −50 µs (−33.3 %)." in text
+    assert "A step takes 100 µs instead of 150 µs: −50.0 µs (−33.3 %)." in text
     assert "2 steps before, 2 after" in text
     empty = Trace.objects.create(project=project, name="empty")
     text = _text(client.get(f"/traces/{one.pk}/difference?other={empty.pk}"))
@@ -161,6 +163,46 @@ def test_the_difference_of_the_real_pair_on_a_page(client: Client, project: Proj
     assert "A step takes 124 ms instead of 77.5 ms: +46.6 ms (+60.1 %). Most of it: Memcpy DtoD" in text
     for word in ("added", "removed", "slower", "faster", "Unexplained"):
         assert word in text
+
+
+def test_the_critical_path_is_told_by_phase_and_kind(
+    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, us = 1_700_000_000_000_000_000, 1000
+    spans = phase_spans(
+        (role, 0, step, phase, phase, 0, begin + (100 * (step - 1) + at) * us, lasts * us)
+        for step in (1, 2, 3)
+        for role, phase, at, lasts in (
+            ("driver", "rollout", 0, 40),
+            ("vllm", "rollout", 2, 36),
+            ("driver", "update", 40, 60),
+            ("policy", "update", 40, 60),
+        )
+    )
+    monkeypatch.setattr(trace_summary, "phases_beside", lambda _trace: spans)
+    trace = imported(project, file=None)
+    trace.layers.update(role="policy", rank=0)
+    page = client.get(f"/traces/{trace.pk}/summary")
+    text = _text(page)
+    assert "What the step waits for" in text
+    assert "policy 0 computes in 60.0 % of a step of 100 µs." in text
+    bars = re.findall(r"<title>(.*?)</title>", page.content.decode())
+    assert "Rollout (driver 0, vLLM 0): 40.0 µs, 40.0 %" in bars
+    assert "Update (policy 0): 60.0 µs, 60.0 %" in bars
+    assert "Compute: 60.0 µs, 60.0 %" in bars
+    assert "Not covered by the recording: 40.0 µs, 40.0 %" in bars  # nobody recorded vLLM
+    assert "phases only" in text
+    assert "Device time by phase" in text
+
+
+def test_memory_alone_is_told_too(client: Client, project: Project) -> None:
+    trace = imported(project, file=REAL / "torch_memory_timeline.raw.gz")
+    text = _text(client.get(f"/traces/{trace.pk}/summary"))
+    assert "Memory reached 2.9 GiB." in text
+    assert "Activations 2.4 GiB 2.6 GiB" in text
+    (found,) = client.get(f"/api/traces/{trace.pk}/analysis").json()["memory"]
+    assert found["device"] == 0
+    assert isinstance(found["peak_at"], str)
 
 
 def test_another_project_sees_nothing(client: Client, project: Project) -> None:
@@ -184,10 +226,10 @@ def test_every_kind_has_a_word_and_a_definition() -> None:
         (None, "—"),
         (0, "0 ns"),
         (340, "340 ns"),
-        (12_000, "12 µs"),
+        (12_000, "12.0 µs"),
         (77_490_833, "77.5 ms"),
         (1.24e9, "1.24 s"),
-        (-3e6, "−3 ms"),
+        (-3e6, "−3.00 ms"),
     ],
 )
 def test_times_are_written_in_the_unit_that_suits_them(ns: float | None, text: str) -> None:
@@ -195,10 +237,18 @@ def test_times_are_written_in_the_unit_that_suits_them(ns: float | None, text: s
 
 
 def test_numbers_of_differences_and_short_names() -> None:
-    assert [change_text(ns) for ns in (1_200_000, -340_000, 0)] == ["+1.2 ms", "−340 µs", "0"]
+    assert [change_text(ns) for ns in (1_200_000, -340_000, 0)] == ["+1.20 ms", "−340 µs", "0"]
     assert [share_text(share) for share in (0.123, 0.00001, -0.5, None)] == ["12.3 %", "< 0.1 %", "−50.0 %", "—"]
-    assert short_name("void at::native::vectorized_elementwise_kernel<4, add<float>>(int, float)") == (
-        "at::native::vectorized_elementwise_kernel"
+    assert [
+        short_name(f"void at::native::vectorized_elementwise_kernel<4, at::native::{functor}, at::detail::Array>(int)")
+        for functor in ("CUDAFunctor_add<float>", "tanh_kernel_cuda(at::TensorIteratorBase&)", "(lambda)")
+    ] == [
+        "at::native::vectorized_elementwise_kernel<CUDAFunctor_add>",
+        "at::native::vectorized_elementwise_kernel<tanh_kernel_cuda>",
+        "at::native::vectorized_elementwise_kernel",
+    ]
+    assert short_name("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>(float*)") == (
+        "at::native::CatArrayBatchedCopy"
     )
     assert short_name("Memcpy HtoD (Pinned -> Device)") == "Memcpy HtoD (Pinned -> Device)"
     assert short_name("(anonymous)") == "(anonymous)"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 def look(page: Page, name: str) -> None:
-    """See that every control has a name and nothing is wider than the window; keep pictures where they are asked for."""
+    """See that every control has a name and nothing is wider than the window; keep pictures where asked for."""
     until(page, f"({NAMELESS})().length === 0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
     if shots := os.environ.get("PITWALL_SHOTS"):
@@ -40,6 +40,10 @@ def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_con
     look(page, "summary")
     page.locator('[aria-labelledby="tsum-idle"] td a').first.click()
     page.wait_for_url(f"**/traces/{trace.pk}?from=*")
+    page.get_by_role("link", name="Where its time goes").click()  # and back, to the summary of that window
+    page.wait_for_url(f"**/traces/{trace.pk}/summary?from=*&to=*")
+    expect(page.locator(".tsum-answer")).to_contain_text("rank 3 computes in")
+    expect(page.get_by_role("link", name="Whole trace")).to_be_visible()
 
 
 def test_the_difference_of_two_traces_is_asked_for_and_read(page: Page, live_console: LiveConsole) -> None:

@@ -11,8 +11,12 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
+from jobs.custody import hear
+from jobs.files import artifact_path
 from jobs.layers import import_layer, queue_lost, source_path, store_path, trace_folder
 from jobs.models import AuditEvent, Capture, Layer, Trace
+from jobs.trace_queue import add_file
+from profiling import events
 from tests.console.door import content
 from tests.rows import make_artifact, make_project, make_run, make_user
 from tests.trace_rows import BEGIN, MS, make_layer, make_trace
@@ -202,6 +206,46 @@ def test_files_of_a_capture_become_layers_of_its_trace(person: AbstractUser) -> 
     layer = Layer.objects.get()
     assert (layer.trace.capture, layer.trace.run, layer.state) == (capture, run, "queued")
     assert (layer.role, layer.rank, layer.file_name) == ("policy", 1, "policy-1.json.gz")
+
+
+def test_a_capture_can_be_looked_at_as_soon_as_it_records(person: AbstractUser) -> None:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    run = make_run(project, state="running")
+    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="armed")
+    told = events.capture(capture.pk, "recording", attempt=1, step=3)
+
+    hear(run_id=run.pk, attempt=1, events=[told], now=timezone.now())
+
+    assert Trace.objects.get(capture=capture).project == project
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deleted_capture_takes_its_trace_along(client: Client, person: AbstractUser) -> None:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    run = make_run(project, state="finished")
+    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="ready", first_step=3, num_steps=2)
+    folder = trace_folder(make_trace(project, run=run, capture=capture))
+    assert folder.is_dir()
+
+    assert client.delete(f"/api/runs/{run.pk}/captures/{capture.pk}").status_code == 204
+
+    assert not folder.exists()
+    assert not Trace.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_arrived_is_imported_by_itself(person: AbstractUser) -> None:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    run = make_run(project, state="finished")
+    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="importing", first_step=3, num_steps=2)
+    file = make_artifact(run, "policy-0.json.gz", type="trace", capture=capture, meta={"role": "policy", "rank": 0})
+    artifact_path(file).parent.mkdir(parents=True, exist_ok=True)
+    artifact_path(file).write_bytes(torch_file())
+
+    add_file(file)
+
+    layer = Layer.objects.get()
+    assert (layer.state, layer.problem, layer.facts["events"]) == ("ready", "", 3)
 
 
 def test_the_trace_of_a_capture_goes_with_it_and_not_alone(client: Client, person: AbstractUser) -> None:

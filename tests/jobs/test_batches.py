@@ -50,7 +50,7 @@ def test_every_kind_of_event_passes_unchanged() -> None:
         ({**metric(1), "values": {"loss": "nan"}}, 'values.loss: "nan" is not a number'),
         ({**metric(1), "values": {"loss": True}}, "values.loss: true is not a number"),
         ({**metric(1), "values": {"": 1}}, "1 to 120 characters"),
-        ({**GOOD[2], "phase": "thinking"}, 'phase: "thinking" is not one of load, rollout'),
+        ({**GOOD[2], "phase": "thinking"}, 'phase: "thinking" is not one of load, data_wait, rollout'),
         ({**GOOD[2], "duration": -1}, "duration: -1"),
         ({**GOOD[3], "stream": "stdlog"}, 'stream: "stdlog" is not one of stdout, stderr'),
         ({**GOOD[3], "lines": "text"}, "lines: must be a list"),

@@ -255,3 +255,11 @@ def test_the_page_has_every_rule_as_it_is() -> None:
     page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
     between = page.partition(BEGIN)[2].partition(END)[0].strip()
     assert between == rule_tables(), "run: python -m console.diagnosis_docs docs/diagnosis.md"
+
+
+def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:
+    def told(empty: float, most: float) -> str:
+        found = engine(nearly_empty_percent=empty, running_requests=most, running_requests_mean=most / 2)
+        return judged("engine_occupancy", rules()["engine_occupancy"], found).state
+
+    assert (told(70.0, 64.0), told(10.0, 64.0), told(70.0, 4.0)) == ("fires", "clear", "clear")

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import torch
 from profiling import plugins, profile, recording
 from profiling.config import TOOLS, Marks
 from profiling.profile import mark
-from profiling.recorders import memory, msprof
+from profiling.recorders import memory, msprof, nsys
 from profiling.recorders.recorder import RecorderFailed, tool_names
 from profiling.stacks import grouped
 from tests.waiting import wait_until
@@ -276,3 +277,67 @@ def test_ascend_is_recorded_with_marks_and_its_folder_zipped(tmp_path: Path, mon
 def test_a_spec_may_name_each_tool_and_backend_that_there_is() -> None:
     assert sorted(TOOLS) == list(tool_names())
     assert sorted({*get_args(Marks)} - {"auto"}) == list(plugins.names("profiling.profilers"))
+
+
+def test_a_trace_that_the_disk_did_not_take_whole_is_no_trace(tmp_path: Path) -> None:
+    """Kineto says nothing of it, and torch makes a gzip of nothing then; a limit on files stands in for the disk."""
+    code = f"""
+import resource, signal, time
+from pathlib import Path
+from profiling import recording
+import torch
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = recording.start("torch", folder=Path({str(tmp_path)!r}), name="policy-0")
+for _ in range(500):
+    torch.ones(3) + 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+recording.stop()
+while recording.outcome(path).size < 0 and not recording.outcome(path).problem:
+    time.sleep(0.01)
+print(recording.outcome(path).problem)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"The trace was not written.* MiB are free in ", done.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nsys_is_not_started_where_it_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nsys, "ROOM_BYTES", 1 << 60)
+
+    with pytest.raises(RecorderFailed, match=r"nsys needs \d+ MiB of room: \d+ MiB are free in /.*Free some space"):
+        nsys.NsysRecorder().start(tmp_path / "policy-0.nsys-rep")
+
+
+def test_nsys_drops_a_recording_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = tmp_path / "nsys-report-1a.qdstrm"
+    raw.write_bytes(b"raw")
+    asked: list[str] = []
+
+    def ask(_self: Any, verb: str, *_arguments: str, **_options: Any) -> str:
+        asked.append(verb)
+        return f"Generating '{raw}'"
+
+    monkeypatch.setattr(nsys, "LOW_BYTES", 1 << 60)
+    monkeypatch.setattr(nsys.NsysRecorder, "_ask", ask)
+    recorder = nsys.NsysRecorder()
+    recorder.start(tmp_path / "policy-0.nsys-rep")
+    wait_until(lambda: "cancel" in asked, 10)
+
+    with pytest.raises(RecorderFailed, match="was dropped, so that the disk does not fill"):
+        recorder.stop()
+    assert asked == ["start", "cancel"]
+    assert not raw.exists()
+
+
+def test_an_import_that_nsys_says_failed_is_told_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Importer error status: Importation failed.\nFailed to create 'c.qdstrm': No space left on device."
+    monkeypatch.setattr(nsys.NsysRecorder, "_ask", lambda *_a, **_o: said)
+    recorder = nsys.NsysRecorder()
+    recorder.start(tmp_path / "policy-0.nsys-rep")
+
+    with pytest.raises(RecorderFailed, match=r"could not write its report: Failed to create .*No space left"):
+        recorder.stop()

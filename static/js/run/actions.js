@@ -1,9 +1,8 @@
 /** What people do to a run: rename, stop, cancel, checkpoint. The console answers; nothing here guesses the outcome. */
 
-import { fill, gettext } from "../format.js";
+import { fill, gettext, write } from "../format.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
-import { write } from "./header.js";
 
 const find = (selector) => document.querySelector(selector);
 

@@ -1,7 +1,7 @@
 /** The run's attempts: a word in the head, and behind it what became of each. */
 
-import { el, fill, gettext, grouped, stateBadge } from "../format.js";
-import { causePlace, write } from "./header.js";
+import { el, fill, gettext, grouped, stateBadge, write } from "../format.js";
+import { causePlace } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 
 export class Attempts {

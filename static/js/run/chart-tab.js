@@ -1,9 +1,8 @@
 /** All metrics of the run, grouped by prefix; readings of machines and processes stand last, as System. */
 
-import { el, fill, gettext } from "../format.js";
+import { el, fill, gettext, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { Chart } from "../charts/chart.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);

@@ -1,8 +1,7 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
-import { bytes, el, fill, gettext, grouped, icon } from "../format.js";
+import { bytes, el, fill, gettext, grouped, icon, write } from "../format.js";
 import { get } from "../api.js";
-import { write } from "./header.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const QUICK_MS = 2000; // while bytes arrive

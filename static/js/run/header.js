@@ -1,15 +1,10 @@
 /** The head of the page: state, phase, progress, time left, speed, why it waits or failed, and how fresh all this is. */
 
-import { ago, fill, gettext, grouped, interval, shownState, stateBadge } from "../format.js";
+import { ago, fill, gettext, grouped, interval, shownState, stateBadge, write } from "../format.js";
 import * as numbers from "../charts/numbers.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
-
-/** Write text only where it changed, so that nothing is laid out again for nothing. */
-export function write(node, text) {
-  if (node && node.textContent !== text) node.textContent = text;
-}
 
 export class Header {
   constructor(page, phases) {

@@ -1,8 +1,7 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
-import { el, fill, gettext, grouped, laneName, ngettext } from "../format.js";
+import { el, fill, gettext, grouped, laneName, ngettext, write } from "../format.js";
 import { get } from "../api.js";
-import { write } from "./header.js";
 import { LogView } from "./log-view.js";
 
 const PAGE = 2000;

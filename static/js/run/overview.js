@@ -1,9 +1,8 @@
 /** The overview: chips, eight charts, the last steps by rank, what happened, and samples of the latest step. */
 
-import { el, fill, gettext, grouped, icon } from "../format.js";
+import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { get } from "../api.js";
 import { Chart } from "../charts/chart.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 import { phaseLegend } from "./legend.js";
 import { lastWord, mark, oneLine, reward } from "./sample.js";

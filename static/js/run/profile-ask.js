@@ -1,11 +1,10 @@
 /** Asking for a capture: the button in the head (key p), and the dialog that says which profiler, steps, roles and ranks. */
 
-import { el, fill, gettext, icon } from "../format.js";
+import { el, fill, gettext, icon, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
 import { roleName, stepsTitle, workersText } from "./captures.js";
-import { write } from "./header.js";
 
 const find = (selector) => document.querySelector(selector);
 const field = (name) => find(`[data-field="${name}"]`);

@@ -1,8 +1,7 @@
 /** The phases of a capture's steps, as the run's own spans tell them: there at once, before any file has arrived. */
 
-import { el, fill, gettext } from "../format.js";
+import { el, fill, gettext, write } from "../format.js";
 import { onTheme } from "../charts/colors.js";
-import { write } from "./header.js";
 import { phaseLegend } from "./legend.js";
 import * as numbers from "../charts/numbers.js";
 import { Painter } from "./painter.js";

@@ -1,10 +1,9 @@
 /** The Profile tab: captures at the left, with the custody of the chosen one; its phases; its files. */
 
-import { bytes, el, fill, gettext, icon, ngettext } from "../format.js";
+import { bytes, el, fill, gettext, icon, ngettext, write } from "../format.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
 import { CUSTODY, roleName, stepsTitle, whoText } from "./captures.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 import { CapturePhases } from "./profile-phases.js";
 

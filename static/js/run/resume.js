@@ -1,9 +1,8 @@
 /** Start an ended run again: which checkpoint, on how many ranks, up to which step. The console says what cannot be. */
 
-import { bytes, el, fill, gettext, grouped } from "../format.js";
+import { bytes, el, fill, gettext, grouped, write } from "../format.js";
 import { toast } from "../toast.js";
 import { get, send } from "../api.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 
 const ENDED = ["finished", "failed", "stopped"];

@@ -1,8 +1,7 @@
 /** Completions that the run kept: filter by step, kind and text, one by one or by group; new ones are announced, not pushed in. */
 
-import { el, fill, gettext, grouped, ngettext } from "../format.js";
+import { el, fill, gettext, grouped, ngettext, write } from "../format.js";
 import { get } from "../api.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 import { mark, oneLine, reward as shown } from "./sample.js";
 

@@ -1,7 +1,6 @@
 /** The timeline of phases: lanes by role and rank, the strip above them, a summary at the right, and the same as a table. */
 
-import { el, fill, gettext, grouped, laneName } from "../format.js";
-import { write } from "./header.js";
+import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import * as numbers from "../charts/numbers.js";
 import { Strip, Timeline } from "./timeline.js";

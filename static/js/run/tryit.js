@@ -1,8 +1,7 @@
 /** Ask the trained model: a prompt becomes a short job on the cluster; the answer comes when there is room for it. */
 
-import { el, fill, gettext } from "../format.js";
+import { el, fill, gettext, write } from "../format.js";
 import { get, send } from "../api.js";
-import { write } from "./header.js";
 import * as numbers from "../charts/numbers.js";
 
 const POLL_MS = 1000;

@@ -1,8 +1,7 @@
 /** One event in detail: when, where, its arguments, and what it is linked with. */
 
 import { get } from "../api.js";
-import { bytes, el, fill, gettext } from "../format.js";
-import { write } from "../run/header.js";
+import { bytes, el, fill, gettext, write } from "../format.js";
 import { axisText, span } from "./clock.js";
 import { CATEGORIES, categoryWord } from "./palette.js";
 

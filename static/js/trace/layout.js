@@ -1,6 +1,6 @@
 /** Which lanes are where: groups (the run's phases, then each process of each file), lanes in them, rows by depth. Only what is in sight is drawn. */
 
-export const HEAD = 22;
+const HEAD = 22;
 const ROW = { phase: 18, event: 14 };
 const GAP = 4;
 const USUAL_DEPTHS = 8; // of a lane; one that is deeper shows all of them on request

@@ -89,7 +89,7 @@ export class Painter {
     context.fillRect(0, 0, width, height);
     const items = layout.between(top, top + height - AXIS);
     const missing = [];
-    const labels = new Map();
+    const labels = [];
     this.#backs(items, view, top);
     this.#sheet(items, view, top, missing, labels);
     context.drawImage(this.sheet, this.label, AXIS, width - this.label, height - AXIS);
@@ -142,8 +142,16 @@ export class Painter {
         const last = Math.min(Math.round((y + item.rowHeight) * ratio), sheet.height);
         if (last <= first) continue;
         const line = pixels.subarray(first * wide, (first + 1) * wide);
+        let before = null;
         const label = (row) => (i, a, b) => {
-          if (labels.size < MOST_LABELS) labels.set(`${lane.key}|${depth}|${row.id[i]}|${row.start[i]}`, { row, i, a: a / ratio, b: b / ratio, y, high: item.rowHeight });
+          const text = row.table.names[row.name[i]];
+          const isRun = row.id[i] < 0 && !row.about;
+          if (before?.text === text && a / ratio < before.b + 1 && (isRun || before.isRun || before.start === row.start[i])) {
+            before.b = Math.max(before.b, b / ratio); // it goes on in the next tile
+          } else if (labels.length < MOST_LABELS) {
+            before = { row, i, text, start: row.start[i], isRun, a: a / ratio, b: b / ratio, y, high: item.rowHeight };
+            labels.push(before);
+          }
         };
         if (lane.rows) {
           const row = lane.rows[depth];
@@ -189,7 +197,7 @@ export class Painter {
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.fillStyle = color("--ink");
-    for (const { row, i, a, b, y, high } of labels.values()) {
+    for (const { row, i, a, b, y, high } of labels) {
       const left = Math.max(a, 0);
       const text = this.#fit(this.word(row, i), Math.min(b, width - label) - left - 8);
       if (text) context.fillText(text, label + left + 4, AXIS + y + high / 2 + 0.5);
@@ -346,7 +354,7 @@ export class Painter {
 }
 
 /** Return the part of a kernel's name that people know it by. */
-export function shortName(text) {
+function shortName(text) {
   const plain = text.replace(/^void /, "");
   const cut = plain.search(/[<(]/);
   const head = cut > 0 ? plain.slice(0, cut) : plain;

@@ -1,9 +1,8 @@
 /** Search: names that hold the words, by time; then from hit to hit. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped } from "../format.js";
+import { el, fill, gettext, grouped, write } from "../format.js";
 import { onKeys } from "../keys.js";
-import { write } from "../run/header.js";
 import { span } from "./clock.js";
 import { goTo } from "./details.js";
 import { categoryWord } from "./palette.js";

@@ -1,8 +1,7 @@
 /** What happened in the selection, or else on the screen: wall time, how busy each device was, which names took the time. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped, laneName } from "../format.js";
-import { write } from "../run/header.js";
+import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { momentText, span } from "./clock.js";
 import { categoryWord } from "./palette.js";
 
@@ -91,11 +90,15 @@ export class Selection {
     return who ? `${who}, ${gpu}` : gpu;
   }
 
-  /** Lead to the same moment on the run's pages. */
+  /** Lead to the summary of this window, and to the same moment on the run's pages. */
   #links(from, to) {
     const held = find("[data-links]");
-    const { runUrl } = this.page;
-    if (!runUrl) return;
+    const { id, list, runUrl } = this.page;
+    const summary = el("a", { href: `${list}${id}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}` }, gettext("Where its time goes"));
+    if (!runUrl) {
+      held.replaceChildren(summary);
+      return;
+    }
     const step = this.view.steps.find(({ begin, end }) => begin < to && end > from)?.number;
     const last = this.view.steps.findLast(({ begin, end }) => begin < to && end > from)?.number;
     const seconds = (offset) => (this.clock.date(offset).getTime() / 1000).toFixed(3);
@@ -103,6 +106,6 @@ export class Selection {
     const links = [[gettext("Charts"), charts], [gettext("Logs"), `${runUrl}/logs`]];
     if (step !== undefined) links.push([gettext("Samples"), `${runUrl}/samples?step=${step}`]);
     const at = step === undefined ? gettext("The run at this time:") : fill(gettext("The run at step %(step)s:"), { step });
-    held.replaceChildren(el("span", { class: "faint small" }, at), ...links.map(([text, href]) => el("a", { href }, text)));
+    held.replaceChildren(summary, el("span", { class: "faint small" }, at), ...links.map(([text, href]) => el("a", { href }, text)));
   }
 }

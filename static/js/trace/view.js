@@ -247,7 +247,7 @@ export class View extends EventTarget {
 }
 
 /** Return the event of a hit. */
-export function eventOf({ laneKey, depth, row, i, item }) {
+function eventOf({ laneKey, depth, row, i, item }) {
   return {
     laneKey, depth, begin: row.start[i], end: row.end[i], layer: item.lane.layer ?? null, id: row.id[i], name: row.text(i), category: row.category(i),
     about: row.about?.[i] ?? null, lane: item.lane.title, group: item.group.title,

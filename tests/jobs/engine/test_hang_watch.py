@@ -1,4 +1,4 @@
-"""A run without progress says where everybody stands, once; with stand-ins, and with a rank that really stands still."""
+"""A run without progress says where all stand, once; with stand-ins, and with a rank that really stands still."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,9 +97,10 @@ def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_en
 
     assert ended.code == 0, ended.output
     hangs = [e["meta"]["hang"] for e in ended.of("note") if "hang" in e["meta"]]
-    stacks = {where: " ".join(group["stack"]) for hang in hangs for group in hang["stacks"] for where in group["where"]}
-    assert "stand_still" in stacks["policy-1"]
-    assert "stand_still" not in stacks["policy-0"]
-    assert "gather" in stacks["driver"]
+    # on a busy machine other steps may take longer than this watch waits, and are told, too
+    told = [{where: " ".join(g["stack"]) for g in hang["stacks"] for where in g["where"]} for hang in hangs]
+    (found,) = [stacks for stacks in told if "stand_still" in stacks["policy-1"]]
+    assert "stand_still" not in found["policy-0"]
+    assert "gather" in found["driver"]
     assert "stand_still" in ended.output
     assert any("The run goes on" in e["text"] for e in ended.of("note"))

@@ -3,6 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from jobs.engine import vllm_meter
 from jobs.engine.vllm_meter import VllmMeter
 
 
@@ -44,3 +47,19 @@ def test_gauges_are_told_as_their_peak_while_it_generates() -> None:
     found = meter.readings()
     assert (found["running_requests"], found["waiting_requests"], found["kv_cache_percent"]) == (8.0, 5.0, 25.0)
     assert "running_requests" not in meter.readings()
+
+
+def test_how_full_its_batches_are_is_told_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10.0, 11.0, 13.0, 23.0, 30.0, 31.0])
+    monkeypatch.setattr(vllm_meter.time, "perf_counter", lambda: next(moments))
+    meter = VllmMeter(Engine().metrics)
+
+    for running in (16, 16, 8, 2):  # the first pass has no beginning; then 1 s of 16, 2 s of 8, 10 s of 2
+        meter.record(SimpleNamespace(num_running_reqs=running, num_waiting_reqs=0, kv_cache_usage=0.1), None)
+
+    found = meter.readings()
+    assert found["running_requests_mean"] == pytest.approx((16 + 2 * 8 + 10 * 2) / 13)
+    assert found["nearly_empty_percent"] == pytest.approx(100 * 10 / 13)
+    for running in (4, 4):  # the time between two rollouts belongs to none
+        meter.record(SimpleNamespace(num_running_reqs=running, num_waiting_reqs=0, kv_cache_usage=0.1), None)
+    assert meter.readings()["nearly_empty_percent"] == 0

@@ -138,3 +138,21 @@ def test_a_budget_adds_up_whatever_was_recorded(found, phases, begin, end) -> No
             assert {part.kind for part in step.parts} <= set(KINDS)
             assert all(part.ns > 0 for part in step.parts)
     assert bool(answer.path) == any(role == "driver" for role, _, _ in phases)
+
+
+def test_a_step_counts_whose_phases_begin_a_little_before_its_trace() -> None:
+    spans = phase_spans(
+        (role, 0, step, phase, phase, 0, start, 40)
+        for step, at in ((1, 0), (2, 100), (3, 200))
+        for role, phase, start in (
+            ("driver", "rollout", at),
+            ("driver", "update", at + 50),
+            ("policy", "update", at + 52),
+        )
+    )
+    recorded = work([("s1", "kernel", "gemm", 105, 196)], begin=103, end=204)
+    whole = steps_of(spans, [recorded], 103, 204, is_whole=True)
+    assert [(step.number, step.begin, step.end) for step in whole] == [(2, 100, 200)]
+    assert steps_of(spans, [recorded], 103, 204) == ()
+    (worker,) = budget({("policy", 0): recorded}, spans, whole).workers
+    assert worker.by_kind() == {"compute": 91, "waiting": 2, "unattributed": 4, "not_recorded": 3}

@@ -64,8 +64,8 @@ def test_fragmentation_is_what_of_the_reserved_is_not_used(allocated, reserved, 
 
 def test_a_snapshot_tells_who_held_most_at_the_peak(tmp_path) -> None:
     us = 1000
-    frames = [{"filename": "/home/me/train.py", "line": 7, "name": "step"}]
-    other = [{"filename": "/home/me/model.py", "line": 3, "name": "forward"}]
+    frames = [{"filename": "/somewhere/train.py", "line": 7, "name": "step"}]
+    other = [{"filename": "/somewhere/model.py", "line": 3, "name": "forward"}]
     mib = 1 << 20
     entries = [
         {"action": "segment_alloc", "addr": 1, "size": 64 * mib, "time_us": 10},
@@ -91,8 +91,8 @@ def test_a_snapshot_tells_who_held_most_at_the_peak(tmp_path) -> None:
     assert found.fragmentation == 36 / 64
     assert (found.role, found.rank, found.is_at_peak) == ("policy", 1, True)
     assert [(held.place, held.bytes, held.blocks) for held in found.holders] == [
-        ("/home/me/model.py:3 forward", 16 * mib, 1),
-        ("/home/me/train.py:7 step", 12 * mib, 2),
+        ("/somewhere/model.py:3 forward", 16 * mib, 1),
+        ("/somewhere/train.py:7 step", 12 * mib, 2),
     ]
 
 

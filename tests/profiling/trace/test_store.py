@@ -1,5 +1,6 @@
 """What is written comes back; a store that is not finished is not there."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from profiling.trace.category import Category, of_kernel
 from profiling.trace.schema import StoreFacts
 from profiling.trace.store import NotAStore, Store
-from profiling.trace.writer import LONGEST_NAME, MOST_LANES, StoreWriter, TooMuch
+from profiling.trace.writer import LONGEST_INFO, LONGEST_NAME, MOST_LANES, StoreWriter, TooMuch
 
 T = 1_760_000_000 * 10**9
 
@@ -151,6 +152,21 @@ def test_a_store_may_be_empty(path: Path) -> None:
         assert store.lanes == ()
         assert len(store.events()["ts"]) == 0
         assert store.search("a", 1) == []
+
+
+def test_details_are_bounded_and_kept_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiling.trace.writer._KNOWN_INFOS", 3)
+    with StoreWriter(path, source="test") as writer:
+        lane, name = writer.lane("thread", process="p", pid=1), writer.name("a")
+        texts = [json.dumps({"n": i % 5}) for i in range(20)] + [json.dumps({"n": "x" * LONGEST_INFO})]
+        for i, text in enumerate(texts):
+            writer.add(lane, T + i, 1, name, 0, info=writer.info(text))
+        writer.finish()
+    with Store(path) as store:
+        found = store.events(columns=("id",))["id"].tolist()
+        told = [store.detail(event)["info"] for event in found]
+        assert told[:-1] == [{"n": i % 5} for i in range(20)]
+        assert told[-1] == {"left out": "16,009 characters"}
 
 
 @pytest.mark.parametrize("content", [b"", b"something else" * 1000])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from profiling.trace import unpack
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.importing import import_trace
 from profiling.trace.limits import Limits, Unreadable
@@ -280,6 +281,26 @@ def test_a_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packe
         assert "cut off" in store.notes[0].text
 
 
+def test_packed_files_in_many_members_and_with_padding_are_whole(tmp_path: Path) -> None:
+    whole = json.dumps({"traceEvents": [op("a", i, 1) for i in range(3000)]}).encode()
+    members = b"".join(gzip.compress(whole[i : i + 500]) for i in range(0, len(whole), 500))
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b"") * 5000 + members + b"\0" * 512)
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert (facts.events, store.notes) == (3000, ())
+
+
+def test_bytes_that_are_no_text_and_control_characters_cost_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    text = json.dumps({"traceEvents": [op("good", i, 1) for i in range(50)]}).encode()
+    path.write_bytes(text.replace(b'"good"', b'"b\xffd\x01"', 1))
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert facts.events == 50
+        assert store.names == ["b\ufffdd\x01", "good"]
+
+
 def test_a_piece_of_nonsense_ends_the_reading_with_a_note(tmp_path: Path) -> None:
     text = json.dumps({"traceEvents": [op("a", i, 1) for i in range(100)]})
     path = tmp_path / "trace.json"
@@ -332,13 +353,14 @@ def test_a_hostile_or_empty_file_is_refused_in_a_sentence(tmp_path: Path, conten
     assert [each.name for each in tmp_path.iterdir()] == ["trace.json"]
 
 
-def test_a_bomb_is_seen_before_it_goes_off(tmp_path: Path) -> None:
+def test_a_bomb_is_seen_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(bomb(64 << 20))
     with pytest.raises(Unreadable, match="32 MiB"):  # nothing is kept of a text without an end
         import_trace(path, tmp_path / "a.store")
     head = b'{"traceEvents":[' + json.dumps(op("a", 0, 1)).encode()
-    path.write_bytes(gzip.compress(head + b" " * (300 << 20) + b"]}"))
+    monkeypatch.setattr(unpack, "_FREE", 1 << 20)
+    path.write_bytes(gzip.compress(head + b" " * (20 << 20) + b"]}"))
     with pytest.raises(Unreadable, match="250 times its size"):
         import_trace(path, tmp_path / "a.store")
     many = gzip.compress(b"".join([head, *[b"," + json.dumps(op("a", 0, 1)).encode()] * 5000, b"]}"]))

@@ -1,0 +1,141 @@
+"""A summary over several files: who did what, what was left out, and that all of it travels as JSON."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from profiling.analysis.summary import open_works, summarise
+from profiling.evidence import Recorded, phase_spans
+from profiling.trace.category import Category
+from profiling.trace.store import Store
+from profiling.trace.writer import StoreWriter
+
+NONE = phase_spans(())
+AT = 1_700_000_000_000_000_000
+MS = 1_000_000
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def made(path: Path, stack: ExitStack, rows, *, meta=None) -> Store:
+    """Return a store of rows (pid, lane, category, name, start, end), times in ms; lanes named s... are streams."""
+    with StoreWriter(path, source="made") as writer:
+        for pid, lane, category, name, start, end in rows:
+            if lane.startswith("s"):
+                where = writer.lane("stream", process="python", pid=pid, device=pid % 10, stream=int(lane[1:]))
+            else:
+                where = writer.lane("thread", process="python", pid=pid, thread=lane, tid=1)
+            writer.add(where, AT + start * MS, (end - start) * MS, writer.name(name), Category[category.upper()])
+        for key, value in (meta or {}).items():
+            writer.meta(key, value)
+        writer.finish()
+    return stack.enter_context(Store(path))
+
+
+def steps(pid, n=3):
+    return [(pid, "main", "step", f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(n)]
+
+
+def test_ranks_stand_side_by_side_and_the_straggler_is_named(tmp_path, stack) -> None:
+    recorded = []
+    for rank, late in ((0, 0), (1, 7)):
+        rows = [
+            *steps(1),
+            *((1, "main", "operator", "aten::mm", 100 * i, 100 * i + 40 + late) for i in range(3)),
+            *((1, "main", "communication", "gloo:all_reduce", 100 * i + 40 + late, 100 * i + 60) for i in range(3)),
+        ]
+        recorded.append(Recorded(store=made(tmp_path / f"{rank}", stack, rows), role="policy", rank=rank))
+    found = summarise(recorded, NONE)
+    assert [(one.role, one.rank) for one in found.workers] == [("policy", 0), ("policy", 1)]
+    by_rank = [one.by_kind() for one in found.budget.workers]
+    assert by_rank == [
+        {"compute": 120 * MS, "communication": 60 * MS, "unattributed": 120 * MS},
+        {"compute": 141 * MS, "communication": 39 * MS, "unattributed": 120 * MS},
+    ]
+    first = found.late[0]
+    assert (first.role, first.rank, first.last, first.of, first.median) == ("policy", 1, 3, 3, 7 * MS)
+    assert json.loads(json.dumps(found.as_json()))["workers"][1]["communication"]["exposed"] == 39 * MS
+
+
+def test_two_files_of_one_worker_count_once_and_that_of_the_device_tells_more(tmp_path, stack) -> None:
+    cpu = made(
+        tmp_path / "cpu", stack, [*steps(1), *((1, "main", "operator", "aten::mm", i, i + 1) for i in range(50))]
+    )
+    gpu = made(tmp_path / "gpu", stack, [*steps(1), (1, "s7", "kernel", "gemm", 10, 90)])
+    found = summarise([Recorded(store=cpu, role="policy", rank=0), Recorded(store=gpu, role="policy", rank=0)], NONE)
+    (worker,) = found.workers
+    assert worker.has_device
+    assert [kernel.name for kernel in worker.kernels] == ["gemm"]
+
+
+def test_a_file_of_several_devices_or_processes_is_split(tmp_path, stack) -> None:
+    devices = made(
+        tmp_path / "devices",
+        stack,
+        [
+            (10, "main", "operator", "one", 0, 5),
+            (10, "s7", "kernel", "a", 5, 20),
+            (11, "main", "operator", "other", 0, 5),
+            (11, "s7", "kernel", "b", 10, 30),
+        ],
+    )
+    found = summarise([Recorded(store=devices)], NONE)
+    assert [(one.rank, one.label, one.busy // MS) for one in found.workers] == [
+        (0, "python 10, device 0", 15),
+        (1, "python 11, device 1", 20),
+    ]
+    assert [[one.name for one in worker.operators] for worker in found.workers] == [["one"], ["other"]]
+    assert not found.has_steps
+    assert [step.number for step in found.budget.steps] == [-1]
+    processes = made(tmp_path / "processes", stack, [(pid, "main", "operator", f"op{pid}", 0, 5) for pid in (4, 5, 6)])
+    assert [one.label for one in summarise([Recorded(store=processes)], NONE).workers] == [
+        "python 4",
+        "python 5",
+        "python 6",
+    ]
+
+
+def test_files_that_name_no_rank_do_not_hide_each_other(tmp_path, stack) -> None:
+    rows = [*steps(1), (1, "s7", "kernel", "gemm", 10, 90)]
+    stores = [made(tmp_path / f"{i}", stack, rows, meta=meta) for i, meta in enumerate(({}, {"rank": 3}, {}))]
+    found = summarise([Recorded(store=store) for store in stores], NONE)
+    assert [one.rank for one in found.workers] == [0, 1, 3]
+
+
+def test_of_a_trace_that_is_too_long_the_first_steps_count(tmp_path, stack) -> None:
+    rows = [*steps(1, 64), *((1, "main", "operator", f"op{i % 3}", i, i + 1) for i in range(6400))]
+    store = made(tmp_path / "long", stack, rows)
+    found = summarise([Recorded(store=store)], NONE, most_events=1000)
+    assert found.is_cut
+    assert found.events == 6464
+    assert 5 <= len(found.budget.steps) < 10
+    for step in found.budget.workers[0].steps:
+        assert {part.kind: part.ns for part in step.parts} == {"compute": 100 * MS}
+    assert len(open_works([Recorded(store=store)], NONE, most_events=1000)[1]) == len(found.budget.steps)
+    assert not summarise([Recorded(store=store)], NONE).is_cut
+
+
+def test_nothing_recorded_is_nothing_told() -> None:
+    found = summarise([], NONE)
+    assert (found.workers, found.budget.steps, found.late, found.memory) == ((), (), (), ())
+    assert json.dumps(found.as_json())
+
+
+def test_phases_alone_have_a_budget(tmp_path) -> None:
+    spans = phase_spans(
+        (role, 0, step, phase, phase, 0, AT + (100 * step + at) * MS, 50 * MS)
+        for step in (1, 2, 3)
+        for role, phase, at in (("driver", "rollout", 0), ("driver", "update", 50), ("policy", "update", 50))
+    )
+    found = summarise([], spans)
+    (worker,) = found.budget.workers
+    assert not worker.is_recorded
+    assert worker.by_kind() == {"waiting": 150 * MS, "not_recorded": 150 * MS}
+    assert [step.wall for step in found.budget.path] == [100 * MS] * 3
