@@ -3745,6 +3745,7 @@ TEXTS = (
     gettext_noop("{devices!r} is not a number of devices. Use 1 to 65,536."),
     gettext_noop("The shape of the model is not known."),
     gettext_noop("There are more layouts to try than are tried for one answer. Ask for shorter answers."),
+    gettext_noop("{label}. It is tight: a little more would not fit"),
     gettext_noop("One is a mixture of experts, the other is not."),
     gettext_noop("It ran on devices of {memory_gb} GB."),
     gettext_noop("It was run on {where}; by this reckoning it fits on none."),

@@ -16,8 +16,10 @@ def plan_text(plan: Answer) -> str:
     fleet, time, cost = plan["fleet"], plan["time"], plan["cost"]
     pool = next(pool for pool in plan["pools"] if pool["name"] == plan["pool"])
     phase = next(phase for phase in pool["phases"] if phase["phase"] == plan["phase"])
+    is_over = any(each["share"] > 1 for each in plan["pools"])
+    word = "May not fit" if plan["verdict"] == "tight" and is_over else _WORDS[plan["verdict"]]
     lines = [
-        f"{_WORDS[plan['verdict']]}: {fleet['num_devices']} x {fleet['label']}, {plan['phase']} needs "
+        f"{word}: {fleet['num_devices']} x {fleet['label']}, {plan['phase']} needs "
         f"{_gib(phase['total'])} of {_gib(pool['limit'])} GiB (± {plan['band']:.0%}), most of it {plan['term']}.",
         "",
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.http import QueryDict
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from console.catalog_words import error_text
 from jobs.catalog.diffusion_model import DiffusionModel, diffusion_models, find_diffusion_model
@@ -20,6 +21,13 @@ from jobs.planner.diffusion_shapes import DiffusionShape, is_diffusion, read_dif
 from jobs.planner.result import JobInvalid
 
 _NUMBERS = {"width": "width", "height": "height", "frames": "frames", "text": "text_tokens", "steps": "denoising_steps"}
+_LABELS = {
+    "width": gettext_lazy("Width, pixels"),
+    "height": gettext_lazy("Height, pixels"),
+    "frames": gettext_lazy("Frames"),
+    "text": gettext_lazy("Tokens of text"),
+    "steps": gettext_lazy("Denoising steps"),
+}
 _CHOICES = {"zero": ("0", "1", "2", "3"), "recompute": ("0", "1"), "encoders": ("0", "1")}
 
 
@@ -116,7 +124,8 @@ def _picture(given: Mapping[str, str], known: DiffusionModel | None, problems: d
         if text.isascii() and text.isdigit() and int(text) > 0:
             numbers[field] = int(text)
         else:
-            problems[name] = _("%(given)s is not allowed here. Use a whole number from 1.") % {"given": repr(text)}
+            words = {"given": repr(text), "field": _LABELS[name]}
+            problems[name] = _("%(given)s is not allowed for “%(field)s”. Use a whole number from 1.") % words
     for name, allowed in _CHOICES.items():
         if given[name] and given[name] not in allowed:
             words = {"given": repr(given[name]), "name": name, "known": ", ".join(allowed)}

@@ -15,6 +15,7 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from console.catalog_words import error_text
 from console.kept_config import keep, text_of
@@ -33,6 +34,12 @@ MAX_CONFIG_CHARS = 6000
 
 MAX_DEVICES = 65_536
 MAX_TOKENS = 1_000_000
+_MAX_TYPED = 40
+_NUMBERS = {
+    "devices": gettext_lazy("Number of GPUs"),
+    "prompt": gettext_lazy("Longest prompt, tokens"),
+    "response": gettext_lazy("Longest answer, tokens"),
+}
 _USUAL = ("h200-sxm", "h100-sxm", "a100-80-sxm", "l40s", "rtx-4090")
 _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)
 
@@ -40,8 +47,8 @@ _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked, as it was read. `problems`: a sentence by field of the form; `note`: what was assumed.
-    `can_be_read`: the model is not known, and its config.json may be looked for (`reads`: it was). `pictured`: a
-    diffusion transformer, which has no `shape`."""
+    `typed`: what stands in the boxes of numbers, also what is none. `can_be_read`: the model is not known, and its
+    config.json may be looked for (`reads`: it was). `pictured`: a diffusion transformer, which has no `shape`."""
 
     model: str
     config: str
@@ -52,6 +59,7 @@ class Question:
     shape: ModelShape | None
     size: float | None
     problems: Mapping[str, str]
+    typed: Mapping[str, str]
     note: str
     show: str
     reads: bool
@@ -103,6 +111,7 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool, 
         shape=shape,
         size=size if size is not None else (shape.parameters / 1e9 if shape is not None else None),
         problems=problems,
+        typed={name: asked.get(name, "").strip()[:_MAX_TYPED] for name in _NUMBERS},
         note=note,
         show=asked.get("show", ""),
         reads=reads,
@@ -143,8 +152,8 @@ def _whole(asked: QueryDict, name: str, most: int, problems: dict[str, str]) -> 
         return None
     if given.isascii() and given.isdigit() and 1 <= int(given[:12]) <= most:
         return int(given)
-    text = _("%(given)s is not allowed here. Use a whole number from 1 to %(most)s.")
-    problems[name] = text % {"given": repr(given[:40]), "most": f"{most:,}"}
+    text = _("%(given)s is not allowed for “%(field)s”. Use a whole number from 1 to %(most)s.")
+    problems[name] = text % {"given": repr(given[:_MAX_TYPED]), "field": _NUMBERS[name], "most": f"{most:,}"}
     return None
 
 
@@ -169,15 +178,13 @@ def _chosen(names: Iterable[str], project: Project | None, problems: dict[str, s
 
 def address_of(question: Question, *, show: str = "", read: bool = False) -> str:
     """Return the address of the same question: `show` one hardware's details, `read` the model's config.json."""
-    demand, usual = question.demand, Demand()
+    usual = {"prompt": str(Demand().max_prompt), "response": str(Demand().max_response)}
     pairs = [
         ("model", question.model),
         ("config", question.config),
         ("method", question.method),
         *(("on", name) for name in question.on),
-        ("devices", str(question.devices or "")),
-        ("prompt", str(demand.max_prompt) if demand.max_prompt != usual.max_prompt else ""),
-        ("response", str(demand.max_response) if demand.max_response != usual.max_response else ""),
+        *((name, text) for name, text in question.typed.items() if text != usual.get(name)),
         ("read", "1" if read or question.reads else ""),
         *(question.pictured.asked.items() if question.pictured is not None else ()),
         ("show", show),

@@ -157,7 +157,7 @@ def _advised(asked: Question) -> tuple[AdvicePanel, LeversPanel]:
 def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
     """Return the changes that would help a run of which the plan says so."""
     wanted = {"no": ("fits", "tight"), "tight": ("fits",)}.get(verdict, ())
-    cures = [each for each in found.fit if each.after.verdict in wanted]
+    cures = [each for each in found.fit if each.after.verdict in wanted and each.after.fits]
     if found.together is not None and verdict == "no":
         cures = [found.together, *cures]
     if verdict == "no" and not cures:
@@ -236,7 +236,7 @@ def _change(each: Advised, spec: RunSpec, place: int, *, is_cure: bool) -> Chang
         says = _("%(changes)s. Step %(slow)s → %(fast)s, peak %(before)s → %(after)s") % words
     else:
         says = _("%(changes)s. Step %(slow)s → %(fast)s, no more memory at the peak") % words
-    if is_cure and each.after.verdict == "no":
+    if is_cure and not each.after.fits:
         says += "; " + _("not enough alone")
     return ChangeRow(
         id=each.id,

@@ -129,10 +129,11 @@ class TimeBars:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPanel:
     """What the planner says of a run. Without an estimate `state` is unknown and `says` is the reason. `band`: how sure
-    its memory is."""
+    its memory is. `is_over`: more is needed than there is, whatever the verdict."""
 
     state: str
     says: str
+    is_over: bool = False
     needs_config: bool = False
     is_unread: bool = False
     numbers: tuple[Number, ...] = ()
@@ -147,8 +148,8 @@ class PlanPanel:
 
     @property
     def word(self) -> str:
-        """The verdict in a word or two."""
-        return str(VERDICT_WORDS[self.state])
+        """The verdict in a word or two: above the limit, if by less than is known, it never says that it fits."""
+        return _("May not fit") if self.state == "tight" and self.is_over else str(VERDICT_WORDS[self.state])
 
     @property
     def strip(self) -> tuple[Number, ...]:
@@ -181,6 +182,7 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
     return PlanPanel(
         state="no" if is_short else found.verdict,
         says=_sentence(found, asked),
+        is_over=any(pool.share > 1 for pool in found.pools),
         numbers=_numbers(found, asked.job.fleet),
         pools=tuple(pool_bars(pool, found, terms, scale, unit) for pool in found.pools),
         unit=unit_word(unit),

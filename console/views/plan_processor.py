@@ -34,6 +34,7 @@ def processor_panel(found: Estimate, asked: Planned) -> PlanPanel:
     return PlanPanel(
         state="fits" if share <= TIGHT_FROM else "tight" if share <= TIGHT_TO else "no",
         says=says % words,
+        is_over=share > 1,
         numbers=(
             *(Number(label=label, value="—", how=unplanned) for label in (step, run, hours)),
             Number(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),

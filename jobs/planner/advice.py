@@ -41,6 +41,11 @@ class Figures:
     limit: int
     seconds: float
 
+    @property
+    def fits(self) -> bool:
+        """True if it does, tightly or not: what is above the limit by less than is known does not."""
+        return self.verdict != "no" and self.needed <= self.limit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
@@ -106,7 +111,7 @@ def advise(
     """
     adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
     fit = adviser.fit()
-    needs_more = adviser.before.verdict == "no" and not any(each.after.verdict != "no" for each in fit)
+    needs_more = adviser.before.verdict == "no" and not any(each.after.fits for each in fit)
     return Advice(
         fit=fit,
         faster=adviser.faster(),
@@ -176,9 +181,7 @@ class _Adviser:
         """Return the moves that shorten a step of a run that then fits, those that save most first."""
         worth = _WORTH_SECONDS * self.before.seconds
         helpful = [
-            each
-            for each in self._single
-            if each.saved_seconds > worth and each.after.verdict != "no" and self._is_allowed(each)
+            each for each in self._single if each.saved_seconds > worth and each.after.fits and self._is_allowed(each)
         ]
         return tuple(sorted(helpful, key=lambda each: -each.saved_seconds))
 
@@ -208,7 +211,7 @@ class _Adviser:
             best = next((each for each in sorted(found, key=_by_relief) if self._is_allowed(each)), None)
             if best is None or best.saved_bytes <= 0:
                 return None
-            if best.after.verdict != "no":
+            if best.after.fits:
                 return _named(best, TOGETHER)
             spec = changed(self._spec, best.changes)
             found = [

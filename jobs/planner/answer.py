@@ -45,8 +45,9 @@ def can_it_run(
 ) -> Verdict:
     """Return whether a model can be trained by a method (a key of METHODS) on so many devices, or on any number.
 
-    No: nothing that was tried fits, not even with the optimizer on the host. Unknown: the shape is not known, or the
-    best layout is so near the limit that only a trial tells. Where `host_bytes` of a node is not known (0), as much is
+    Yes: it fits, or is tight and yet below the limit, which is said. No: nothing that was tried fits, not even with
+    the optimizer on the host. Unknown: the shape is not known, or the best layout is above the limit by so little that
+    only a trial tells. Where `host_bytes` of a node is not known (0), as much is
     assumed as ASSUMED_HOST_BYTES says. `shape` None stands for a model whose config cannot be
     read. Raises: LookupError for a method that is not known, ValueError for a number of devices that is none.
     """
@@ -250,15 +251,16 @@ class _Question:
                 return "no", Sentence("It fits on none of up to {most:,} devices.", most=most), needs[-1]
             return (
                 "yes",
-                Sentence("It fits from 1 device on. {label}.", label=Sentence(fewest.label))
+                Sentence("It fits from 1 device on. {label}.", label=_how(fewest))
                 if fewest.num_devices == 1
                 else Sentence(
                     "It fits from {num_devices:,} devices on. {label}.",
                     num_devices=fewest.num_devices,
-                    label=Sentence(fewest.label),
+                    label=_how(fewest),
                 ),
                 fewest,
             )
+        tight: Need | None = None
         nearest: Need | None = None
         lack = 0.0
         for on_host, label in ON_HOST.items():
@@ -266,11 +268,15 @@ class _Question:
             if best is None:
                 continue
             here = Need(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
-            if best[1].verdict == "fits" and _is_enough(best[1], best[0].fleet.host_bytes):
-                return "yes", Sentence("It fits on {devices:,}. {label}.", devices=devices, label=Sentence(label)), here
             there = best[0].fleet.host_bytes
+            if _is_enough(best[1], there):
+                if best[1].verdict == "fits":
+                    return "yes", Sentence("It fits on {devices:,}. {label}.", devices=devices, label=_how(here)), here
+                tight = tight or here
             if nearest is None or _lack(best[1], there) < lack:
                 nearest, lack = here, _lack(best[1], there)
+        if tight is not None:
+            return "yes", Sentence("It fits on {devices:,}. {label}.", devices=devices, label=_how(tight)), tight
         if nearest is None or nearest.job is None or nearest.estimate is None:
             return (
                 "no",
@@ -278,7 +284,7 @@ class _Question:
                 None,
             )
         found = nearest.estimate
-        if _is_enough(found, nearest.job.fleet.host_bytes):
+        if found.verdict == "tight" and not _lacks_more(found, nearest.job.fleet.host_bytes):
             return (
                 "unknown",
                 Sentence(
@@ -287,7 +293,7 @@ class _Question:
                 nearest,
             )
         pool = next(p for p in found.pools if p.name == found.pool)
-        needed, limit = pool.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
+        needed, limit = found.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
         return (
             "no",
             Sentence(
@@ -295,17 +301,31 @@ class _Question:
                 devices=devices,
                 needed=needed,
                 limit=limit,
-                phase=phase_word(pool.binding.phase),
+                phase=phase_word(found.phase),
             ),
             nearest,
         )
 
 
+def _how(need: Need) -> Sentence:
+    """Say what sits on the host, and that it is tight where it is."""
+    if need.estimate is not None and need.estimate.verdict == "tight":
+        return Sentence("{label}. It is tight: a little more would not fit", label=Sentence(need.label))
+    return Sentence(need.label)
+
+
 def _is_enough(found: Fit | Estimate, host_bytes: int) -> bool:
-    """Return True if weights, optimizer and one full-length sequence fit, on devices and host."""
-    if found.verdict == "no" or (host_bytes and found.host_bytes > host_bytes):
-        return False
-    return found.rollout is None or found.rollout.full_sequences >= 1
+    """Return True if weights, optimizer and one full-length sequence fit, on devices and host, tightly or not: above
+    the limit, if only by less than is known, is not enough."""
+    is_over = any(pool.share > 1 for pool in found.pools)
+    return found.verdict != "no" and not is_over and not _lacks_more(found, host_bytes)
+
+
+def _lacks_more(found: Fit | Estimate, host_bytes: int) -> bool:
+    """Return True if host memory is short, or the engine's cache of room for one full-length sequence."""
+    if host_bytes and found.host_bytes > host_bytes:
+        return True
+    return found.rollout is not None and found.rollout.full_sequences < 1
 
 
 def _lack(found: Fit | Estimate, host_bytes: int) -> float:

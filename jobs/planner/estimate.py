@@ -3,9 +3,11 @@
     estimate(job) -> Estimate
 
 Verdict: what is reckoned fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
-An engine sizes its cache by what it was given, to the byte: its own bytes count as they are, the others' with that
-margin. A family that was never measured widens the margin by its band. Host memory counts too: what is known to be too
-little does not fit, and what is more than a node usually has is tight, where nobody says what it has.
+Every phase is judged, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
+its own bytes count as they are, the others' with that margin. What its budget leaves out, the driver's context, is not
+known to the byte: it fits if it does at its largest. A family that was never measured widens the margin by its band.
+Host memory counts too: what is known to be too little does not fit, and what is more than a node usually has is tight,
+where nobody says what it has.
 """
 
 from collections.abc import Iterable
@@ -38,6 +40,7 @@ from jobs.planner.validation import validate
 __all__ = ["Estimator", "estimate", "validate"]
 
 _NUM_USED = 6
+_RANKS: tuple[Verdict, ...] = ("fits", "tight", "no")
 _GIB = 1 << 30
 
 
@@ -112,7 +115,8 @@ class Estimator:
         job, engine = self._with_engine(job)
         pools = pools_of(job, engine, k, memo)
         usual, band = _bands(job, k)
-        verdict, pool, phase = _verdict(pools, band - usual)
+        context = k.get("engine.context_bytes")
+        verdict, pool, phase = _verdict(pools, band - usual, context.high - context.value)
         problems: list[str] = []
         if engine is not None and (problem := _start_problem(job, engine, pools)):
             problems.append(problem)
@@ -220,15 +224,26 @@ def _bands(job: Job, k: Constants) -> tuple[float, float]:
     return band, band if is_known else max(band, k["estimate.band_unmeasured"])
 
 
-def _verdict(pools: tuple[PoolEstimate, ...], risk: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
-    """Return the verdict, and the pool and phase that decide it: those with least to spare. `risk` widens the margin
-    to both sides, as a share of what is needed."""
-    worst = max(((_needed(pool, phase), pool, phase) for pool in pools for phase in pool.phases), key=lambda e: e[0])
-    needed, pool, phase = worst
-    if needed * (1 + risk) <= 1:
-        return "fits", pool, phase
+def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
+    """Return the verdict, and the pool and phase that decide it: of the phases with the worst one, that with least to
+    spare. `risk` widens the margin to both sides, as a share of what is needed; `unsure` as in _phase_verdict."""
+    found = [
+        (_RANKS.index(_phase_verdict(pool, phase, risk, unsure)), _needed(pool, phase), pool, phase)
+        for pool in pools
+        for phase in pool.phases
+    ]
+    rank, _, pool, phase = max(found, key=lambda each: each[:2])
+    return _RANKS[rank], pool, phase
+
+
+def _phase_verdict(pool: PoolEstimate, phase: PhaseMemory, risk: float, unsure: float) -> Verdict:
+    """Return the verdict of one phase. An engine that fills its share on purpose is not tight by that, as long as what
+    its budget leaves out fits too, were it larger by `unsure` bytes; beyond the limit it does not start."""
     own, others = _shares(pool, phase)
-    return ("tight" if own + others / (TIGHT_TO * (1 + risk)) <= 1 else "no"), pool, phase
+    brim = phase.memory.total + (unsure if own else 0)
+    if _needed(pool, phase) * (1 + risk) <= 1 and brim <= pool.limit:
+        return "fits"
+    return "tight" if own + others / (TIGHT_TO * (1 + risk)) <= 1 else "no"
 
 
 def _needed(pool: PoolEstimate, phase: PhaseMemory) -> float:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jobs.catalog.sentence import Sentence
 from jobs.planner.estimate import Fit
 from jobs.planner.job import Job
-from jobs.planner.result import TIGHT_FROM, Rollout, phase_word, pool_word
+from jobs.planner.result import Rollout, phase_word, pool_word
 from jobs.planner.validity import Misfit, least_bytes
 
 
@@ -28,16 +28,19 @@ def shortfall_of(fit: Fit) -> Shortfall | None:
             there=_gib(job.fleet.host_bytes),
         )
         return Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
-    if fit.verdict == "no":
-        pool = fit.pool
+    pool, phase = fit.pool, fit.phase
+    if fit.verdict != "no":  # tight may be above the limit, by less than is known: that is not one that fits
+        pool = max(fit.pools, key=lambda each: each.share)
+        phase = pool.binding
+    if fit.verdict == "no" or pool.share > 1:
         why: str = Sentence(
             "{pool} needs {needed} of {limit} during {phase}.",
             pool=pool_word(pool.name),
-            needed=_gib(pool.binding.memory.total),
+            needed=_gib(phase.memory.total),
             limit=_gib(pool.limit),
-            phase=phase_word(pool.binding.phase),
+            phase=phase_word(phase.phase),
         )
-        if pool.share <= TIGHT_FROM and fit.problems:
+        if phase.memory.total <= pool.limit and fit.problems:
             why = fit.problems[0]  # there is room, and yet the engine does not start
         return Shortfall(Misfit(reason="memory", says=why), pool.share)
     return None

@@ -131,8 +131,8 @@ def test_a_pasted_config_is_reckoned_and_stays_in_the_address(editor: Client) ->
         ({"model": "qwen2.5-7b", "method": "grop"}, "'grop' is not a known method. Use one of sft"),
         ({"model": "qwen2.5-7b", "on": "h2000"}, "'h2000' is not a known accelerator"),
         ({"model": "qwen2.5-7b", "on": list(accelerators())[:9]}, "Choose up to 8"),
-        ({"model": "qwen2.5-7b", "devices": "0"}, "'0' is not allowed here. Use a whole number from 1 to 65,536."),
-        ({"model": "qwen2.5-7b", "prompt": "1e9"}, "'1e9' is not allowed here"),
+        ({"model": "qwen2.5-7b", "devices": "0"}, "'0' is not allowed for “Number of GPUs”. Use a whole"),
+        ({"model": "qwen2.5-7b", "prompt": "1e9"}, "'1e9' is not allowed for “Longest prompt, tokens”"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(editor: Client, query: dict[str, Any], sentence: str) -> None:
@@ -140,6 +140,18 @@ def test_what_cannot_be_is_told_in_a_sentence(editor: Client, query: dict[str, A
 
     assert sentence in page
     assert 'class="field-error"' in page
+
+
+def test_a_number_that_is_none_stays_in_its_box_and_in_the_address(editor: Client) -> None:
+    wrong = {"model": "qwen2.5-7b", "devices": "four", "prompt": "-1", "response": '"><b>'}
+
+    page = editor.get(ADDRESS, wrong)
+    part = editor.get(ADDRESS, wrong, headers={"HX-Target": "guide-body"})
+
+    for name, value in (("devices", "four"), ("prompt", "-1"), ("response", "&quot;&gt;&lt;b&gt;")):
+        assert re.search(rf'name="{name}" value="{re.escape(value)}"[^>]* aria-invalid="true"', page.content.decode())
+    kept = parse_qs(urlsplit(part["HX-Replace-Url"]).query)
+    assert {name: texts[0] for name, texts in kept.items() if name in wrong} == wrong
 
 
 def test_nothing_asked_shows_how_to_ask_and_what_was_published(editor: Client) -> None:

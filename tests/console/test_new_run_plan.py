@@ -2,19 +2,28 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from console.api.plan_schema import PlanOut
 from console.forms.new_run import default_spec, minimal, spec_to_form
 from console.forms.new_run_probe import PROBE_STEPS, probe_of
+from console.plan_text import plan_text
 from console.views import new_run
+from console.views.plan_panel import estimate_panel
+from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
 from jobs.cluster import ClusterState, Node
 from jobs.models import Run
+from jobs.planner.estimate import estimate
+from jobs.planner.job import Fleet, Job, Layout, Training
+from jobs.planner.known import shape_of
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -165,3 +174,23 @@ def test_a_run_and_its_probe_may_be_launched_from_one_page(editor: Client, monke
     assert sorted(Run.objects.values_list("name", "num_steps")) == [("mine", 60), ("mine probe", 4)]
     assert Run.objects.get(name="mine probe").tags == ["probe"]
     assert Run.objects.get(name="mine").tags == []
+
+
+@pytest.mark.parametrize(("spare", "word"), [(0, "Fits, but tight"), (-1, "May not fit")])
+def test_the_word_of_a_verdict_and_its_bar_agree(spare: int, word: str) -> None:
+    """A device has exactly the bytes that the run takes, or one less, which is within what is known."""
+    fleet = Fleet(accelerator=find_accelerator("h100-sxm"), num_devices=8)
+    model = shape_of("qwen2.5-7b")
+    policy = Training(model=model, layout=Layout(num_devices=8, shards=3), family="fsdp", sequence=4096)
+    roomy = Job(algorithm="sft", fleet=fleet, policy=policy)
+    total = estimate(roomy).binding.memory.total
+    card = replace(fleet.accelerator, usable_bytes=total + spare)
+    job = replace(roomy, fleet=replace(fleet, accelerator=card))
+
+    asked: Any = SimpleNamespace(job=job, fleet=job.fleet, models=SimpleNamespace(policy=model), notes=())
+    panel = estimate_panel(estimate(job), asked)
+
+    assert panel.state == "tight"
+    assert panel.word == word
+    assert any(row.is_over for pool in panel.pools for row in pool.rows) == (spare < 0)
+    assert plan_text(PlanOut.of(asked, estimate(job)).model_dump()).startswith(f"{word}: 8 x ")

@@ -1,5 +1,7 @@
 """Can it run? The answer, the fewest devices, and what was published for or against it."""
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
@@ -166,11 +168,39 @@ def test_an_asked_number_of_devices_has_its_own_layout_time_and_cost() -> None:
         assert option.step is not None
         assert option.cost_per_step is not None
         assert option.cost_per_step.middle == pytest.approx(option.step.middle * devices / 3600 * 2.0)
-    near = _ask("qwen2.5-7b", "sft-lora", 1, accelerator="rtx-4090")
-    assert near.answer == "unknown"
-    assert near.at is not None
-    assert near.at.estimate is not None
-    assert near.at.estimate.verdict == "tight"
+
+
+def test_what_is_tight_is_a_yes_that_says_so_for_a_number_and_for_any() -> None:
+    """7B with adapters takes 92 % of an RTX 4090: below the limit, and within 8 % of it."""
+    for devices in (1, None):
+        near = _ask("qwen2.5-7b", "sft-lora", devices, accelerator="rtx-4090")
+
+        need = near.minimum
+        assert need.estimate is not None
+        assert (near.answer, need.num_devices, need.estimate.verdict) == ("yes", 1, "tight")
+        assert 0.92 < need.estimate.pools[0].share < 1
+        assert "tight" in near.says
+
+
+@pytest.mark.parametrize("spare", [-1, 0])
+def test_the_fewest_devices_are_never_above_the_limit(spare: int) -> None:
+    """A card with exactly the bytes that the layout takes is a tight yes; with one byte less, only a probe tells."""
+    model, card = shape_of("qwen2.5-7b"), find_accelerator("rtx-4090")
+    roomy = can_it_run(model, card, "sft-lora", 1).at
+    assert roomy is not None
+    assert roomy.estimate is not None
+    exact = replace(card, usable_bytes=roomy.estimate.binding.memory.total + spare)
+
+    asked, any_number = (can_it_run(model, exact, "sft-lora", devices) for devices in (1, None))
+
+    assert asked.at is not None
+    assert asked.at.estimate is not None
+    assert asked.at.estimate.verdict == "tight"
+    assert asked.answer == ("yes" if spare == 0 else "unknown")
+    assert (any_number.minimum_with_offload.num_devices == 1) == (spare == 0)
+    for need in any_number.needs:
+        assert need.estimate is not None
+        assert all(pool.share <= 1 for pool in need.estimate.pools)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,45 @@ def test_an_engine_that_lacks_less_than_is_known_is_tight() -> None:
     assert (estimate(short).verdict, estimate(further).verdict) == ("tight", "no")
 
 
+@pytest.mark.parametrize(("utilization", "verdict", "pool"), [(0.95, "tight", "policy"), (0.98, "no", "vllm")])
+def test_every_phase_is_judged_not_the_one_alone_that_needs_most(utilization: float, verdict: str, pool: str) -> None:
+    """The update takes 98 % of a device, which is tight; with its margin, 0.98 / 0.92 = 107 %, it needs most. An engine
+    on devices of its own is known to the byte: at 97 % of one it fits, above 100 % it never does."""
+    usual = split()
+    assert usual.engine is not None
+    update = next(each for each in estimate(usual).pools[0].phases if each.phase == "update")
+    card = replace(usual.fleet.accelerator, usable_bytes=round(update.memory.total / 0.98))
+    where, engine = replace(usual.fleet, accelerator=card), replace(usual.engine, utilization=utilization)
+
+    found = estimate(replace(usual, fleet=where, engine=engine))
+
+    shares = {each.name: each.share for each in found.pools}
+    assert shares["policy"] == pytest.approx(0.98, abs=1e-6)
+    assert (shares["vllm"] > 1) == (verdict == "no")
+    assert shares["vllm"] < 0.98 / 0.92
+    assert (found.verdict, found.pool) == (verdict, pool)
+
+
+@pytest.mark.parametrize(("utilization", "verdict"), [(0.9, "fits"), (0.97, "fits"), (0.98, "tight"), (0.985, "no")])
+def test_an_engine_that_fills_its_share_is_tight_only_where_the_rest_may_not_fit(
+    utilization: float, verdict: str
+) -> None:
+    """Of 139.8 GiB of an H200 an engine's budget leaves out a context of 0.50 GiB, which may be 1.12 (0.4 % more of the
+    device), and the trainer leaves 1.4 % there: 0.97 + 1.8 % + 0.4 % is below the limit, 0.98 with that is not, though
+    it is without, and 0.985 is above it in any case."""
+    card = find_accelerator("h200-sxm")
+    job = colocated("qwen2.5-0.5b", fleet=Fleet(accelerator=card, num_devices=8), engine={"utilization": utilization})
+
+    found = estimate(job)
+
+    context = constants().get("engine.context_bytes")
+    share, more = found.binding.memory.total / card.usable_bytes, (context.high - context.value) / card.usable_bytes
+    assert share == pytest.approx(utilization + 0.018, abs=1e-3)
+    assert more == pytest.approx(0.0044, abs=1e-4)
+    assert (found.verdict, found.phase) == (verdict, "rollout")
+    assert verdict == ("fits" if share + more <= 1 else "tight" if share <= 1 else "no")
+
+
 def test_a_supervised_batch_takes_the_tokens_that_it_is_said_to_have() -> None:
     rows = supervised(policy={"micro_batch": 2})
     half = replace(rows, batch_tokens=8 * 4096)

@@ -59,6 +59,7 @@ def test_what_is_listed_can_be_launched_fits_and_learns_the_same(name: str) -> N
         assert misfit_of(job) is None
         assert job.fleet.num_devices <= spec.num_workers
         assert estimate(job).verdict == layout.estimate.verdict != "no"
+        assert all(pool.share <= 1 for pool in layout.estimate.pools)
 
 
 @pytest.mark.parametrize("name", RUNS)
