@@ -1,5 +1,6 @@
 """One entry to it all: what a trace holds in a window, as plain data that JSON can carry."""
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -166,11 +167,12 @@ def _count(one: Recorded, begin: int, end: int) -> int:
 
 def _affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
     """Return the latest end, in 64ths of the window, up to which there are at most so many events; at least one."""
-    for part in range(63, 1, -1):
-        until = begin + (end - begin) * part // 64
-        if sum(_count(one, begin, until) for one in recorded) <= most:
-            return until
-    return begin + max((end - begin) // 64, 1)
+
+    def held(part: int) -> int:
+        return sum(_count(one, begin, begin + (end - begin) * part // 64) for one in recorded)
+
+    part = bisect.bisect_right(range(1, 64), most, key=held)  # longer windows hold more
+    return begin + max((end - begin) * max(part, 1) // 64, 1)
 
 
 def _rank(one: Recorded) -> int:
