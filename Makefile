@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ proof-faults: install-dev ## break everything at seeded moments, into docs/relia
 
 proof-diagnosis: install-dev ## plant faults in real runs and have them found, into docs/proofs/diagnosis.md
 	@exec $(BIN)/python -m tests.proofs.diagnosis $(ONLY)
+
+proof-captures: install-dev ## captures that survive every end, cycle and full disk, into docs/proofs/captures.md (PITWALL_PROOF_CAPTURES=3 for a short one)
+	@exec $(BIN)/python -m tests.proofs.captures $(ONLY)
 
 proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the console, into docs/proofs/trainers.md
 	@exec $(BIN)/python -m tests.proofs.trainers

@@ -94,7 +94,9 @@ def worker_text(role: str, rank: int) -> str:
     """Return what a worker is called: "policy 0", "vLLM 1", "rank 3" where nobody told its role."""
     if not role:
         return _("rank %(rank)s") % {"rank": max(rank, 0)}
-    return f"{'vLLM' if role == 'vllm' else role} {max(rank, 0)}"
+    name, _slash, part = role.partition("/")
+    whole = f"{'vLLM' if name == 'vllm' else name} {max(rank, 0)}"
+    return _("%(worker)s, process %(n)s") % {"worker": whole, "n": int(part) + 1} if part.isdigit() else whole
 
 
 def short_name(name: str) -> str:

@@ -142,3 +142,14 @@ def check_by_time(*, waiting: Iterable[Capture]) -> None:
         if row.state in ("recording", "stopping") or (row.state == "armed" and row.seconds):
             text = _("%(id)s is %(state)s, and a process takes one profiler at a time. Record once it has ended.")
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
+
+
+def check_room(*, expected: int | None, free: int) -> None:
+    """Refuse a capture that the console's disk cannot take. Raises: CaptureRefused."""
+    if expected is not None and expected > free:
+        text = _(
+            "Files of about %(size)s MiB are expected, and the console's disk has room for %(free)s MiB. Record fewer "
+            "steps or workers, or delete captures."
+        )
+        about = {"size": -(-expected // 2**20), "free": free // 2**20}
+        raise CaptureRefused("disk", text % about, is_conflict=True)

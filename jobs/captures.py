@@ -16,6 +16,7 @@ from jobs.capture_checks import (
     CaptureRefused,
     check_by_time,
     check_overlap,
+    check_room,
     check_shape,
     check_steps,
     check_tool,
@@ -23,6 +24,7 @@ from jobs.capture_checks import (
     chosen,
     not_running,
 )
+from jobs.capture_cost import expected_bytes, free_bytes
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file
@@ -77,6 +79,9 @@ def request_capture(
         else:
             check_steps(run=attempt.run, first_step=first_step, num_steps=num_steps)
             check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
+        able = sum(not worker.problems.get(tool) for worker in found)
+        expected = expected_bytes(run=attempt.run, tool=tool, workers=able, num_steps=num_steps, seconds=seconds)
+        check_room(expected=expected, free=free_bytes())
         row = _arm(attempt, asked, user=user, now=now)
         record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
     return row

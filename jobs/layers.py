@@ -104,7 +104,8 @@ def queue_lost(*, now: datetime) -> None:
         text = _("The import broke off %(n)s times: its process was ended. Make room for it and import again.")
         lost.filter(pk=pk).update(state="failed", claim="", problem=text % {"n": tries}, ended_at=now)
     stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
-    stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
+    if stale.exists():  # an update locks the database each time
+        stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
     room = MOST_AT_ONCE - Layer.objects.filter(state="importing").count()
     if room > 0:
         waiting = Layer.objects.filter(state="queued", created_at__lt=now - SENT_AGAIN_AFTER).order_by("created_at")

@@ -1,5 +1,6 @@
 """Captures of a run: ask for one, follow it, fetch its files, withdraw or delete it."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
 from jobs.capture_checks import CaptureRefused
+from jobs.capture_cost import costs, free_bytes
 from jobs.captures import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
@@ -101,8 +103,19 @@ class WorkerOut(Schema):
     problems: dict[str, str]
 
 
+class CostOut(Schema):
+    """What recording with a tool costs on this run; null where that is not known."""
+
+    tool: str
+    step_bytes: float | None = Field(description="Of one worker and step")
+    second_bytes: float | None = Field(description="Of one worker and second, for captures by time")
+    stall_seconds: float | None = Field(description="That the run stands still at start and stop together")
+    slowdown: float | None = Field(description="Time of a recorded step divided by that of its neighbours")
+    captures: int = Field(description="Of this run, that it is from; 0: measured on the bundled model")
+
+
 class CapturesOut(Schema):
-    """The newest captures first, the states of custody in order, and what can record here."""
+    """The newest captures first, the states of custody in order, and what can record here, at what cost."""
 
     captures: list[CaptureOut]
     total: int
@@ -110,6 +123,8 @@ class CapturesOut(Schema):
     tools: list[str]
     workers: list[WorkerOut]
     install_nsys: str = Field(description="What to do on a node where nsys is missing")
+    costs: list[CostOut]
+    free_bytes: int = Field(description="Room on the console's disk; a capture that needs more is refused")
 
 
 @router.get("/{run_id}/captures", response={200: CapturesOut, **REFUSALS}, summary="Captures of a run")
@@ -128,6 +143,8 @@ def list_captures(
         tools=list(TOOLS),
         workers=[WorkerOut(role=w.role, rank=w.rank, node=w.node, problems=dict(w.problems)) for w in there],
         install_nsys=INSTALL,
+        costs=[CostOut(**asdict(cost)) for cost in costs(run)],
+        free_bytes=free_bytes(),
     )
 
 

@@ -50,6 +50,7 @@ def disjoint(phases: Mapping[str, Intervals]) -> dict[str, Intervals]:
 
 def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = None) -> WorkerPhases:
     """Return the phases of a worker: its spans, or, where there are none, ranges of phases in its trace."""
+    role = role.partition("/")[0]  # one process of several
     mine = spans.take((spans.role == role) & (spans.rank == rank)) if role else spans.take(np.zeros(len(spans), bool))
     own = by_phase(mine)
     if not own and work is not None:

@@ -1,5 +1,6 @@
 """One entry to it all: what a trace holds in a window, as plain data that JSON can carry."""
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,7 @@ def _open(
             if len(work.host) or len(work.device):
                 works.append(work)
                 stores.append(one.store)
-    works = _distinct(works)
+    works = _distinct(works, [store.meta.get("source") for store in stores])
     chosen = best(works)
     store_of = {id(work): store for work, store in zip(works, stores, strict=True)}
     return chosen, {key: store_of[id(work)] for key, work in chosen.items()}
@@ -166,11 +167,12 @@ def _count(one: Recorded, begin: int, end: int) -> int:
 
 def _affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
     """Return the latest end, in 64ths of the window, up to which there are at most so many events; at least one."""
-    for part in range(63, 1, -1):
-        until = begin + (end - begin) * part // 64
-        if sum(_count(one, begin, until) for one in recorded) <= most:
-            return until
-    return begin + max((end - begin) // 64, 1)
+
+    def held(part: int) -> int:
+        return sum(_count(one, begin, begin + (end - begin) * part // 64) for one in recorded)
+
+    part = bisect.bisect_right(range(1, 64), most, key=held)  # longer windows hold more
+    return begin + max((end - begin) * max(part, 1) // 64, 1)
 
 
 def _rank(one: Recorded) -> int:
@@ -179,18 +181,25 @@ def _rank(one: Recorded) -> int:
     return one.rank if one.rank >= 0 or not isinstance(told, int) else told
 
 
-def _distinct(works: Sequence[Work]) -> list[Work]:
-    """Give workers of files that name none numbers of their own, so that none hides another."""
-    taken: set[tuple[str, int]] = set()
+def _distinct(works: Sequence[Work], sources: Sequence[object]) -> list[Work]:
+    """Give workers numbers of their own where files name none, or where a role has several processes.
+
+    Two files of one worker stay one worker: they are of different tools, or of the same process.
+    """
+    taken: dict[tuple[str, int], tuple[object, set[int]]] = {}
     found = []
-    for work in works:
-        rank = work.rank
-        if not work.role:
+    for work, source in zip(works, sources, strict=True):
+        role, rank, pids = work.role, work.rank, {lane.pid for lane in work.lanes.values() if lane.kind == "thread"}
+        if not role:
             rank = max(rank, 0)
             while ("", rank) in taken:
                 rank += 1
-        taken.add((work.role, rank))
-        found.append(replace(work, rank=rank))
+        part = 0
+        while (role, rank) in taken and taken[role, rank][0] == source and not taken[role, rank][1] & pids:
+            part += 1
+            role = f"{work.role}/{part}"
+        taken.setdefault((role, rank), (source, pids))
+        found.append(replace(work, role=role, rank=rank))
     return found
 
 

@@ -42,7 +42,7 @@ def _numbered(work: Work, parts: Iterable[Sequence[int]]) -> tuple[Work, ...]:
             work,
             events=work.events.on(lanes),
             lanes={lane: work.lanes[lane] for lane in lanes},
-            rank=number if work.rank < 0 or number else work.rank,
+            rank=work.rank if work.role or (not number and work.rank >= 0) else number,
         )
         for number, lanes in enumerate(parts)
     )

@@ -30,7 +30,7 @@ MOST_READ = 200_000
 LABEL = "(name::BIGINT << 5 | cat)"
 """What an event is called and its category, as one number."""
 
-_BLOCK = 500_000
+_BLOCK = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ _Lane = tuple[LaneKind, str, int, str, int, int, int, str]
 
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
-_SWEEP = 500_000  # events per block of the sweep
+_SWEEP = 200_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
 _KNOWN_INFO_BYTES = 16 << 20
 _FAR = 30 * 86_400 * 10**9

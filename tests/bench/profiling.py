@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from profiling.launch_nsys import problem_of_install, runtime_env
-from tests.bench import traces
+from tests.bench import recording, traces
 from tests.bench.stage import ROOT, Result, print_table
 
 COMMAND = "python -m tests.bench.profiling"
@@ -171,6 +171,7 @@ def main() -> None:
         [*marks(has_nsys=not problem), *captures(has_nsys=not problem), *(worker_start() if not problem else [])]
     )
     traces.main([])
+    recording.main([])
 
 
 if __name__ == "__main__":

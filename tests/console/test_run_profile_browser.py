@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -231,6 +232,39 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     expect(page.locator("[data-capture-key]:not([hidden])")).to_have_count(0)  # the charts mark what was recorded
     asked = Capture.objects.get(run=reporter.run)
     assert (asked.tool, asked.first_step, asked.num_steps, asked.roles, asked.ranks) == ("nsys", 7, 2, ["vllm"], [])
+
+
+def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
+    page: Page, live_console: LiveConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter = start(live_console, steps=1)
+    told = {name: {"torch": "", "nsys": "not there", "stacks": ""} for name in ("policy-0", "policy-1")}
+    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
+    monkeypatch.setattr("console.api.captures.free_bytes", lambda: 10 << 20)
+    open_profile(page, reporter)
+    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    dialog = page.locator('[data-dialog="profile"]')
+    cost = dialog.locator('[data-field="ask-cost"]')
+
+    # 2 workers x 2 steps x 0.26 MB, by docs/profile.md
+    expect(cost).to_contain_text("Files of about 1015.6 KiB, the run stands still for about 0.3 s")
+    expect(cost).to_contain_text("The console's disk has room for 10.0 MiB.")
+    dialog.get_by_label("1", exact=True).uncheck()
+    expect(cost).to_contain_text("Files of about 507.8 KiB")
+    dialog.get_by_label("How many steps").fill("39")
+    expect(cost).to_contain_text("Files of about 9.7 MiB")
+    expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
+    dialog.get_by_label("1", exact=True).check()
+    expect(dialog.get_by_role("button", name="Not enough room")).to_be_disabled()
+    expect(cost).to_contain_text("has only room for 10.0 MiB: record fewer steps or workers")
+    dialog.get_by_role("radio", name="stacks").check()
+    expect(cost).to_contain_text("How large its files get is not known yet")
+    expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
+    if shots := os.environ.get("PITWALL_SHOTS"):
+        dialog.get_by_role("radio", name="torch").check()
+        for theme in ("light", "dark"):
+            page.evaluate("theme => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
+            page.screenshot(path=str(Path(shots) / f"ask-cost-{theme}.png"))
 
 
 def test_perfetto_shows_a_real_trace_and_asks_nobody_else(

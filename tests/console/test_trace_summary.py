@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import AbstractUser
 from django.test import Client
 
-from console.trace_words import CHANGES, DEFINITIONS, KINDS, change_text, share_text, short_name, time_text
+from console.trace_words import CHANGES, DEFINITIONS, KINDS, change_text, share_text, short_name, time_text, worker_text
 from jobs import trace_summary
 from jobs.models import Layer, Project, Trace
 from profiling.analysis.budget import KINDS as ALL
@@ -234,6 +234,15 @@ def test_every_kind_has_a_word_and_a_definition() -> None:
 )
 def test_times_are_written_in_the_unit_that_suits_them(ns: float | None, text: str) -> None:
     assert time_text(ns) == text
+
+
+def test_a_worker_has_a_name_also_as_one_process_of_several() -> None:
+    assert [worker_text(*worker) for worker in (("policy", 1), ("vllm", 0), ("vllm/1", 0), ("", -1))] == [
+        "policy 1",
+        "vLLM 0",
+        "vLLM 0, process 2",
+        "rank 0",
+    ]
 
 
 def test_numbers_of_differences_and_short_names() -> None:

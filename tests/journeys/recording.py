@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import zipfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,6 +51,48 @@ def record_with_nsys(page: Page) -> bool:
     expect(dialog).to_be_hidden()
     _wait_until_ready(page, "nsys")
     return True
+
+
+def record_by_time(page: Page, meanwhile: Callable[[], None]) -> None:
+    """Press *Record* in the middle of whatever runs, end it after `meanwhile`, and wait until its files are here."""
+    page.get_by_role("link", name=re.compile("^Profile")).click()
+    page.get_by_role("button", name="Record", exact=True).click()
+    chosen = page.locator("[data-captures] [aria-selected='true']")
+    expect(chosen).to_contain_text("torch")
+    expect(chosen.locator("[data-custody-state]")).to_have_text("recording", timeout=CAPTURE_MS)
+    meanwhile()
+    page.get_by_role("button", name="End recording").click()
+    _wait_until_ready(page, "torch")
+    expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
+
+
+def look_at_the_timeline(page: Page, *, kind: str) -> None:
+    """Open the chosen capture's timeline in a tab of its own: its layers come by themselves, its tabs answer."""
+    address = page.locator('[data-action="capture-trace"]').get_attribute("href")
+    with page.context.expect_page() as opening:
+        page.evaluate("address => window.open(address)", address)
+    tab = opening.value
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    layers = tab.locator("[data-layers] [data-layer-state]")
+    expect(layers.first).to_be_visible(timeout=CAPTURE_MS)
+    expect(tab.locator('[data-layers] [data-layer-state]:not([data-layer-state="ready"])')).to_have_count(
+        0, timeout=CAPTURE_MS
+    )
+    expect(tab.locator("[data-canvas='lanes']")).to_be_visible()
+    expect(tab.locator("[data-names]")).to_contain_text(re.compile(r"\S"), timeout=CAPTURE_MS)
+    tab.get_by_role("link", name="Summary").click()
+    expect(tab.get_by_role("link", name="Summary")).to_have_attribute("aria-current", "page")
+    expect(tab.locator("main")).to_contain_text(re.compile("Update", re.IGNORECASE))
+    tab.get_by_role("link", name="Diagnosis").click()
+    expect(tab.get_by_role("link", name="Diagnosis")).to_have_attribute("aria-current", "page")
+    expect(tab.locator("main")).to_contain_text("Incomplete capture")
+    tab.get_by_role("link", name=re.compile("^Files")).click()
+    rows = tab.locator("[data-layer-row]")
+    expect(rows.first).to_contain_text(kind)
+    expect(rows.locator('.state:not([data-state="ready"])')).to_have_count(0)
+    assert problems == []
+    tab.close()
 
 
 def withdraw_a_capture(page: Page) -> None:

@@ -105,6 +105,11 @@ def until(page: Page, expression: str, *, seconds: float = 30) -> None:
         page.wait_for_timeout(100)
 
 
+def two_more_steps(page: Page) -> None:
+    """Wait until the page has two steps more than now."""
+    until(page, f"({STEPS}).length >= {len(page.evaluate(STEPS)) + 2}")
+
+
 def state(page: Page) -> Locator:
     return page.locator('[data-field="state"]')
 
@@ -173,9 +178,13 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
 
     recording.record_next_steps(page)
     recording.check_torch_zip(page, tmp_path / "torch")
+    recording.record_by_time(page, meanwhile=lambda: two_more_steps(page))
+    recording.check_torch_zip(page, tmp_path / "by-time")
+    recording.look_at_the_timeline(page, kind="torch")
     recording.withdraw_a_capture(page)
     if recording.record_with_nsys(page):
         recording.check_nsys_report(page, tmp_path / "nsys")
+        recording.look_at_the_timeline(page, kind="nsys")
     assert page.evaluate("window.isSamePage"), "captures must come without a reload"
 
     page.locator('[data-action="stop"]').click()

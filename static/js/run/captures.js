@@ -16,6 +16,8 @@ export class Captures extends EventTarget {
     this.total = 0;
     this.workers = [];
     this.install = "";
+    this.costs = [];
+    this.freeBytes = Infinity;
     this.isLoaded = false;
     store.on("captures", (items) => this.#hear(items));
   }
@@ -32,6 +34,8 @@ export class Captures extends EventTarget {
       this.total = answer.total;
       this.workers = answer.workers;
       this.install = answer.install_nsys;
+      this.costs = answer.costs;
+      this.freeBytes = answer.free_bytes;
       this.isLoaded = true;
       this.dispatchEvent(new Event("change"));
     } catch (error) {

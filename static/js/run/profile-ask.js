@@ -4,6 +4,7 @@ import { el, fill, gettext, icon, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
+import { costOf } from "./capture-cost.js";
 import { roleName, stepsTitle, workersText } from "./captures.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -219,10 +220,14 @@ export class ProfileAsk extends EventTarget {
     const submit = field("ask-submit");
     const isEmpty = isNobody || (workers.length > 0 && chosen.length === 0); // there is vLLM, and rank 1, but no vLLM 1
     const isUnable = Boolean(this.#problem(tool, chosen));
-    submit.disabled = isEmpty || isUnable;
+    const able = chosen.filter(({ problems: found }) => !found[tool]).length;
+    const { text, isTooLarge } = costOf({ ...this.captures, tool, workers: able, steps: count, seconds });
+    write(field("ask-cost"), text);
+    submit.disabled = isEmpty || isUnable || isTooLarge;
     const steps = { first, last: first + count - 1, count };
     if (isEmpty) write(submit, gettext("Choose a role and a rank"));
     else if (isUnable) write(submit, gettext("Choose other workers"));
+    else if (isTooLarge) write(submit, gettext("Not enough room"));
     else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
     else if (seconds) write(submit, fill(gettext("Record %(seconds)s s from now on"), { seconds }));
     else if (!first) write(submit, nextText(count));

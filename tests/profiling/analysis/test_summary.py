@@ -109,6 +109,35 @@ def test_files_that_name_no_rank_do_not_hide_each_other(tmp_path, stack) -> None
     assert [one.rank for one in found.workers] == [0, 1, 3]
 
 
+def test_processes_of_one_role_are_workers_of_their_own(tmp_path, stack) -> None:
+    recorded = [
+        Recorded(
+            store=made(tmp_path / f"{pid}", stack, [(pid, "main", "operator", f"op{pid}", 0, pid)]), role="vllm", rank=0
+        )
+        for pid in (4, 5, 6)
+    ]
+    spans = phase_spans([("vllm", 0, 1, "rollout", "rollout", 0, AT, 6 * MS)])
+    found = summarise(recorded, spans)
+    assert [(one.role, one.rank) for one in found.workers] == [("vllm", 0), ("vllm/1", 0), ("vllm/2", 0)]
+    assert [one.operators[0].name for one in found.workers] == ["op4", "op5", "op6"]
+    for worker in found.budget.workers:
+        assert {part.phase for part in worker.steps[0].parts} == {"rollout"}
+
+
+def test_processes_in_one_file_of_a_role_do_not_take_the_names_of_other_ranks(tmp_path, stack) -> None:
+    rows = [(pid, "main", "operator", f"op{pid}", 0, 5) for pid in (4, 5)]
+    recorded = [
+        Recorded(store=made(tmp_path / "both", stack, rows), role="vllm", rank=0),
+        Recorded(store=made(tmp_path / "next", stack, [(9, "main", "operator", "op9", 0, 5)]), role="vllm", rank=1),
+    ]
+    found = summarise(recorded, NONE)
+    assert [(one.role, one.rank, one.operators[0].name) for one in found.workers] == [
+        ("vllm", 0, "op4"),
+        ("vllm", 1, "op9"),
+        ("vllm/1", 0, "op5"),
+    ]
+
+
 def test_of_a_trace_that_is_too_long_the_first_steps_count(tmp_path, stack) -> None:
     rows = [*steps(1, 64), *((1, "main", "operator", f"op{i % 3}", i, i + 1) for i in range(6400))]
     store = made(tmp_path / "long", stack, rows)

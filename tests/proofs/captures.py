@@ -1,0 +1,356 @@
+"""`make proof-captures`: captures of real runs end usable, or failed with a reason that is true; writes the report.
+
+Three parts, each on a real Ray head with real workers: every way in which an actor or a run can end, while something
+records or is being written; recordings by time, started and ended again and again; disks that are full. Arguments:
+names of parts. PITWALL_PROOF_CAPTURES says how many captures a way (20), PITWALL_PROOF_CYCLES how many cycles (100).
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from profiling.launch_nsys import problem_of_install
+from profiling.trace.importing import import_trace
+from tests.jobs.engine.conftest import Running
+from tests.proofs.console_custody import Custody, announced, custody_of, set_up
+from tests.proofs.ending_run import ENDS
+from tests.ray_head import HOUSE, RayHead, running_head
+from tests.waiting import wait_until
+
+REPORT = HOUSE / "docs" / "proofs" / "captures.md"
+RESULTS = HOUSE / "build" / "proofs"
+ENGINE = ("jobs.engine", "--device=cpu")
+KNOBS = {"train.num_steps": 4000, "eval.num_prompts": 0, "checkpoint.every_steps": 0, "train.batch_size": 8}
+SPEC: dict[str, Any] = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "knobs": KNOBS}
+ASK_SECONDS = 120
+DIED = r"The run failed: policy rank 0 died"
+CUT = r"The run ended (while the capture was in the state (?P<state>\w+)|when 0 of \d+ files were here)"
+COLLECTED = r"The run (failed|ended) before its files were there"
+
+
+def command(running: Running, verb: str, **payload: Any) -> None:
+    """Write a command as the runner does."""
+    with (running.run_dir / "commands.jsonl").open("a") as file:
+        file.write(json.dumps({"number": time.time_ns(), "verb": verb, "payload": payload}) + "\n")
+
+
+def told(running: Running, capture: str) -> list[dict[str, Any]]:
+    """Return what was told of a capture so far."""
+    return [e for e in running.events() if e["kind"] == "capture" and e["capture"] == capture]
+
+
+def until(running: Running, capture: str, *states: str) -> None:
+    """Return when a capture has been in one of the states."""
+    wait_until(lambda: any(e["state"] in states for e in told(running, capture)), ASK_SECONDS)
+
+
+def worker(running: Running) -> psutil.Process:
+    """Return the process of policy 0: the one that writes its log."""
+    log = running.run_dir / "log" / "policy-0.stderr"
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "nsys" not in Path(process.exe()).name and any(Path(f.path) == log for f in process.open_files()):
+                return process
+        except psutil.Error:
+            continue
+    raise AssertionError(f"nobody writes {log}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a run ends, and which reasons are true then; `ready` is fine whenever the files hold."""
+
+    text: str
+    end: Callable[[Running], None]
+    reasons: tuple[str, ...]
+    must_be_ready: bool = False
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _plant(running: Running) -> None:
+    (running.run_dir / "end").touch()
+
+
+WAYS: dict[str, Way] = {
+    "normal end": Way(
+        text="the last step is over", end=lambda _: None, reasons=(), must_be_ready=True, knobs={"train.num_steps": 60}
+    ),
+    "stop": Way(text="command `stop`", end=lambda r: command(r, "stop"), reasons=(), must_be_ready=True),
+    "cancel": Way(text="SIGTERM to the driver", end=lambda r: r.process.terminate(), reasons=(), must_be_ready=True),
+    "exit_actor": Way(text="the worker leaves by `exit_actor`", end=_plant, reasons=(DIED, COLLECTED)),
+    "ray_kill": Way(text="`ray.kill` of the worker", end=_plant, reasons=(DIED, COLLECTED)),
+    "worker killed": Way(
+        text="SIGKILL to the worker", end=lambda r: worker(r).send_signal(signal.SIGKILL), reasons=(DIED, COLLECTED)
+    ),
+    "driver_error": Way(
+        text="an exception in the driver",
+        end=_plant,
+        reasons=("The run failed: .*planted: the driver fails", COLLECTED),
+    ),
+    "driver_exit": Way(text="`os._exit` of the driver", end=_plant, reasons=(CUT,)),
+    "driver killed": Way(text="SIGKILL to the driver", end=lambda r: r.process.kill(), reasons=(CUT,)),
+}
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """The captures of one way."""
+
+    ready: int = 0
+    failed: int = 0
+    wrong: list[str] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+def one_end(head: RayHead, folder: Path, name: str, number: int) -> tuple[str, str, str]:
+    """Let one run end in that way; return its verdict, why it is wrong ("" if right), and the capture's reason."""
+    way = WAYS[name]
+    tool = "nsys" if number % 2 and not problem_of_install() else "torch"
+    is_written = bool(number // 2 % 2)
+    capture = f"c{number}"
+    run_dir = folder / f"{name.replace(' ', '-')}-{number}"
+    program = ("tests.proofs.ending_run", name) if name in ENDS else ENGINE
+    running = Running(run_dir, {**SPEC, "knobs": KNOBS | dict(way.knobs)}, head, program)
+    running.wait_for_step(2)
+    command(running, "profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[])
+    until(running, capture, "recording", "failed")
+    running.wait_for_step(running.events()[-1]["step"] + 1)
+    if is_written:
+        command(running, "finish", capture=capture)
+        until(running, capture, "stopping", "failed")
+    way.end(running)
+    ended = running.wait(180)
+    last = [e["state"] for e in ended.of("capture") if e["capture"] == capture][-1]
+    found = custody_of(ended, capture, tool=tool)
+    wrong = _judge(way, found, last, announced(ended, capture))
+    print(f"{name} {number}: {tool}, {'written' if is_written else 'recorded'}: {found.state} {found.problem} {wrong}")
+    return found.state, wrong and f"{name} {number}, {tool}: {wrong}", found.problem
+
+
+def _judge(way: Way, found: Custody, last: str, files: list[Path]) -> str:
+    if found.state == "ready":
+        return "" if files and all(map(is_usable, files)) else f"ready, but a file does not open: {files}"
+    if found.state != "failed" or way.must_be_ready:
+        return f"{found.state}: {found.problem}"
+    for reason in way.reasons:
+        if match := re.search(reason, found.problem):
+            state = match.groupdict().get("state")
+            return "" if state in (None, last) else f"said {state}, was {last}"
+    return f"not a true reason: {found.problem}"
+
+
+def is_usable(path: Path) -> bool:
+    """Return True if the file's own tool reads it, and it has our phase in it."""
+    with tempfile.TemporaryDirectory() as made:
+        if path.name.endswith(".nsys-rep"):
+            target = Path(made) / "report.sqlite"
+            asked = ["nsys", "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", str(target), str(path)]
+            if subprocess.run(asked, capture_output=True, check=False).returncode or not target.stat().st_size:
+                return False
+        return import_trace(path, Path(made) / "store.duckdb").events > 0
+
+
+def ends(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
+    """Every way to end, `count` times each."""
+    set_up()
+    lines = ["| way | captures | usable | failed, reason true | wrong | reasons |", "|---|---|---|---|---|---|"]
+    wrong = 0
+    for name, way in WAYS.items():
+        tally = Tally()
+        for number in range(count):
+            state, problem, reason = one_end(head, folder, name, number)
+            tally.ready += state == "ready" and not problem
+            tally.failed += state != "ready" and not problem
+            tally.wrong += [problem] if problem else []
+            if reason:
+                short = re.sub(r"\s+", " ", reason)[:110].replace("|", "/")
+                tally.reasons[short] = tally.reasons.get(short, 0) + 1
+        said = "; ".join(f"{n} × {text}" for text, n in tally.reasons.items()) or "–"
+        row = f"| {name}: {way.text} | {count} | {tally.ready} | {tally.failed} | {len(tally.wrong)} | {said} |"
+        print(row, *tally.wrong, sep="\n", flush=True)
+        lines.append(row)
+        wrong += len(tally.wrong)
+    both = "torch and nsys by turns" if not problem_of_install() else "torch only: nsys is not usable here"
+    head_line = f"{count} runs a way, {both}; of four, two end while it records, two while the file is written."
+    return [head_line, "", *lines], wrong
+
+
+def cycles(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
+    """Recordings by time on one running trainer, each with a second start while it records."""
+    running = Running(folder / "cycles", SPEC, head, ENGINE)
+    running.wait_for_step(2)
+    wrong = []
+    for number in range(count):
+        tool = "nsys" if number % 5 == 4 and not problem_of_install() else "torch"
+        command(running, "profile", capture=f"t{number}", tool=tool, seconds=300, roles=[], ranks=[])
+        until(running, f"t{number}", "recording", "failed")
+        command(running, "profile", capture=f"x{number}", tool="torch", seconds=1, roles=[], ranks=[])
+        until(running, f"x{number}", "failed", "recording")
+        command(running, "finish", capture=f"t{number}")
+        until(running, f"t{number}", "importing", "failed")
+    command(running, "stop")
+    ended = running.wait(180)
+    for number in range(count):
+        states = [e["state"] for e in ended.of("capture") if e["capture"] == f"t{number}"]
+        second = [e for e in ended.of("capture") if e["capture"] == f"x{number}"][-1]
+        files = announced(ended, f"t{number}")
+        if states[-1] != "importing" or len(files) != 1 or not is_usable(files[0]):
+            wrong.append(f"cycle {number}: {states}")
+        if second["text"] != f"Capture t{number} records already. Record once it has ended.":
+            wrong.append(f"second start {number}: {second['text']}")
+    wrong += [f"the run ended with {ended.code}: {ended.output[-300:]}"] if ended.code != 10 else []
+    steps = max(ended.series("time/step_seconds"))
+    threads = _wrong_threads(count)
+    wrong += threads
+    print(*wrong, sep="\n", flush=True)
+    return [
+        f"One trainer, {count} recordings started and ended by time (every fifth with nsys), each with a second start "
+        f"meanwhile: {count - sum(w.startswith('cycle') for w in wrong)} usable, "
+        f"{count - sum(w.startswith('second') for w in wrong)} second starts refused with the sentence, trainer at "
+        f"step {steps} when it was stopped, exit code {ended.code}.",
+        "",
+        f"A torch without the mode for all threads, stopped from another thread {count} times: "
+        f"{'refused each time, the process lives and writes its trace' if not threads else threads[0]}.",
+    ], len(wrong)
+
+
+WRONG_THREAD = """
+import sys, threading
+from pathlib import Path
+from profiling import recording
+from profiling.recorders import torch as recorder
+recorder._all_threads = lambda: None
+said = []
+def stop():
+    try:
+        recording.stop()
+    except recorder.WrongThread:
+        said.append(1)
+for number in range(int(sys.argv[1])):
+    path = recording.start("torch", folder=Path(sys.argv[2]), name=f"c{number}")
+    thread = threading.Thread(target=stop)
+    thread.start()
+    thread.join()
+    recording.stop()
+    while recording.outcome(path).size < 0 and not recording.outcome(path).problem:
+        pass
+print(len(said), sum(p.stat().st_size > 100 for p in Path(sys.argv[2]).iterdir()))
+"""
+
+
+def _wrong_threads(count: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        asked = [sys.executable, "-c", f"import torch\n{WRONG_THREAD}", str(count), folder]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=HOUSE)
+    said = done.stdout.split()
+    return [] if said == [str(count)] * 2 else [f"threads: exit code {done.returncode}, {said} {done.stderr[-300:]}"]
+
+
+def full_disk(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
+    """Recordings on a disk without room, while training goes on; the same once there is room."""
+    if os.geteuid():
+        return ["Not run: a small file system takes root."], 0
+    wrong, lines = [], ["| disk of the run's traces | tool | capture |", "|---|---|---|"]
+    run_dir = folder / "full"
+    place = run_dir / "traces"
+    place.mkdir(parents=True)
+    _mount(place, "64k")
+    try:
+        running = Running(run_dir, SPEC, head, ENGINE)
+        running.wait_for_step(2)
+        tools = ["torch"] + ([] if problem_of_install() else ["nsys"])
+        expected = {"torch": r"The trace was not written: .*0 MiB are free", "nsys": r"nsys needs \d+ MiB of room"}
+        for number in range(count):
+            for tool in tools:
+                text = _record(running, f"f{number}{tool}", tool)
+                if not re.search(expected[tool], text):
+                    wrong.append(f"full, {tool} {number}: {text!r}")
+                if not number:
+                    lines.append(f"| full (64 KiB) | {tool} | failed: {text} |".replace(str(run_dir), "RUN"))
+        _mount(place, "1g", again=True)
+        for tool in tools:
+            text = _record(running, f"room{tool}", tool)
+            wrong += [f"with room, {tool}: {text}"] if text else []
+            lines.append(f"| 1 GiB again | {tool} | {text or 'usable'} |")
+        command(running, "stop")
+        ended = running.wait(180)
+        wrong += [f"the run ended with {ended.code}"] if ended.code != 10 else []
+        wrong += [f"{f} does not open" for t in tools for f in announced(ended, f"room{t}") if not is_usable(f)]
+    finally:
+        subprocess.run(["umount", str(place)], check=False)
+    print(*lines, *wrong, sep="\n", flush=True)
+    text = (
+        f"{count} times each; the same run trains on, and was stopped at step {max(ended.series('time/step_seconds'))}."
+    )
+    return [text, "", *lines], len(wrong)
+
+
+def _mount(place: Path, size: str, *, again: bool = False) -> None:
+    options = f"remount,size={size}" if again else f"size={size}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True)
+
+
+def _record(running: Running, capture: str, tool: str) -> str:
+    """Record for two steps; return why it failed, "" if it did not."""
+    command(running, "profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[])
+    until(running, capture, "recording", "failed")
+    running.wait_for_step(running.events()[-1]["step"] + 2)
+    command(running, "finish", capture=capture)
+    until(running, capture, "importing", "failed")
+    last = told(running, capture)[-1]
+    return str(last["text"]) if last["state"] == "failed" else ""
+
+
+PARTS: dict[str, tuple[str, Callable[[RayHead, Path, int], tuple[list[str], int]]]] = {
+    "ends": ("Ways to end", ends),
+    "cycles": ("Started and ended, again and again", cycles),
+    "disk": ("Full disks", full_disk),
+}
+
+
+def main(names: list[str]) -> int:
+    """Prove the parts asked for, keep what was found, write the report; return 1 if something is wrong."""
+    count = int(os.environ.get("PITWALL_PROOF_CAPTURES", "20"))
+    number = int(os.environ.get("PITWALL_PROOF_CYCLES", "100"))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    total = 0
+    with running_head() as head, tempfile.TemporaryDirectory(prefix="pw-captures-") as made:
+        for name in names or PARTS:
+            begin = time.monotonic()
+            lines, wrong = PARTS[name][1](head, Path(made), number if name == "cycles" else count)
+            lines += ["", f"{wrong} wrong. {(time.monotonic() - begin) / 60:.1f} minutes."]
+            (RESULTS / f"captures-{name}.md").write_text("\n".join(lines) + "\n")
+            total += wrong
+    write()
+    return 1 if total else 0
+
+
+def write() -> None:
+    """Write the report of the parts whose results are kept."""
+    lines = [
+        "# Captures that survive",
+        "",
+        "Written by `make proof-captures`: real runs (SFT, one DeepSpeed rank) on a Ray head. What a run told and left",
+        "is played to a console's custody, whose verdict counts. *Usable*: it is ready, its checksum held, and its own",
+        "reader (nsys itself for its reports) finds events in it. *Reason true*: the sentence names what was done.",
+    ]
+    for name, (title, _) in PARTS.items():
+        kept = RESULTS / f"captures-{name}.md"
+        if kept.exists():
+            lines += ["", f"## {title}", "", kept.read_text().rstrip()]
+    REPORT.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
