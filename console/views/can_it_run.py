@@ -279,13 +279,14 @@ def _says(verdict: Verdict) -> str:
     if verdict.answer == "unknown":
         return _("It comes within the uncertainty of the limit: a probe run tells.")
     if verdict.answer == "yes" and number is None:
-        text = ngettext("It fits from %(n)s device on.", "It fits from %(n)s devices on.", least or 0)
-        return text % {"n": least}
+        text = ngettext("It fits from %(n)s device on.", "It fits from %(n)s devices on.", least or 0) % {"n": least}
+        return f"{text} {_tight_text()}" if _is_tight(verdict.minimum_with_offload) else text
     if verdict.answer == "yes":
         at = verdict.at
         label = str(ON_HOST_WORDS[at.on_host]) if at is not None else ""
         text = ngettext("It fits on %(n)s device: %(how)s.", "It fits on %(n)s devices: %(how)s.", number or 0)
-        return text % {"n": number, "how": label[:1].lower() + label[1:]}
+        text %= {"n": number, "how": label[:1].lower() + label[1:]}
+        return f"{text} {_tight_text()}" if at is not None and _is_tight(at) else text
     if least is None:
         return _("It fits on none of the numbers of devices that were tried, up to 1,024.")
     text = ngettext(
@@ -350,6 +351,10 @@ def _need(need: Need, *, is_least: bool) -> NeedRow:
 
 def _is_tight(need: Need) -> bool:
     return need.num_devices is not None and need.estimate is not None and need.estimate.verdict == "tight"
+
+
+def _tight_text() -> str:
+    return _("It is tight: a little more would not fit.")
 
 
 def _panel(need: Need | None) -> PlanPanel | None:

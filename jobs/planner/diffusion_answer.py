@@ -102,17 +102,20 @@ def can_it_train(
     needs = asked.needs()
     recommended = asked.recommended()
     found = [asked.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
-    best = next((need for need in found if need.num_devices is not None), None)
+    able = [need for need in found if need.num_devices is not None]
+    best = next((need for need in able if not _is_tight(need)), able[0] if able else None)
     if devices is None:
         best = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
     if best is None:
         at: Need | None = min(found, key=_share)
-        near = at is not None and at.estimate is not None and at.estimate.verdict == "tight"
+        near = at is not None and _is_tight(at)
         says = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
         answer = "unknown" if near else "no"
     else:
         at, answer = best, "yes"
         says = Sentence("It fits on {n:,}.", n=best.num_devices)
+        if _is_tight(best):
+            says = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
     return Verdict(
         answer=answer,  # type: ignore[arg-type]  # one of its three
         says=says,
@@ -142,6 +145,15 @@ def compare_for_diffusion(
     )
 
 
+def _is_enough(found: Estimate) -> bool:
+    """Return True if it fits, tightly or not; above the limit, if only by less than is known, it does not."""
+    return found.verdict != "no" and all(pool.share <= 1 for pool in found.pools)
+
+
+def _is_tight(need: Need) -> bool:
+    return need.estimate is not None and need.estimate.verdict == "tight"
+
+
 def _share(need: Need) -> float:
     return max((pool.share for pool in need.estimate.pools), default=9.0) if need.estimate is not None else 9.0
 
@@ -158,9 +170,9 @@ class _Question:
         return job, estimate_diffusion(job, self._k)
 
     def on(self, size: int, on_host: OnHost) -> Need:
-        """Return the plan on so many devices; its number is None where it does not surely fit."""
+        """Return the plan on so many devices; its number is None where it does not fit."""
         job, found = self._on(size, on_host)
-        number = size if found.verdict == "fits" else None
+        number = size if _is_enough(found) else None
         return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=found)
 
     def needs(self) -> tuple[Need, ...]:
@@ -186,7 +198,7 @@ class _Question:
         found: Estimate | None = None
         for size in self._sizes():
             job, found = self._on(size, on_host)
-            if found.verdict != "no":
+            if _is_enough(found):
                 return Need(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
         return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
 

@@ -195,7 +195,7 @@ function askPreview() {
 }
 
 function showVerdict(failure = "") {
-  const all = problems.all();
+  const all = problems.all().filter((each) => !each.field.startsWith("plan.")); // a what-if is no part of the launch
   const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
   const isUntried = combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
   let [state, mark, word, sentence] = ["ready", "check", gettext("ready"), fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed })];

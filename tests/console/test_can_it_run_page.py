@@ -142,6 +142,15 @@ def test_what_cannot_be_is_told_in_a_sentence(editor: Client, query: dict[str, A
     assert 'class="field-error"' in page
 
 
+@pytest.mark.parametrize("devices", ["1", ""])
+def test_a_yes_that_is_tight_says_so(editor: Client, devices: str) -> None:
+    """7B with adapters takes 92 % of an RTX 4090."""
+    page = text(editor, model="qwen2.5-7b", method="sft-lora", on="rtx-4090", devices=devices)
+
+    assert "It is tight: a little more would not fit." in page
+    assert ">tight</span>" in page
+
+
 def test_a_number_that_is_none_stays_in_its_box_and_in_the_address(editor: Client) -> None:
     wrong = {"model": "qwen2.5-7b", "devices": "four", "prompt": "-1", "response": '"><b>'}
 

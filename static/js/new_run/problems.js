@@ -66,7 +66,7 @@ export class Problems {
   focusFirst() {
     for (const problem of this.all()) this.#touched.add(problem.field);
     this.show();
-    const field = [...this.#form.querySelectorAll(".field[data-problem]")][0];
+    const field = [...this.#form.querySelectorAll(".field[data-problem]:not(.plan-on)")][0]; // a what-if holds no launch up
     if (!field) {
       const notice = this.#form.querySelector("[data-form-problems]");
       notice.tabIndex = -1;
