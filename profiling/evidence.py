@@ -129,6 +129,8 @@ class Evidence:
     recorded: tuple[Recorded, ...] = ()
     capture: CaptureFacts | None = None
     knobs: Mapping[str, object] = field(default_factory=dict)
+    profiled: tuple[tuple[int, int], ...] = ()
+    """First and last step of every recording of the run: what a profiler holds is no memory of the run's."""
 
     # -- steps and phases --
 

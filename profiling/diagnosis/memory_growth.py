@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from profiling.evidence import Evidence, Floats
+from profiling.evidence import Evidence, Floats, Ints
 from profiling.finding import Missing, Rule, Seen
 
+_SETTLE = 1  # steps after a recording in which its file is still written
 _LEAST = 8  # steps: caches fill in the first ones
 _MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it has to come to
 _RISING = 0.7  # share of steps after which more is held than before
@@ -18,6 +19,10 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         steps, held = one.step[keep], one.value[keep]
         last = np.append(np.diff(steps) != 0, True)  # the last reading of each step
         steps, held, time = steps[last], held[last], one.time[keep][last]
+        if len(np.unique(steps)) < _LEAST:
+            continue
+        free = _undisturbed(steps, evidence.profiled)
+        steps, held, time = steps[free], held[free], time[free]
         if len(np.unique(steps)) < _LEAST:
             continue
         half = len(steps) // 2
@@ -47,6 +52,20 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     if worst is None:
         return Missing(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
     return worst
+
+
+def _undisturbed(steps: Ints, profiled: tuple[tuple[int, int], ...]) -> slice:
+    """Return the longest stretch of steps without a recording: a profiler's buffers grow, and stay for a while."""
+    edges = [
+        -1,
+        *sorted(edge for first, last in profiled for edge in (first - 1, last + _SETTLE)),
+        int(steps.max()) + 1,
+    ]
+    stretches = [
+        slice(int(np.searchsorted(steps, low, side="right")), int(np.searchsorted(steps, high, side="right")))
+        for low, high in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    return max(stretches, key=lambda one: one.stop - one.start)
 
 
 def _slope(x: Floats, y: Floats) -> float:

@@ -263,3 +263,12 @@ def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:
         return judged("engine_occupancy", rules()["engine_occupancy"], found).state
 
     assert (told(70.0, 64.0), told(10.0, 64.0), told(70.0, 4.0)) == ("fires", "clear", "clear")
+
+
+def test_what_a_profiler_holds_is_no_growth() -> None:
+    memory = [1e9] * 10 + [1.4e9, 1.8e9, 1.9e9] + [1.9e9] * 9
+    rows = driver(even(22, update=1.0))
+    told = series("memory_bytes", memory)
+    found = Evidence(spans=evidence(rows).spans, readings=(told,), profiled=((11, 12),))
+    seen = judged("memory_growth", rules()["memory_growth"], found)
+    assert (seen.state, seen.seen and seen.seen.value) == ("clear", 0.0)

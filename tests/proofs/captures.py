@@ -34,7 +34,10 @@ ENGINE = ("jobs.engine", "--device=cpu")
 KNOBS = {"train.num_steps": 4000, "eval.num_prompts": 0, "checkpoint.every_steps": 0, "train.batch_size": 8}
 SPEC: dict[str, Any] = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "knobs": KNOBS}
 ASK_SECONDS = 120
-DIED = r"The run failed: policy rank 0 died"
+DIED = (
+    r"The run failed: The process of policy rank 0 died|"
+    r"^policy-0: (\w*Actor\w*Error|policy rank 0 did not answer)"
+)
 CUT = r"The run ended (while the capture was in the state (?P<state>\w+)|when 0 of \d+ files were here)"
 COLLECTED = r"The run (failed|ended) before its files were there"
 

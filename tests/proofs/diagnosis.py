@@ -23,7 +23,7 @@ from tests.ray_head import HOUSE, RayHead, running_head
 REPORT = HOUSE / "docs" / "proofs" / "diagnosis.md"
 PLANTED = HOUSE / "tests" / "proofs" / "planted"
 ENGINE = ("jobs.engine", "--device=cpu")
-STEPS = 14
+STEPS = 16
 SLOW_REWARD = "import time\n\n\ndef reward(prompt, completion, answer):\n    time.sleep(0.06)\n    return 1.0\n"
 KNOBS: dict[str, Any] = {
     "train.num_steps": STEPS,
@@ -144,7 +144,7 @@ class Runs:
         begin = time.monotonic()
         folder = self._folder / name
         folder.mkdir()
-        asked = {"capture": "proof", "tool": "torch", "first_step": 9, "num_steps": 2, "roles": ["policy", "vllm"]}
+        asked = {"capture": "proof", "tool": "torch", "first_step": 2, "num_steps": 2, "roles": ["policy", "vllm"]}
         (folder / "commands.jsonl").write_text(json.dumps({"number": 1, "verb": "profile", "payload": asked}) + "\n")
         ended = Running(folder, spec, self._head, ENGINE).wait(600)
         assert ended.code == 0, ended.output[-2000:]
@@ -183,7 +183,7 @@ def _report(results: list[Result]) -> str:
         "# Planted faults and what diagnosis says of them",
         "",
         "`make proof-diagnosis`: a GRPO run on a Ray head (two DeepSpeed ranks, vLLM, a reference) with one fault, and",
-        f"the same run without it. {STEPS} steps, torch captures of steps 9 and 10.",
+        f"the same run without it. {STEPS} steps, torch captures of steps 2 and 3.",
         "",
         "| fault | rule | with the fault | its twin | |",
         "|---|---|---|---|---|",

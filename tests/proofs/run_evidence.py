@@ -24,7 +24,15 @@ def evidence_of(run: Ended, *, knobs: Mapping[str, Any] | None = None) -> Eviden
         readings=tuple(_readings([*run.of("metric"), *run.of("system")])),
         recorded=tuple(_recorded(run)),
         knobs=knobs or {},
+        profiled=tuple(sorted(set(_profiled(run)))),
     )
+
+
+def _profiled(run: Ended) -> Iterable[tuple[int, int]]:
+    for event in run.of("artifact"):
+        if event["meta"].get("capture"):
+            first = event["meta"]["first_step"]
+            yield first, first + event["meta"]["num_steps"] - 1
 
 
 def _readings(events: Iterable[dict[str, Any]]) -> Iterable[Readings]:
