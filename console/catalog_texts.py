@@ -4073,6 +4073,7 @@ TEXTS = (
     gettext_noop("It comes within the uncertainty of the limit."),
     gettext_noop("It does not fit."),
     gettext_noop("It fits on {n:,}."),
+    gettext_noop("It fits on {n:,}. It is tight: a little more would not fit."),
     gettext_noop("{value!r} is not allowed for {field}. Use a whole number from 1 to {most:,}."),
     gettext_noop("{value} is not allowed for {field}: {name} takes multiples of {each} pixels."),
     gettext_noop("{value} is not allowed for frames: {name} makes pictures. Use 1."),
