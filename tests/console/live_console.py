@@ -163,9 +163,9 @@ def made_database(django_db_setup: None, django_db_blocker: object) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def console_cluster() -> Iterator[dict[str, str]]:
+def console_cluster() -> dict[str, str]:
     """Return where the console of a module looks for Ray: nowhere. A module that needs a cluster has its own of it."""
-    yield {"RAY_ADDRESS": "http://127.0.0.1:9"}
+    return {"RAY_ADDRESS": "http://127.0.0.1:9"}
 
 
 @pytest.fixture(scope="module")
