@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET
 
 from console.catalog_words import phase_label
@@ -142,7 +141,7 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
     walls = sorted(step.end - step.begin for step in steps)
     found = []
     if summary.has_steps:
-        text = ngettext("%(n)s step", "mean of %(n)s steps, %(low)s–%(high)s", len(steps))
+        text = _("mean of %(n)s steps, %(low)s–%(high)s") if len(steps) > 1 else _("one step")
         note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
         found.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
     busy = worker.busy / worker.recorded if worker.recorded else None

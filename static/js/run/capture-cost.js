@@ -15,7 +15,7 @@ export function costOf({ costs, freeBytes, tool, workers, steps, seconds }) {
   const parts = [fill(gettext("Files of about %(size)s"), { size: bytes(size) })];
   if (cost.stall_seconds !== null) parts.push(fill(gettext("the run stands still for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
   if (cost.slowdown !== null && cost.slowdown > SLOWER) parts.push(fill(gettext("recorded steps take %(n)s times as long"), { n: cost.slowdown.toFixed(2) }));
-  const source = cost.captures ? fill(ngettext("by the capture before", "by %(n)s captures before", cost.captures), { n: cost.captures }) : gettext("measured on the bundled model; larger models make larger files");
+  const source = cost.captures ? fill(ngettext("by %(n)s capture before", "by %(n)s captures before", cost.captures), { n: cost.captures }) : gettext("measured on the bundled model; larger models make larger files");
   const disk = isTooLarge ? fill(gettext("The console's disk has only %(room)s: record fewer steps or workers, or delete captures."), { room }) : fill(gettext("The console's disk has %(room)s."), { room });
   return { text: `${parts.join(", ")} (${source}). ${disk}`, isTooLarge };
 }
