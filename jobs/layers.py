@@ -112,6 +112,8 @@ def queue_lost(*, now: datetime) -> None:
         for pk in waiting.values_list("pk", flat=True)[:room]:
             trace_queue.send(pk)
     arrived = Artifact.objects.filter(capture__isnull=False, is_ready=True, type="trace", layer=None)
+    for ending in trace_queue.TIMELESS:
+        arrived = arrived.exclude(name__endswith=ending)
     for artifact in arrived.select_related("capture__run__project")[:20]:
         with transaction.atomic():
             trace_queue.add_file(artifact)

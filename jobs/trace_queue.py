@@ -16,6 +16,8 @@ from jobs.notify import trace_changed
 log = logging.getLogger(__name__)
 
 TASK = "jobs.tasks.import_layer"
+TIMELESS = (".stacks.txt",)
+"""Endings of files that hold no times, so that a timeline has nothing to show of them: they are downloads alone."""
 
 
 def trace_of(capture: Capture) -> Trace:
@@ -26,7 +28,7 @@ def trace_of(capture: Capture) -> Trace:
 
 def add_file(artifact: Artifact) -> None:
     """Make the ready file of a capture a layer of its trace and queue it; again changes nothing."""
-    if artifact.capture is None:
+    if artifact.capture is None or artifact.name.endswith(TIMELESS):
         return
     trace = trace_of(artifact.capture)
     meta = artifact.meta if isinstance(artifact.meta, dict) else {}

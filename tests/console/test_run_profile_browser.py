@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from jobs.captures import request_capture, withdraw_capture
 from jobs.launch import ingest_token
@@ -214,7 +214,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
         [f"policy 0: {why}", "policy 1 (node b): Its folder is split."], use_inner_text=True
     )
     expect(dialog.get_by_label("policy", exact=True)).to_be_disabled()
-    dialog.get_by_role("radio", name="torch").check()
+    dialog.get_by_role("radio", name="torch operators").check()
     expect(dialog.get_by_label("policy", exact=True)).to_be_checked()
     dialog.get_by_role("radio", name="nsys").check()
     dialog.get_by_label("1", exact=True).check()
@@ -235,12 +235,16 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
 
 
 def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
-    page: Page, live_console: LiveConsole, monkeypatch: pytest.MonkeyPatch
+    page: Page, live_console: LiveConsole
 ) -> None:
+    def on_a_small_disk(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "free_bytes": 10 << 20})
+
     reporter = start(live_console, steps=1)
     told = {name: {"torch": "", "nsys": "not there", "stacks": ""} for name in ("policy-0", "policy-1")}
     reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
-    monkeypatch.setattr("console.api.captures.free_bytes", lambda: 10 << 20)
+    page.route("**/api/runs/*/captures", on_a_small_disk)
     open_profile(page, reporter)
     page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
     dialog = page.locator('[data-dialog="profile"]')
@@ -261,7 +265,7 @@ def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     expect(cost).to_contain_text("How large its files get is not known yet")
     expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
     if shots := os.environ.get("PITWALL_SHOTS"):
-        dialog.get_by_role("radio", name="torch").check()
+        dialog.get_by_role("radio", name="torch operators").check()
         for theme in ("light", "dark"):
             page.evaluate("theme => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
             page.screenshot(path=str(Path(shots) / f"ask-cost-{theme}.png"))

@@ -248,6 +248,18 @@ def test_a_file_that_arrived_is_imported_by_itself(person: AbstractUser) -> None
     assert (layer.state, layer.problem, layer.facts["events"]) == ("ready", "", 3)
 
 
+def test_samples_of_stacks_are_a_download_alone(person: AbstractUser) -> None:
+    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
+    run = make_run(project, state="finished")
+    capture = Capture.objects.create(run=run, attempt=1, tool="stacks", state="ready", first_step=3, num_steps=2)
+    file = make_artifact(run, "policy-0.stacks.txt", type="trace", capture=capture, is_ready=True)
+
+    add_file(file)
+    queue_lost(now=timezone.now())
+
+    assert not Layer.objects.exists()
+
+
 def test_the_trace_of_a_capture_goes_with_it_and_not_alone(client: Client, person: AbstractUser) -> None:
     project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
     run = make_run(project, state="finished")

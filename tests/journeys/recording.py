@@ -60,18 +60,29 @@ def record_by_time(page: Page, meanwhile: Callable[[], None]) -> None:
     chosen = page.locator("[data-captures] [aria-selected='true']")
     expect(chosen).to_contain_text("torch")
     expect(chosen.locator("[data-custody-state]")).to_have_text("recording", timeout=CAPTURE_MS)
+    tab = open_timeline(page)
+    expect(tab.locator("[data-layers] li")).to_have_count(0)  # nothing but phases is there while it records
     meanwhile()
     page.get_by_role("button", name="End recording").click()
     _wait_until_ready(page, "torch")
     expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
+    look_at_the_timeline(tab, kind="torch")
 
 
-def look_at_the_timeline(page: Page, *, kind: str) -> None:
-    """Open the chosen capture's timeline in a tab of its own: its layers come by themselves, its tabs answer."""
-    address = page.locator('[data-action="capture-trace"]').get_attribute("href")
+def open_timeline(page: Page) -> Page:
+    """Open the chosen capture's timeline in a tab of its own and return the tab."""
+    button = page.locator('[data-action="capture-trace"]')
+    expect(button).to_be_visible(timeout=CAPTURE_MS)
     with page.context.expect_page() as opening:
-        page.evaluate("address => window.open(address)", address)
+        page.evaluate("address => window.open(address)", button.get_attribute("href"))
     tab = opening.value
+    tab.wait_for_url(re.compile("/traces/"))
+    tab.evaluate("window.isSamePage = true")
+    return tab
+
+
+def look_at_the_timeline(tab: Page, *, kind: str) -> None:
+    """See the layers there without a reload, and the other tabs answer; close it."""
     problems: list[str] = []
     tab.on("pageerror", lambda error: problems.append(str(error)))
     layers = tab.locator("[data-layers] [data-layer-state]")
@@ -81,6 +92,7 @@ def look_at_the_timeline(page: Page, *, kind: str) -> None:
     )
     expect(tab.locator("[data-canvas='lanes']")).to_be_visible()
     expect(tab.locator("[data-names]")).to_contain_text(re.compile(r"\S"), timeout=CAPTURE_MS)
+    assert tab.evaluate("window.isSamePage"), "layers must come without a reload"
     tab.get_by_role("link", name="Summary").click()
     expect(tab.get_by_role("link", name="Summary")).to_have_attribute("aria-current", "page")
     expect(tab.locator("main")).to_contain_text(re.compile("Update", re.IGNORECASE))
