@@ -100,7 +100,9 @@ def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[
         recorded=tuple(recorded),
         capture=_facts(capture, recorded) if capture else None,
         knobs=_knobs(run),
-        profiled=tuple(steps for one in run.captures.filter(attempt=attempt) if (steps := recorded_steps(one))),
+        profiled=tuple(
+            known for one in run.captures.filter(attempt=attempt) if (known := recorded_steps(one)) is not None
+        ),
     )
 
 
