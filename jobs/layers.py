@@ -11,6 +11,7 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -197,11 +198,13 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, Any], str]:
         stderr=subprocess.DEVNULL,
         cwd=settings.BASE_DIR,
         env=_environment(folder),
+        start_new_session=True,
     )
     try:
         return _follow(layer, process)
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with the exporter of nsys, if one is under way
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

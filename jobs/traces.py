@@ -33,6 +33,7 @@ MOST_FILES = 64
 MAX_NAME_CHARS = 200
 _ENOUGH_BYTES = 1 << 20  # tell the kind of a file, but of a database
 _DATABASE = b"SQLite format 3\0"
+_CONTAINERS = (_DATABASE, b"PK")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -118,10 +119,11 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
         if not data or offset + len(data) > layer.size:
             text = _("%(n)s bytes from %(offset)s on do not fit into a file of %(size)s bytes.")
             raise TraceRefused("offset", text % {"n": len(data), "offset": offset, "size": layer.size})
+        _check_room(len(data))
         _append(path, offset, data)
         done = offset + len(data)
         if done == layer.size or offset < _ENOUGH_BYTES <= done:
-            why = _why_unknown(path, is_whole=done == layer.size)
+            why = _why_unknown(path)
             if why:
                 path.unlink(missing_ok=True)
                 Layer.objects.filter(pk=layer.pk).update(state="failed", problem=why[:500], ended_at=now)
@@ -175,11 +177,15 @@ def _check_size(name: str, size: int) -> None:
         raise TraceRefused("files", text % {"name": name, "most": settings.MAX_TRACE_BYTES >> 20})
 
 
-def _why_unknown(path: Path, *, is_whole: bool) -> str:
-    """Return why a file, of which at least the beginning is here, is of no kind that can be looked at; "" if it is."""
+def _why_unknown(path: Path) -> str:
+    """Return why a file, of which at least the beginning is here, is of no kind that can be looked at; "" if it is.
+
+    Databases and archives are left to the importer: half of one cannot be opened, and a hostile one may keep whoever
+    opens it busy for ever.
+    """
     with path.open("rb") as file:
-        if not is_whole and file.read(len(_DATABASE)) == _DATABASE:
-            return ""  # half a database cannot be opened
+        if file.read(len(_DATABASE)).startswith(_CONTAINERS):
+            return ""
     try:
         reader_of(path)
     except Unreadable as error:

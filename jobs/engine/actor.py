@@ -28,6 +28,8 @@ from profiling.stacks import stacks
 CAPTURES = "captures"
 """The concurrency group of an actor in which recordings are started and fetched while a call is under way."""
 
+IDLE_SECONDS = 60.0  # for a role that traces itself to come between two calls; the driver waits longer
+
 UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
 
@@ -174,8 +176,14 @@ class Actor:
         self._stem = self._recordings / f"{capture}-{self._role}-{self._rank}"
         try:
             if tool == "torch" and getattr(self._target, "traces_itself", False):
-                with self._calls:
+                if not self._calls.acquire(timeout=IDLE_SECONDS):
+                    return (
+                        f"It is in the middle of a call that takes more than {IDLE_SECONDS:.0f} s. Record whole steps."
+                    )
+                try:
                     self._target.start_trace()
+                finally:
+                    self._calls.release()
                 self._is_tracing = True
             else:
                 recording.start(tool, folder=self._recordings, name=self._stem.name, is_beside=is_beside)

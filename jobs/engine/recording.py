@@ -52,6 +52,7 @@ class Recording:
         self._collectors: list[Collector] = []
         self._step_seconds: dict[int, float] = {}
         self._step = 0  # under way, or the last one
+        self._ended: set[str] = set()
         self._lock = threading.RLock()
         self._is_over = threading.Event()
 
@@ -71,10 +72,10 @@ class Recording:
 
     def _take_now(self) -> None:
         """End the recording by time that is over or was ended, and begin one that was asked for."""
-        ended = self._commands.take_endings()
+        self._ended.update(self._commands.take_endings())  # kept: one may come before its capture has begun
         now = self._now
         is_by_time = now is not None and now.request.seconds > 0
-        if now is not None and is_by_time and (time.monotonic() >= now.ends or now.request.capture in ended):
+        if now is not None and is_by_time and (time.monotonic() >= now.ends or now.request.capture in self._ended):
             self._stop(now, self._step)
         for payload in self._commands.take_profiles_for_now():
             self._arm(payload, self._step)
@@ -195,11 +196,13 @@ class Recording:
             (w, _method(w.actor.start_recording, is_beside).remote(request.tool, request.capture, is_beside=is_beside))
             for w in capture.workers
         ]
+        deadline = time.monotonic() + TOOL_SECONDS
         for worker, reference in references:
             try:
-                problem = ray.get(reference, timeout=TOOL_SECONDS)
+                problem = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
             except Exception as error:
                 problem = _told(worker, error)
+                _method(worker.actor.stop_recording, is_beside).remote()  # if it begins after all, nobody would end it
             if problem:
                 capture.problems[worker.name] = problem
         capture.workers = [w for w in capture.workers if w.name not in capture.problems]
@@ -222,9 +225,10 @@ class Recording:
         is_beside = request.seconds > 0
         references = [(w, _method(w.actor.stop_recording, is_beside).remote()) for w in capture.workers]
         recorded = []
+        deadline = time.monotonic() + TOOL_SECONDS
         for worker, reference in references:
             try:
-                paths, problem = ray.get(reference, timeout=TOOL_SECONDS)
+                paths, problem = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
             except Exception as error:
                 paths, problem = [], _told(worker, error)
             if problem:

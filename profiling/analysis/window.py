@@ -64,13 +64,13 @@ def summarise_window(
         params["lanes"] = [int(lane) for lane in lanes]  # type: ignore[assignment]
     found = store.sql(
         "SELECT n.text AS name, g.* EXCLUDE (name) FROM (SELECT name, first(cat) AS cat, count(*) AS n, "  # noqa: S608
-        "sum(least(ts + dur, $end) - greatest(ts, $begin))::BIGINT AS total, max(dur) AS longest, "
+        "sum(least(ts + dur, $end) - greatest(ts, $begin))::DOUBLE AS total, max(dur) AS longest, "
         f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name) g "
         "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text LIMIT $limit",
         params,
     )
     names = tuple(
-        NameSum(name=name, category=Category(cat).name.lower(), count=n, total=total_ns, longest=longest)
+        NameSum(name=name, category=Category(cat).name.lower(), count=n, total=int(total_ns), longest=longest)
         for name, cat, n, total_ns, longest in zip(
             found["name"].tolist(),
             found["cat"].tolist(),

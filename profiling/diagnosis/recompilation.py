@@ -23,21 +23,20 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         window += max(1, one.store.end - one.store.begin)
         if not chosen:
             continue
-        events = one.store.events(columns=("ts", "dur", "name", "depth"))
-        mine = np.isin(events["name"], chosen)
-        if not mine.any():
+        found = one.store.sql("SELECT ts, dur, name FROM ev WHERE list_contains(?, name)", [chosen])
+        if not len(found["ts"]):
             continue
-        start, duration = events["ts"][mine], events["dur"][mine]
+        start, duration = found["ts"], found["dur"]
+        longest = int(duration.argmax())
+        if duration[longest] > longest_yet:
+            longest_yet, whose = int(duration[longest]), one
+            name = names[int(found["name"][longest])]
+            begin, end = int(start[longest]), int(start[longest] + duration[longest])
+        calls += len(start)
         order = np.argsort(start, kind="stable")
         start, stop = start[order], (start + duration)[order]
         reach = np.concatenate(([start[0]], np.maximum.accumulate(stop)[:-1]))
         total += float(np.maximum(0, stop - np.maximum(start, reach)).sum())
-        calls += int(mine.sum())
-        longest = int(duration.argmax())
-        if duration[longest] > longest_yet:
-            longest_yet, whose = int(duration[longest]), one
-            name = names[int(events["name"][mine][longest])]
-            begin, end = int(events["ts"][mine][longest]), int((events["ts"] + events["dur"])[mine][longest])
     words = {"calls": calls, "name": name[:80]}
     return Seen(value=total / max(1, window), begin=begin, end=end, words=words, role=whose.role, rank=whose.rank)
 

@@ -5,9 +5,11 @@ Standard output is one JSON object a line: {"progress": 0.4} now and then, and l
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
+import signal
 import sys
 import threading
 import time
@@ -18,6 +20,8 @@ from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
 
 _EVERY_SECONDS = 0.25
+_MOST_MEMORY = 4 << 30
+"""Ten times what an import takes; a file that makes a reader ask for more is refused."""
 
 
 def main() -> None:
@@ -30,10 +34,11 @@ def main() -> None:
     given = parser.parse_args()
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
     os.nice(5)
+    _limit(resource.RLIMIT_DATA, _MOST_MEMORY)
+    with contextlib.suppress(OSError):  # where the system is short of memory, this process goes before the console
+        Path("/proc/self/oom_score_adj").write_text("1000")
     if given.most_bytes > 0:
-        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        most = given.most_bytes if hard == resource.RLIM_INFINITY else min(given.most_bytes, hard)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        _limit(resource.RLIMIT_FSIZE, given.most_bytes)
     told_at = 0.0
 
     def progress(share: float) -> None:
@@ -55,6 +60,11 @@ def main() -> None:
         _say({"facts": {**asdict(facts), "kind": kind}})
 
 
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
 def _say(said: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
@@ -63,6 +73,8 @@ def _say(said: dict[str, object]) -> None:
 def _end_with_the_caller() -> None:
     while os.read(0, 1 << 16):  # not sys.stdin: its lock, held by a thread, ends the interpreter with a fatal error
         pass
+    if os.getpgrp() == os.getpid():  # with whatever we have started
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 

@@ -189,7 +189,7 @@ class Store:
     def search(self, text: str, limit: int) -> list[Found]:
         """Return up to `limit` names that contain `text`, in any case, those that took longest first."""
         rows = self._connection.execute(
-            "SELECT n.text, first(e.cat), count(*), sum(e.dur)::BIGINT AS total, arg_max(e.rowid, e.dur) "
+            "SELECT n.text, first(e.cat), count(*), sum(e.dur)::DOUBLE AS total, arg_max(e.rowid, e.dur) "
             "FROM ev e JOIN names n ON n.id = e.name WHERE contains(lower(n.text), lower(?)) "
             "GROUP BY n.text ORDER BY total DESC, n.text LIMIT ?",
             [text, limit],
@@ -202,7 +202,7 @@ class Store:
                     name=name,
                     category=category,
                     events=events,
-                    total=total,
+                    total=int(total),
                     lane=longest["lane"],
                     depth=longest["depth"],
                     begin=longest["ts"],

@@ -26,6 +26,8 @@ from profiling.trace.store import Columns, Store
 
 COLUMNS = 1 << pyramid.TILE_BITS
 MOST_EXACT = 5000
+_AT_ONCE = 2_000  # events that are cut into columns at a time
+_MOST_LONG = 50_000  # that one tile reads; in a trace of a program there are some hundreds
 MOST_BYTES = 300_000
 HIGHEST = 50
 """A column of 13 days."""
@@ -88,7 +90,7 @@ class _View:
         found["bucket"] >>= shift
         longs = self._store.sql(
             f"SELECT id, lane, depth, ts, dur, label FROM longs "  # noqa: S608
-            f"WHERE dur > ? AND ts < ? AND ts + dur > ? {self._lanes}",
+            f"WHERE dur > ? AND ts < ? AND ts + dur > ? {self._lanes} ORDER BY dur DESC LIMIT {_MOST_LONG}",
             [pyramid.LONG << level, self._end, self._begin],
         )
         return Cells(**found), longs
@@ -107,23 +109,25 @@ class _View:
         arrays.insert(1, names.number.astype("<u2"))
         return self._packed(rows, names, arrays, exact=True, events=int(kept.sum()), omitted=omitted)
 
-    def painted(self, cells: Cells | None, events: Columns) -> bytes:
-        """Return the tile as columns of cells and of events."""
-        parts = pyramid.clip(
-            pyramid.rows(events),
-            events["ts"] - self._store.facts.origin,
-            events["dur"],
-            events["label"],
+    def _clipped(self, events: Columns, part: slice) -> Cells:
+        return pyramid.clip(
+            pyramid.rows(events)[part],
+            events["ts"][part] - self._store.facts.origin,
+            events["dur"][part],
+            events["label"][part],
             level=self._level,
             first=self._first,
             last=self._first + COLUMNS,
         )
-        n = len(events["ts"])
-        if cells is not None:
-            n += int(cells.starts.sum())
-            both = {name: np.concatenate([getattr(cells, name), getattr(parts, name)]) for name in Cells.__slots__}
-            parts = Cells(**both)
-        parts = pyramid.merge(parts)
+
+    def painted(self, cells: Cells | None, events: Columns) -> bytes:
+        """Return the tile as columns of cells and of events."""
+        n = len(events["ts"]) + (int(cells.starts.sum()) if cells is not None else 0)
+        parts = pyramid.merge(cells) if cells is not None else self._clipped(events, slice(0, 0))
+        for first in range(0, len(events["ts"]), _AT_ONCE):  # an event may cross every column of the tile
+            piece = self._clipped(events, slice(first, first + _AT_ONCE))
+            both = {name: np.concatenate([getattr(parts, name), getattr(piece, name)]) for name in Cells.__slots__}
+            parts = pyramid.merge(Cells(**both))
         rows, row, kept, omitted = _rows(parts.row)
         place = row[kept] * COLUMNS + parts.bucket[kept] - self._first
         busy = np.zeros(len(rows) * COLUMNS, np.uint8)

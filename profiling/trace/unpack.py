@@ -8,6 +8,7 @@ from typing import Self
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
+_HEAD = 1 << 20
 _PIECE = 1 << 18
 _PACKED_PIECE = 1 << 15
 """What is left of a piece is copied for each member of a file, and a hostile one has very many."""
@@ -16,12 +17,23 @@ _FREE = 256 << 20
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the first bytes of a file, unpacked; fewer if it is broken."""
+    """Return the first bytes of a file, unpacked; fewer if it is broken. No more than its first mebibyte is read."""
     try:
-        with Unpacked(path) as file:
-            return file.read(size)
+        with path.open("rb") as file:
+            raw = file.read(_HEAD)
     except OSError:
         return b""
+    if not raw.startswith(_GZIP):
+        return raw[:size]
+    found = b""
+    while raw.startswith(_GZIP) and len(found) < size:
+        packed = zlib.decompressobj(31)
+        try:
+            found += packed.decompress(raw, size - len(found))
+        except zlib.error:
+            break
+        raw = packed.unused_data
+    return found
 
 
 class Unpacked:

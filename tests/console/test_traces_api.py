@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
+from jobs import traces
 from jobs.custody import hear
 from jobs.files import artifact_path
 from jobs.layers import import_layer, queue_lost, source_path, store_path, trace_folder
@@ -246,6 +248,36 @@ def test_a_file_that_arrived_is_imported_by_itself(person: AbstractUser) -> None
 
     layer = Layer.objects.get()
     assert (layer.state, layer.problem, layer.facts["events"]) == ("ready", "", 3)
+
+
+@pytest.mark.parametrize("data", [b"SQLite format 3\0" + bytes(200), b"PK\3\4" + bytes(200)])
+def test_databases_and_archives_are_opened_by_the_importer_alone(
+    client: Client, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(path: Path) -> None:
+        raise AssertionError(f"{path} was opened in the web process")
+
+    monkeypatch.setattr(traces, "reader_of", never)
+    made = announce(client, ("a.sqlite", len(data))).json()
+    trace, layer = made["id"], made["layers"][0]["id"]
+    assert send(client, trace, layer, data[:100]).json()["state"] == "uploading"
+    assert send(client, trace, layer, data[100:], offset=100).json()["state"] == "queued"
+    import_layer(layer_id=layer)
+    found = client.get(f"/api/traces/{trace}").json()["layers"][0]
+    assert found["state"] == "failed"
+    assert found["problem"]
+
+
+def test_a_disk_that_has_filled_since_takes_no_piece(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = torch_file()
+    made = announce(client, ("a.json.gz", len(data))).json()
+    usage = shutil.disk_usage("/")._replace(free=traces.KEEP_FREE_BYTES + 10)
+    monkeypatch.setattr(traces.shutil, "disk_usage", lambda _path: usage)
+
+    refused = send(client, made["id"], made["layers"][0]["id"], data)
+
+    assert refused.status_code == 507
+    assert "room for 0 MiB" in refused.json()["problems"][0]["message"]
 
 
 def test_samples_of_stacks_are_a_download_alone(person: AbstractUser) -> None:

@@ -3,6 +3,7 @@
 Not run on Ascend: written after the documented names of files.
 """
 
+import os
 import tempfile
 import zipfile
 import zlib
@@ -14,6 +15,8 @@ from profiling.trace.torch_trace import read_trace
 from profiling.trace.writer import StoreWriter
 
 _MOST_MEMBERS = 100_000
+_MOST_DIRECTORY = 16 << 20
+_TAIL = (1 << 16) + 22  # bytes in which the end of an archive's list must stand
 _PIECE = 1 << 20
 
 
@@ -49,6 +52,8 @@ class MsprofZipReader:
 def _member(path: Path) -> zipfile.ZipInfo | None:
     """Return the file to read: the database of torch's profiler, else another database, else the trace."""
     try:
+        if _directory_bytes(path) > _MOST_DIRECTORY:
+            return None
         with zipfile.ZipFile(path) as archive:
             listed = archive.infolist()[:_MOST_MEMBERS]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
@@ -61,8 +66,20 @@ def _member(path: Path) -> zipfile.ZipInfo | None:
     return names.get("trace_view.json")
 
 
+def _directory_bytes(path: Path) -> int:
+    """Return how long the archive says its list of members is: all of it is read at once. Raises: OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+
+
 def _extract(path: Path, member: zipfile.ZipInfo, target: Path, limits: Limits) -> None:
     """Write one member to a file of ours, no larger than allowed, whatever it says of itself. Raises: Unreadable."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unreadable(f"{target.name} in the zip is packed in another way than profilers pack. Pack it anew.")
     most = min(limits.unpacked, max(member.compress_size, _PIECE) * limits.ratio)
     written = 0
     try:

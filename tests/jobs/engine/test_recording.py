@@ -435,3 +435,22 @@ def test_a_length_that_no_recording_has_is_refused(tmp_path: Path, seconds: Any)
     stage.recording._take_now()
     assert stage.report.states("a") == ["failed"]
     assert "seconds is" in stage.report.text("a")
+
+
+def test_an_end_that_comes_before_the_beginning_is_kept(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.recording.before_step(1)
+    stage.ask("a", seconds=60)
+    stage.endings = ["a"]
+    stage.recording._take_now()
+    stage.recording._take_now()
+    assert "stopping" in stage.report.states("a")
+
+
+def test_a_worker_that_did_not_answer_is_told_to_stop_in_case_it_begins_later(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", start_recording=TimeoutError()))
+    stage.recording.before_step(1)
+    stage.ask("a", seconds=60)
+    stage.recording._take_now()
+    assert stage.actors["policy_1"].said == ["start_recording", "stop_recording"]
+    assert stage.report.states("a")[-1] == "recording"

@@ -193,3 +193,22 @@ def test_a_tile_of_an_empty_store_is_empty(tmp_path: Path) -> None:
     with written(tmp_path / "a", []) as store:
         header, _ = read(tile(store, level=20, index=0))
         assert (header["rows"], header["n"], header["exact"]) == ([], 0, True)
+
+
+def test_many_long_events_at_once_are_painted_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each crosses every column: all parts of all of them at once would be five million."""
+    events = [(0, number, 10**9, 0) for number in range(MOST_EXACT + 5_000)]
+    with written(tmp_path / "store", events) as store:
+        pieces: list[int] = []
+        clip = pyramid.clip
+
+        def counted(row: Any, *arguments: Any, **options: Any) -> Any:
+            pieces.append(len(row))
+            return clip(row, *arguments, **options)
+
+        monkeypatch.setattr(pyramid, "clip", counted)
+        header, arrays = read(tile(store, level=21, index=0))
+
+    assert max(pieces) <= 2_000
+    assert header["n"] == len(events)
+    assert arrays["busy"].max() == 255
