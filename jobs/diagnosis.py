@@ -3,6 +3,7 @@
 What is read is bounded: the spans of the newest steps, and the newest values of the readings that rules look at.
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -48,6 +49,7 @@ READINGS = (
     *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
 )
 MAX_SPANS = 100_000
+_WIDER = (1.5, 12.0, math.inf)
 
 
 def diagnose_run(run: Run) -> list[Finding]:
@@ -92,7 +94,12 @@ def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[
     """Return phases, readings and knobs of a run, and what is known of a capture of it."""
     attempt = capture.attempt if capture else run.latest_attempt
     answer = read_clean(run_id=run.pk, names=(*METRICS, *READINGS), num_points=MAX_POINTS)
-    spans = _spans(run.pk, attempt, _around(run, capture, answer.series))
+    spans = as_phase_spans(())
+    for factor in _WIDER:  # evaluations and checkpoints lie between steps, and may take longer than many of these
+        window = _around(run, capture, answer.series, factor=factor)
+        spans = _spans(run.pk, attempt, window)
+        if window == (None, None) or len(Evidence(spans=spans).all_steps) > MOST_STEPS:
+            break
     steps = Evidence(spans=spans).all_steps
     return Evidence(
         spans=spans,
@@ -106,13 +113,17 @@ def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[
     )
 
 
-def _around(run: Run, capture: Capture | None, series: Sequence[Series]) -> tuple[int | None, int | None]:
+def _around(
+    run: Run, capture: Capture | None, series: Sequence[Series], *, factor: float
+) -> tuple[int | None, int | None]:
     """Return the window of time (Unix ns; None: open) that holds the newest steps, or those around a capture."""
     told = next((one for one in series if one.name == "time/step_seconds"), None)
     usual = float(np.median(told.y[np.isfinite(told.y)])) if told is not None and np.isfinite(told.y).any() else None
     if usual is None:
         return None, None
-    margin = int(1.5 * MOST_STEPS * usual * 1e9)
+    if factor == math.inf:
+        return None, None
+    margin = int(factor * MOST_STEPS * usual * 1e9)
     if capture is not None and "recording" in capture.state_times:
         began = datetime.fromisoformat(capture.state_times["recording"]).timestamp()
         recorded = int(1.5 * capture.num_steps * usual * 1e9)

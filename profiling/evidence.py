@@ -141,10 +141,14 @@ class Evidence:
         The last one ends with its last phase, and counts once its weights are synchronised, or, without a rollout
         engine, once its update is over: a step that is under way is none.
         """
+        return self._steps_of_spans or self._steps_of_metrics
+
+    @cached_property
+    def _steps_of_spans(self) -> tuple[Step, ...]:
         mine = self._on_driver(STEP_PHASES)
         numbers = np.unique(mine.step[mine.step > 0])
         if not len(numbers):
-            return self._steps_of_metrics
+            return ()
         begins = [int(mine.start[mine.step == number].min()) for number in numbers]
         ends = [int((mine.start + mine.duration)[mine.step == number].max()) for number in numbers]
         last_phases = [set(mine.phase[mine.step == number]) for number in numbers]
@@ -170,9 +174,14 @@ class Evidence:
         return len(self.steps) >= LEAST_STEPS
 
     @property
+    def has_times(self) -> bool:
+        """Return True if it is known when the steps were, not only how long they took."""
+        return bool(self._steps_of_spans)
+
+    @property
     def window(self) -> tuple[int, int]:
         """From the first to the last of `steps`, in Unix ns; (0, 0) where it is not known when they were."""
-        return (self.steps[0].begin, self.steps[-1].end) if self.steps and len(self.spans) else (0, 0)
+        return (self.steps[0].begin, self.steps[-1].end) if self.steps and self.has_times else (0, 0)
 
     @cached_property
     def step_seconds(self) -> Floats:
@@ -180,7 +189,10 @@ class Evidence:
         return np.array([step.seconds for step in self.steps])
 
     def phase_seconds(self, phase: str) -> Floats | None:
-        """Return the seconds of a phase on the driver in each of `steps` [s]; None if it was in none of them."""
+        """Return the seconds of a phase on the driver in each of `steps` [s]; None if it was told of too few.
+
+        A trainer without spans may leave steps out: those are NaN, which is not 0.
+        """
         mine = self._on_driver((phase,))
         numbers = [step.number for step in self.steps]
         if len(mine):
@@ -189,13 +201,13 @@ class Evidence:
         if told is None:
             return None
         by_step = dict(zip(told.step.tolist(), told.value.tolist(), strict=True))
-        found = np.array([by_step.get(number, 0.0) for number in numbers])
-        return found if found.any() else None
+        found = np.array([by_step.get(number, np.nan) for number in numbers])
+        return found if np.isfinite(found).sum() >= LEAST_STEPS else None
 
     def share(self, phase: str) -> float | None:
         """Return the median share of step time that a phase takes on the driver; None if it is not known."""
         seconds = self.phase_seconds(phase)
-        return None if seconds is None else float(np.median(seconds / self.step_seconds))
+        return None if seconds is None else float(np.nanmedian(seconds / self.step_seconds))
 
     def by_rank(self, role: str, phase: str, name: str = "") -> tuple[Ints, Floats] | None:
         """Return the ranks [r] and their own seconds in a phase in each step [r, s]; None below two ranks.
@@ -253,10 +265,12 @@ class Evidence:
         return tuple(
             one
             for one in self.readings
-            if one.name == name and (not role or one.role == role) and rank in (-1, one.rank) and len(one.value)
+            if one.name == name and (not role or one.role == role) and rank in (-1, one.rank)
+            if np.isfinite(one.value).any()
         )
 
     def in_steps(self, one: Readings) -> Floats:
-        """Return its values in the steps looked at; all of them where it names no steps."""
+        """Return its finite values in the steps looked at; all of them where it names no steps."""
         numbers = [step.number for step in self.steps]
-        return one.value[np.isin(one.step, numbers)] if (one.step > 0).any() and numbers else one.value
+        values = one.value[np.isin(one.step, numbers)] if (one.step > 0).any() and numbers else one.value
+        return values[np.isfinite(values)]

@@ -4,6 +4,7 @@ A rule is data and one function: its words stand here as templates, so that they
 function returns a number, or what is missing. Missing input never reads as healthy.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
@@ -148,6 +149,8 @@ def rules(*, live: bool = False) -> dict[str, Rule]:
 def judged(key: str, rule: Rule, evidence: Evidence) -> Finding:
     """Return what a rule says of the evidence."""
     seen = rule.judge(evidence)
+    if isinstance(seen, Seen) and not math.isfinite(seen.value):
+        seen = Missing(what=rule.needs[0])  # NaN is above no threshold, and reads as healthy
     if isinstance(seen, Missing):
         return Finding(key=key, rule=rule, state="not_enough_data", missing=seen)
     beyond_watch, beyond_bad = (

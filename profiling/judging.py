@@ -20,7 +20,7 @@ def judge_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Seen |
         seconds = evidence.phase_seconds(phase)
         assert seconds is not None
         begin, end = evidence.window
-        words = {"seconds": f"{float(np.median(seconds)):.3g}", "steps": len(evidence.steps)}
+        words = {"seconds": f"{float(np.nanmedian(seconds)):.3g}", "steps": len(evidence.steps)}
         return Seen(value=share, begin=begin, end=end, words=words, role="driver", rank=0)
 
     return judge

@@ -62,7 +62,8 @@ class Commands:
 
     def take_checkpoint(self) -> bool:
         """Return whether a checkpoint was asked for since the last call."""
-        asked, self._checkpoint = self._checkpoint, False
+        with self._lock:
+            asked, self._checkpoint = self._checkpoint, False
         return asked
 
     def take_profiles(self) -> list[Mapping[str, Any]]:

@@ -87,6 +87,7 @@ class Loop:
             with mark("weight_sync", step=self.start):
                 self.weights.connect()
                 self.weights.sync(step=self.start)
+            self.hang_watch.progress(self.start)
         if self.start == 0:  # a checkpoint is written after the evaluation of its step
             self._evaluate()
         self.report.state("training", step=self.start)
@@ -344,6 +345,7 @@ class Loop:
             found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
         )
         self.report.driver_spans(profile.drain())
+        self.hang_watch.progress(self.step)
         self.state = replace(self.state, evaluated_step=self.step)
         self._scores["score"] = found.score
         best = self.state.best_score

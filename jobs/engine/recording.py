@@ -82,9 +82,11 @@ class Recording:
         for capture in [one for one in self._armed if one.request.seconds]:
             self._armed.remove(capture)
             capture.request = capture.request.starting_at(max(1, self._step))
-            if self._now is None:
-                self._start(capture, self._step)
+            if capture.request.capture in self._ended:
+                self._report.capture(capture.request.capture, "withdrawn", step=self._step)
+            elif self._now is None:
                 capture.ends = time.monotonic() + capture.request.seconds
+                self._start(capture, self._step)
             else:
                 self._fail(capture, f"{_busy(self._now.request)} Record once it has ended.", self._step)
 
@@ -151,6 +153,7 @@ class Recording:
     def abandon(self, why: str) -> None:
         """The run has failed: say so in what is under way. Never raises."""
         self._is_over.set()
+        is_mine = self._lock.acquire(timeout=FAILED_SECONDS)  # the watching thread may be in the middle of a start
         try:
             for capture in ([self._now] if self._now is not None else []) + self._armed:
                 self._fail(capture, f"The run failed: {why}", -1)
@@ -158,6 +161,9 @@ class Recording:
             self._wait(FAILED_SECONDS, "The run failed before its files were there.")
         except Exception as error:  # the failure of the run is what people must see
             self._report.say(f"Captures were left as they are: {type(error).__name__}: {error}")
+        finally:
+            if is_mine:
+                self._lock.release()
 
     def _take_commands(self, step: int) -> None:
         for payload in self._commands.take_profiles():

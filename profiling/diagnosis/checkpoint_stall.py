@@ -2,29 +2,27 @@
 
 import numpy as np
 
-from profiling.evidence import LEAST_STEPS, Evidence
+from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
     if not evidence.has_steps:
         return Missing(what="phases")
+    if not evidence.has_times:
+        return Missing(what="phases", text="The trainer tells no times of saving, only how long its steps took.")
     spans = evidence.spans
     begin, end = evidence.window
-    saves = spans.take(
-        (spans.role == "driver") & (spans.depth == 0) & (spans.phase == "checkpoint") & (spans.start >= begin)
-    )
-    if len(evidence.steps) < LEAST_STEPS:
-        return Missing(what="phases")
-    seconds = saves.duration[saves.start <= end].sum() / 1e9
-    longest = float(saves.duration.max() / 1e9) if len(saves) else 0.0
+    mine = (spans.role == "driver") & (spans.depth == 0) & (spans.phase == "checkpoint")
+    saves = spans.take(mine & (spans.start < end) & (spans.start + spans.duration > begin))
+    inside = np.minimum(saves.start + saves.duration, end) - np.maximum(saves.start, begin)
     return Seen(
-        value=float(seconds / max(1e-9, (end - begin) / 1e9)),
+        value=float(inside.sum() / (end - begin)),
         begin=begin,
         end=end,
         words={
             "saves": len(saves),
-            "seconds": f"{longest:.3g}",
+            "seconds": f"{float(saves.duration.max() / 1e9) if len(saves) else 0.0:.3g}",
             "step": f"{float(np.median(evidence.step_seconds)):.3g}",
         },
         role="driver",

@@ -24,9 +24,12 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
     excess: dict[str, float] = {}
     for phase in STEP_PHASES:
         seconds = evidence.phase_seconds(phase)
-        if seconds is not None:
-            excess[phase] = float(seconds[worst] - np.median(seconds))
+        if seconds is not None and np.isfinite(seconds[worst]):
+            excess[phase] = float(seconds[worst] - np.nanmedian(seconds))
     phase = max(excess, key=lambda key: excess[key], default="")
+    over = evidence.steps[worst].seconds - float(np.median(evidence.step_seconds))
+    if not phase or excess[phase] < 0.5 * over:
+        return "no phase that was told", "driver", 0
     spans = evidence.spans
     number = evidence.steps[worst].number
     mine = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))

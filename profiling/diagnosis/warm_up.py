@@ -7,8 +7,10 @@ from profiling.finding import Missing, Rule, Seen
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
-    if not evidence.has_steps or evidence.all_steps[0].number > 1:
+    if not evidence.has_steps:
         return Missing(what="phases")
+    if evidence.all_steps[0].number > 1:
+        return Missing(what="phases", text="The first step is no part of what is looked at.")
     first = evidence.all_steps[0]
     ratio = float(first.seconds / np.median(evidence.step_seconds))
     words = {"seconds": f"{first.seconds:.3g}"}

@@ -272,3 +272,42 @@ def test_what_a_profiler_holds_is_no_growth() -> None:
     found = Evidence(spans=evidence(rows).spans, readings=(told,), profiled=((11, 12),))
     seen = judged("memory_growth", rules()["memory_growth"], found)
     assert (seen.state, seen.seen and seen.seen.value) == ("clear", 0.0)
+
+
+def seconds_of_steps(**told: list[float]) -> Evidence:
+    """Return a run of a trainer that tells how long its steps and phases took, and not when."""
+    return evidence((), *(series(f"time/{name}_seconds", values) for name, values in told.items()))
+
+
+def test_numbers_that_are_none_are_not_healthy() -> None:
+    nothing = evidence((), series("response/truncated_share", [float("nan")] * 8))
+    assert judged("answers_cut", rules()["answers_cut"], nothing).state == "not_enough_data"
+    one = evidence((), series("groups/without_signal_share", [0.9] * 7 + [float("nan")]))
+    assert judged("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
+
+
+def test_a_phase_that_is_told_of_some_steps_alone_took_no_0_seconds_in_the_others() -> None:
+    reward = [9.0 if step % 3 == 0 else float("nan") for step in range(20)]
+    found = judged("slow_reward", rules()["slow_reward"], seconds_of_steps(step=[10.0] * 20, reward=reward))
+    assert (found.state, found.seen and found.seen.value) == ("fires", 0.9)
+
+
+def test_a_trainer_without_times_has_no_checkpoints_that_took_none() -> None:
+    found = judged("checkpoint_stall", rules()["checkpoint_stall"], seconds_of_steps(step=[10.0] * 20))
+    assert found.state == "not_enough_data"
+
+
+def test_an_outlier_that_no_phase_explains_says_so() -> None:
+    found = judged("outlier_step", rules()["outlier_step"], seconds_of_steps(step=[10.0] * 10 + [90.0] + [10.0] * 5))
+    assert "no phase that was told" in found.sentence()
+    assert found.seen is not None
+    assert (found.seen.begin, found.seen.role) == (found.seen.begin, "driver")
+
+
+def test_steps_without_times_have_no_window_beside_spans_of_workers() -> None:
+    found = Evidence(
+        spans=evidence(ranks("policy", "update", [[1.0] * 8])).spans,
+        readings=seconds_of_steps(step=[10.0] * 8).readings,
+    )
+    assert found.has_steps
+    assert found.window == (0, 0)
