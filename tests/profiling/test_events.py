@@ -55,7 +55,7 @@ def test_the_memory_of_a_span_says_what_was_measured_and_nothing_else() -> None:
 def test_the_vocabulary_of_phases_is_unique_and_ordered() -> None:
     assert len(BY_KEY) == len(PHASES)
     scored = ("rollout", "reward", "old_logprobs", "reference", "advantages")
-    assert STEP_PHASES == ("data_wait", *scored, "update", "weight_sync")
+    assert ("data_wait", *scored, "update", "weight_sync") == STEP_PHASES
 
 
 def test_a_folder_is_a_registry_and_an_unknown_name_lists_it() -> None:
