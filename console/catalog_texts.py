@@ -3909,6 +3909,7 @@ TEXTS = (
     gettext_noop("Weight sync takes {value} of each step (median {seconds} s)."),
     gettext_noop("Weight sync takes {value} of each step."),
     gettext_noop("Send weights in larger buckets, keep policy and engines on one node or on the same devices, or synchronise less often."),
+    gettext_noop("The run has no such phase, or its trainer does not tell how long it takes."),
     gettext_noop("The trainer tells no times of saving, only how long its steps took."),
     gettext_noop("The trainer told no time of waiting for data."),
     gettext_noop("No node told the memory of a GPU: NVML is read where there is one."),

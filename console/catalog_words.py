@@ -37,6 +37,7 @@ from jobs.planner.validity import REASONS
 from profiling.finding import FOLDER as DIAGNOSIS
 from profiling.finding import QUESTIONS, RECORD
 from profiling.finding import rules as diagnosis_rules
+from profiling.judging import NO_PHASE
 from profiling.phases import BY_KEY, PHASES
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
@@ -211,6 +212,7 @@ def _diagnosis_texts() -> Iterator[str]:
     yield from (*QUESTIONS.values(), *RECORD.values())
     for rule in diagnosis_rules().values():
         yield from (rule.title, rule.definition, rule.source, rule.fires, rule.clear, rule.advice)
+    yield NO_PHASE
     yield from _texts_of_missing()
 
 

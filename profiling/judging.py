@@ -7,6 +7,8 @@ import numpy as np
 from profiling.evidence import Evidence, Readings
 from profiling.finding import Missing, Seen
 
+NO_PHASE = "The run has no such phase, or its trainer does not tell how long it takes."
+
 
 def judge_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Seen | Missing]:
     """Return a judge of the median share of step time that a phase takes on the driver."""
@@ -16,7 +18,7 @@ def judge_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Seen |
             return Missing(what="phases")
         share = evidence.share(phase)
         if share is None:
-            return Missing(what="phases", text=missing)
+            return Missing(what="phases", text=missing or NO_PHASE)
         seconds = evidence.phase_seconds(phase)
         assert seconds is not None
         begin, end = evidence.window
@@ -26,15 +28,17 @@ def judge_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Seen |
     return judge
 
 
-def largest(found: tuple[Readings, ...], evidence: Evidence) -> tuple[float, Readings] | None:
-    """Return the largest value over several series in the steps looked at, and whose it is; None without a value."""
-    best: tuple[float, Readings] | None = None
-    for one in found:
-        values = evidence.in_steps(one)
-        values = values[np.isfinite(values)]
-        if len(values) and (best is None or values.max() > best[0]):
-            best = float(values.max()), one
-    return best
+def judge_median(name: str) -> Callable[[Evidence], Seen | Missing]:
+    """Return a judge of the median of a metric of the driver over the steps looked at."""
+
+    def judge(evidence: Evidence) -> Seen | Missing:
+        told = evidence.reading(name, role="driver")
+        if told is None or not len(evidence.in_steps(told)):
+            return Missing(what="readings")
+        begin, end = whole_window(told, evidence)
+        return Seen(value=float(np.median(evidence.in_steps(told))), begin=begin, end=end, role="driver", rank=0)
+
+    return judge
 
 
 def whole_window(one: Readings, evidence: Evidence) -> tuple[int, int]:

@@ -67,7 +67,8 @@ class QuestionRow:
 
     title: str
     firing: int
-    rows: tuple[FindingRow, ...]
+    known: tuple[FindingRow, ...]
+    lacking: tuple[FindingRow, ...]
 
 
 @require_GET
@@ -100,7 +101,9 @@ def questions(findings: Iterable[Finding], *, run: Run | None, timeline: str) ->
         rows = tuple(_row(one, run, spec, timeline) for one in found if one.rule.question == key)
         firing = sum(row.state == "fires" for row in rows)
         if rows:
-            made.append(QuestionRow(title=_(title), firing=firing, rows=rows))
+            lacking = tuple(row for row in rows if row.state == "not_enough_data")
+            known = tuple(row for row in rows if row not in lacking)
+            made.append(QuestionRow(title=_(title), firing=firing, known=known, lacking=lacking))
     return made
 
 

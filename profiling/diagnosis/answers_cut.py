@@ -1,19 +1,7 @@
 """Many answers end at the longest length allowed: their reward is noise, and each fills the engine to its limit."""
 
-import numpy as np
-
-from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
-
-
-def _judge(evidence: Evidence) -> Seen | Missing:
-    cut = evidence.reading("response/truncated_share", role="driver")
-    if cut is None or not len(evidence.in_steps(cut)):
-        return Missing(what="readings")
-    begin, end = whole_window(cut, evidence)
-    return Seen(value=float(np.median(evidence.in_steps(cut))), begin=begin, end=end, role="driver", rank=0)
-
+from profiling.finding import Rule, Turn
+from profiling.judging import judge_median
 
 PLUGIN = Rule(
     title="Answers are cut",
@@ -34,5 +22,5 @@ PLUGIN = Rule(
         Turn("reward.overlong_penalty", "choose"),
         Turn("reward.overlong_buffer_tokens", "raise"),
     ),
-    judge=_judge,
+    judge=judge_median("response/truncated_share"),
 )

@@ -1,19 +1,7 @@
 """Groups whose answers all got the same reward were generated and updated on for nothing."""
 
-import numpy as np
-
-from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
-
-
-def _judge(evidence: Evidence) -> Seen | Missing:
-    empty = evidence.reading("groups/without_signal_share", role="driver")
-    if empty is None or not len(evidence.in_steps(empty)):
-        return Missing(what="readings")
-    begin, end = whole_window(empty, evidence)
-    return Seen(value=float(np.median(evidence.in_steps(empty))), begin=begin, end=end, role="driver", rank=0)
-
+from profiling.finding import Rule, Turn
+from profiling.judging import judge_median
 
 PLUGIN = Rule(
     title="Groups without signal",
@@ -29,5 +17,5 @@ PLUGIN = Rule(
     clear="{value} of the groups have no signal.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
     turns=(Turn("algorithm.dynamic_sampling", "on"), Turn("rollout.samples_per_prompt", "raise")),
-    judge=_judge,
+    judge=judge_median("groups/without_signal_share"),
 )
