@@ -17,12 +17,12 @@ from typing import Any
 import ray
 
 from jobs.engine.actor import CAPTURES
-from jobs.engine.capture_request import CaptureRefused, Request, parse_request, within
 from jobs.engine.commands import Commands
 from jobs.engine.crew import Crew
 from jobs.engine.report import Report
 from jobs.engine.traces import Collector, Recorded
 from jobs.engine.worker import Worker
+from profiling.capture_request import CaptureRefused, Request, parse_request, within
 from profiling.config import TOOLS
 
 ASK_SECONDS = 30.0

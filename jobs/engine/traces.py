@@ -15,9 +15,9 @@ from typing import Any
 import ray
 
 from jobs.engine.actor import CAPTURES
-from jobs.engine.capture_request import Request
 from jobs.engine.report import Report
 from jobs.engine.worker import Worker
+from profiling.capture_request import Request
 
 PIECE_BYTES = 4 << 20
 POLL_SECONDS = 0.3

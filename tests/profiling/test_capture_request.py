@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.capture_request import CaptureRefused, parse_request, within
+from profiling.capture_request import CaptureRefused, parse_request, within
 
 WORKERS = {"policy": 2, "vllm": 1, "reference": 0}
 GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "roles": [], "ranks": []}
