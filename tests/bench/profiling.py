@@ -6,17 +6,10 @@ then a trace of ten million events (tests/bench/traces.py).
 Each number comes from a process of its own, as workers are; nsys is left out where it is not installed.
 """
 
-import json
-import os
-import shlex
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
-from profiling.launch_nsys import problem_of_install, runtime_env
-from tests.bench import recording, traces
-from tests.bench.stage import ROOT, Result, print_table
+from profiling.launch_nsys import problem_of_install
+from tests.bench import recording, recording_cost, traces
+from tests.bench.program import result, run
+from tests.bench.stage import Result, print_table
 
 COMMAND = "python -m tests.bench.profiling"
 TIMES = 5
@@ -102,43 +95,15 @@ print(json.dumps(told))
 """
 
 
-def run(code: str, *arguments: str, under_nsys: bool = False) -> dict[str, list[float]]:
-    """Run a piece of code in a process of its own and return what it told."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    with tempfile.TemporaryDirectory(prefix="pw-bench-") as folder:
-        program = Path(folder) / "program.py"
-        program.write_text(code)
-        command = [sys.executable, str(program), *arguments]
-        if under_nsys:  # as Ray starts a worker
-            executable = runtime_env(ready="on", trace="nvtx")["py_executable"]
-            command = ["bash", "-c", f"exec {executable} {shlex.join(command[1:])}"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    assert lines, done.stderr
-    return json.loads(lines[-1])  # type: ignore[no-any-return]
-
-
-def result(what: str, values: list[float], unit: str) -> Result:
-    """Return one number as the table shows it."""
-    ordered = sorted(values)
-    return Result(
-        what=what,
-        median=ordered[len(ordered) // 2],
-        spread=(ordered[0], ordered[-1]),
-        unit=unit,
-        command=COMMAND,
-    )
-
-
 def marks(*, has_nsys: bool) -> list[Result]:
     """Measure a mark of each backend that works without an accelerator."""
     found = []
     for name in ("none", "timers", "nvtx", "torch"):
         told = run(MARKS, name)
-        found += [result(f"mark, {name}: {kind}", values, "µs") for kind, values in told.items()]
+        found += [result(f"mark, {name}: {kind}", values, "µs", COMMAND) for kind, values in told.items()]
     if has_nsys:
         told = run(MARKS, "auto", under_nsys=True)
-        found += [result(f"mark, auto in a worker under nsys: {kind}", v, "µs") for kind, v in told.items()]
+        found += [result(f"mark, auto in a worker under nsys: {kind}", v, "µs", COMMAND) for kind, v in told.items()]
     return found
 
 
@@ -147,9 +112,9 @@ def captures(*, has_nsys: bool) -> list[Result]:
     found = []
     for tool in ("torch", "nsys") if has_nsys else ("torch",):
         told = run(CAPTURE, tool, str(TIMES), under_nsys=tool == "nsys")
-        found.append(result(f"capture, {tool}: first start in a process", told["start"][:1], "s"))
+        found.append(result(f"capture, {tool}: first start in a process", told["start"][:1], "s", COMMAND))
         names = {"start": "start", "stop": "stop", "file": "stop to complete file"}
-        found += [result(f"capture, {tool}: {text}", told[key][1:], "s") for key, text in names.items()]
+        found += [result(f"capture, {tool}: {text}", told[key][1:], "s", COMMAND) for key, text in names.items()]
     return found
 
 
@@ -157,8 +122,8 @@ def worker_start() -> list[Result]:
     """Measure how much later a Ray actor answers when it is started under nsys."""
     told = run(WORKER_START, str(TIMES))
     return [
-        result("Ray actor, creation to first answer", told["off"], "s"),
-        result("the same, ready for nsys", told["auto"], "s"),
+        result("Ray actor, creation to first answer", told["off"], "s", COMMAND),
+        result("the same, ready for nsys", told["auto"], "s", COMMAND),
     ]
 
 
@@ -170,6 +135,7 @@ def main() -> None:
     print_table(
         [*marks(has_nsys=not problem), *captures(has_nsys=not problem), *(worker_start() if not problem else [])]
     )
+    recording_cost.main()
     traces.main([])
     recording.main([])
 
