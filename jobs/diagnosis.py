@@ -1,6 +1,7 @@
 """What the rules of profiling.diagnosis say of a run: its phases and readings as they are now, and of a capture of it.
 
-What is read is bounded: the spans of the newest steps, and the newest values of the readings that rules look at.
+What is read is bounded: the spans of the newest whole steps (of those nearest to a capture), the newest values of the
+readings that rules look at, and of the files what begins first.
 """
 
 import math
@@ -16,10 +17,10 @@ from jobs.catalog.value import Value
 from jobs.chunks import Ints
 from jobs.clean_series import read_clean
 from jobs.custody import recorded_steps
-from jobs.models import Capture, Run, Trace
+from jobs.models import Attempt, Capture, Run, Trace
 from jobs.series import MAX_POINTS, Series
-from jobs.spans import as_phase_spans, newest_span, read_spans
-from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, PhaseSpans, Readings, Recorded, Step
+from jobs.spans import as_phase_spans, newest_span, read_steps
+from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Recorded, Step
 from profiling.finding import Finding, Turn, diagnose
 from profiling.phases import BY_KEY
 
@@ -93,11 +94,21 @@ def changed(turn: Turn, spec: RunSpec) -> Value:
 def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[Recorded] = ()) -> Evidence:
     """Return phases, readings and knobs of a run, and what is known of a capture of it."""
     attempt = capture.attempt if capture else run.latest_attempt
+    first_step = _first_step(run, attempt)
     answer = read_clean(run_id=run.pk, names=(*METRICS, *READINGS), num_points=MAX_POINTS)
     spans = as_phase_spans(())
     for factor in _WIDER:  # evaluations and checkpoints lie between steps, and may take longer than many of these
         window = _around(run, capture, answer.series, factor=factor)
-        spans = _spans(run.pk, attempt, window)
+        lanes = read_steps(
+            run_id=run.pk,
+            attempt=attempt,
+            first_step=first_step,
+            from_ns=window[0],
+            to_ns=window[1],
+            near_ns=_began(capture) if capture else None,
+            limit=MAX_SPANS,
+        ).lanes
+        spans = as_phase_spans(lanes)
         if window == (None, None) or len(Evidence(spans=spans).all_steps) > MOST_STEPS:
             break
     steps = Evidence(spans=spans).all_steps
@@ -110,7 +121,20 @@ def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[
         profiled=tuple(
             known for one in run.captures.filter(attempt=attempt) if (known := recorded_steps(one)) is not None
         ),
+        first_step=first_step,
     )
+
+
+def _first_step(run: Run, attempt: int) -> int:
+    """Return the first step of an attempt: 1, or the one after the checkpoint that it was resumed from."""
+    found = Attempt.objects.filter(run=run, number=attempt).values_list("resume_step", flat=True).first()
+    return (found or 0) + 1
+
+
+def _began(capture: Capture) -> int | None:
+    """Return when a capture began to record, in Unix ns; None until it has."""
+    told = capture.state_times.get("recording")
+    return int(datetime.fromisoformat(told).timestamp() * 1e9) if told else None
 
 
 def _around(
@@ -124,17 +148,11 @@ def _around(
     if factor == math.inf:
         return None, None
     margin = int(factor * MOST_STEPS * usual * 1e9)
-    if capture is not None and "recording" in capture.state_times:
-        began = datetime.fromisoformat(capture.state_times["recording"]).timestamp()
+    if capture is not None and (began := _began(capture)) is not None:
         recorded = int(1.5 * capture.num_steps * usual * 1e9)
-        return int(began * 1e9) - margin, int(began * 1e9) + recorded + margin
+        return began - margin, began + recorded + margin
     newest = newest_span(run.pk)
     return (newest - margin, None) if newest is not None else (None, None)
-
-
-def _spans(run_id: str, attempt: int, window: tuple[int | None, int | None]) -> PhaseSpans:
-    lanes = read_spans(run_id=run_id, from_ns=window[0], to_ns=window[1], limit=MAX_SPANS).lanes
-    return as_phase_spans([lane for lane in lanes if lane.attempt == attempt])
 
 
 def _readings(series: Series, steps: Sequence[Step]) -> Readings:

@@ -1,4 +1,4 @@
-"""Read the timeline of a run: spans of a window by lane, the longest first to stay where there are too many."""
+"""Read the timeline of a run: spans of a window by lane; where there are too many, the longest or whole steps stay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from jobs.tail import read_with_tail
 from profiling.evidence import PhaseSpans, phase_spans
 
 MAX_LIMIT = 200_000
+_NO_STEP = 2**62
 
 Lane = tuple[str, int, int]  # role, rank, attempt
 
@@ -38,15 +39,53 @@ class SpansAnswer:
 
 
 def read_spans(
-    *, run_id: str, from_ns: int | None = None, to_ns: int | None = None, limit: int = 20_000
+    *, run_id: str, from_ns: int | None = None, to_ns: int | None = None, limit: int = 20_000, depth: int | None = None
 ) -> SpansAnswer:
     """Return the spans that touch [from_ns, to_ns] (Unix ns; None: open), at most `limit` of them.
 
-    Where there are more, the longest stay: at any zoom those are the ones that can be seen.
-    Raises: ValueError if `limit` is out of its range.
+    Where there are more, the longest stay: at any zoom those are the ones that can be seen. With `depth` only those
+    that are nested no deeper. Raises: ValueError if `limit` is out of its range.
     """
     if not 1 <= limit <= MAX_LIMIT:
         raise ValueError(f"limit: {limit} is not between 1 and {MAX_LIMIT}.")
+    through, inside = _inside(run_id, from_ns, to_ns)
+    if depth is not None:
+        inside = {lane: spans.take(spans.depth <= depth) for lane, spans in inside.items()}
+    total = sum(len(spans) for spans in inside.values())
+    if total > limit:
+        inside = _longest(inside, limit)
+    return _answer(through, inside, total)
+
+
+def read_steps(
+    *,
+    run_id: str,
+    attempt: int,
+    first_step: int = 1,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+    near_ns: int | None = None,
+    limit: int = 20_000,
+) -> SpansAnswer:
+    """Return the spans of one attempt in [from_ns, to_ns] (Unix ns; None: open) by whole steps: `limit`, or one step.
+
+    Where there are more, the newest steps stay, or those nearest to `near_ns`, so that nothing of a step is missing.
+    The step in which a window begins is left out too, unless it is the attempt's first one.
+    """
+    through, inside = _inside(run_id, from_ns, to_ns)
+    inside = {lane: spans for lane, spans in inside.items() if lane[2] == attempt and len(spans)}
+    total = sum(len(spans) for spans in inside.values())
+    if from_ns is not None:
+        cut = min((int(spans.step[spans.step > 0].min(initial=_NO_STEP)) for spans in inside.values()), default=0)
+        if cut != first_step:
+            inside = {lane: spans.take(spans.step != cut) for lane, spans in inside.items()}
+    if total > limit:
+        inside = _whole_steps(inside, limit, near_ns)
+    return _answer(through, inside, total)
+
+
+def _inside(run_id: str, from_ns: int | None, to_ns: int | None) -> tuple[int, dict[Lane, Spans]]:
+    """Return the spans that touch a window, complete through the frame that is named first."""
     lanes = {pk: (role, rank) for pk, role, rank in _span_metrics(run_id)}
 
     def read() -> tuple[dict[Lane, list[Spans]], int]:
@@ -72,11 +111,12 @@ def read_spans(
         for (role, rank), spans in collect_spans(frames).items():
             parts.setdefault((role, rank, attempt), []).append(spans)
     inside = {lane: _in_window(join_spans(spans), from_ns, to_ns) for lane, spans in sorted(parts.items())}
-    total = sum(len(spans) for spans in inside.values())
-    if total > limit:
-        inside = _longest(inside, limit)
+    return found.through_seq, inside
+
+
+def _answer(through: int, inside: dict[Lane, Spans], total: int) -> SpansAnswer:
     return SpansAnswer(
-        through_seq=found.through_seq,
+        through_seq=through,
         n=sum(len(spans) for spans in inside.values()),
         of=total,
         lanes=tuple(
@@ -135,3 +175,25 @@ def _longest(lanes: dict[Lane, Spans], limit: int) -> dict[Lane, Spans]:
         kept[lane] = spans.take(keep[at : at + len(spans)])
         at += len(spans)
     return kept
+
+
+def _whole_steps(lanes: dict[Lane, Spans], limit: int, near_ns: int | None) -> dict[Lane, Spans]:
+    """Return the spans of the newest steps, or of those nearest to a moment, up to `limit` of them but one step."""
+    steps = np.concatenate([spans.step for spans in lanes.values()])
+    starts = np.concatenate([spans.start for spans in lanes.values()])
+    order = np.lexsort((starts, steps))
+    numbers, first, count = np.unique(steps[order], return_index=True, return_counts=True)
+    begins = starts[order][first]
+    wanted = np.flatnonzero(numbers > 0)  # what lies outside of all steps is no step
+    if not len(wanted):
+        return lanes
+    apart = -begins[wanted] if near_ns is None else np.abs(begins[wanted] - near_ns)
+    wanted = wanted[np.argsort(apart, kind="stable")]
+    most = max(1, int(np.searchsorted(np.cumsum(count[wanted]), limit, side="right")))
+    kept = np.sort(numbers[wanted[:most]])
+    since = int(begins[np.searchsorted(numbers, kept[0])])
+    found = {}
+    for lane, spans in lanes.items():
+        is_kept = np.isin(spans.step, kept) | ((spans.step <= 0) & (spans.start >= since))
+        found[lane] = spans.take(is_kept)
+    return found

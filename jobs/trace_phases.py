@@ -10,14 +10,17 @@ LIMIT = 20_000
 _EARLIER = timedelta(seconds=60)  # a capture says that it records a little after its first step has begun
 
 
-def read_phases(trace: Trace) -> SpansAnswer:
-    """Return the run's spans that touch the trace, of the capture's attempt; none for a trace without a run."""
+def read_phases(trace: Trace, *, depth: int | None = None) -> SpansAnswer:
+    """Return the run's spans that touch the trace, of the capture's attempt; none for a trace without a run.
+
+    With `depth` only those that are nested no deeper: 0 for phases without their details.
+    """
     if trace.run_id is None:
         return SpansAnswer(through_seq=0, n=0, of=0, lanes=())
     begin, end = window(trace)
     if begin is None and trace.capture is None:
         return SpansAnswer(through_seq=0, n=0, of=0, lanes=())
-    answer = read_spans(run_id=trace.run_id, from_ns=begin, to_ns=end, limit=LIMIT)
+    answer = read_spans(run_id=trace.run_id, from_ns=begin, to_ns=end, limit=LIMIT, depth=depth)
     if trace.capture is None:
         return answer
     lanes = tuple(lane for lane in answer.lanes if lane.attempt == trace.capture.attempt)

@@ -62,7 +62,7 @@ class DeviceWork:
         """Begin and length [ns] of the call that launched each row; -1 where it is not recorded."""
         store = self.recorded.store
         threads = [lane.id for lane in store.lanes if lane.kind == "thread" and lane.pid == self.pid]
-        calls = store.events(lanes=threads, categories=[Category.RUNTIME], columns=("ts", "dur", "link"))
+        calls = self.recorded.events(lanes=threads, categories=[Category.RUNTIME], columns=("ts", "dur", "link"))
         order = np.argsort(calls["link"], kind="stable")
         links = calls["link"][order]
         at = np.searchsorted(links, self.link)
@@ -81,9 +81,10 @@ class DeviceWork:
 
 
 def devices(evidence: Evidence) -> Iterator[DeviceWork]:
-    """Yield the work of every device in every file of a capture."""
-    for recorded in evidence.recorded:
-        yield from _devices_of(recorded)
+    """Yield the work of every device in every file of a capture; it is read with the first rule that asks."""
+    if "devices" not in evidence.kept:
+        evidence.kept["devices"] = [work for recorded in evidence.recorded for work in _devices_of(recorded)]
+    yield from evidence.kept["devices"]
 
 
 def _devices_of(recorded: Recorded) -> Iterator[DeviceWork]:
@@ -91,7 +92,7 @@ def _devices_of(recorded: Recorded) -> Iterator[DeviceWork]:
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
         mine = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
-        found = store.events(lanes=[lane.id for lane in mine], categories=sorted(DEVICE), columns=_COLUMNS)
+        found = recorded.events(lanes=[lane.id for lane in mine], categories=sorted(DEVICE), columns=_COLUMNS)
         if not len(found["ts"]):
             continue
         order = np.argsort(found["ts"], kind="stable")
@@ -109,6 +110,6 @@ def _devices_of(recorded: Recorded) -> Iterator[DeviceWork]:
             link=found["link"][order],
             stream=stream_of[found["lane"][order]],
             bytes=found["bytes"][order],
-            begin=store.begin,
-            end=store.end,
+            begin=recorded.begin,
+            end=recorded.end,
         )

@@ -1,13 +1,14 @@
 """What diagnosis looks at: phases, readings, and what captures recorded, whoever gathered them.
 
 Every number is reckoned over *whole* steps, the newest `MOST_STEPS` of them, and the first step of an attempt is left
-out: it pays for warming up. What was not recorded stays None or empty, so that a rule can say so.
+out, wherever what is looked at begins: it pays for warming up. What was not recorded stays None or empty, so that a
+rule can say so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,11 +87,37 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One imported file of a capture, and the worker it is of ("" and -1 where that is not known)."""
+    """One imported file of a capture, and the worker it is of ("" and -1 where that is not known).
+
+    `until` (Unix ns): rules look at what begins before it; None for all of the file.
+    """
 
     store: "Store"
     role: str = ""
     rank: int = -1
+    until: int | None = None
+
+    @property
+    def begin(self) -> int:
+        """When the file begins, in Unix ns."""
+        return self.store.begin
+
+    @property
+    def end(self) -> int:
+        """Up to when it is looked at, in Unix ns."""
+        return self.store.end if self.until is None else max(self.store.begin, min(self.store.end, self.until))
+
+    @property
+    def window(self) -> int:
+        """Length of what is looked at, at least 1. [ns]"""
+        return max(1, self.end - self.begin)
+
+    def events(self, **chosen: Any) -> dict[str, npt.NDArray[Any]]:
+        """Return columns of the events that are looked at, as Store.events does; an end of the window cuts them."""
+        found = self.store.events(**{"end": self.until, **chosen})
+        if self.until is not None and "dur" in found:
+            found["dur"] = np.minimum(found["dur"], np.maximum(self.until - found["ts"], 0))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +158,10 @@ class Evidence:
     knobs: Mapping[str, object] = field(default_factory=dict)
     profiled: tuple[tuple[int, int], ...] = ()
     """First and last step of every recording of the run: what a profiler holds is no memory of the run's."""
+    first_step: int = 1
+    """The first step of the attempt: one that was resumed begins after its checkpoint's."""
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What several rules reckon with, by name: the same files are read once for all of them."""
 
     # -- steps and phases --
 
@@ -146,17 +177,21 @@ class Evidence:
     @cached_property
     def _steps_of_spans(self) -> tuple[Step, ...]:
         mine = self._on_driver(STEP_PHASES)
-        numbers = np.unique(mine.step[mine.step > 0])
+        mine = mine.take(mine.step > 0)
+        numbers = np.unique(mine.step)
         if not len(numbers):
             return ()
-        begins = [int(mine.start[mine.step == number].min()) for number in numbers]
-        ends = [int((mine.start + mine.duration)[mine.step == number].max()) for number in numbers]
-        last_phases = [set(mine.phase[mine.step == number]) for number in numbers]
-        usual = set.union(*last_phases[:-1]) if len(last_phases) > 1 else last_phases[-1]
+        order = np.argsort(mine.step, kind="stable")
+        step, start = mine.step[order], mine.start[order]
+        first = np.searchsorted(step, numbers)
+        begins = np.minimum.reduceat(start, first).tolist()
+        ends = np.maximum.reduceat(start + mine.duration[order], first).tolist()
+        newest = set(mine.phase[mine.step == numbers[-1]])
+        usual = set(mine.phase[mine.step != numbers[-1]]) if len(numbers) > 1 else newest
         found = []
         for i, number in enumerate(numbers):
             is_last = i + 1 == len(numbers)
-            if is_last and not usual <= last_phases[i]:
+            if is_last and not usual <= newest:
                 continue
             follows = not is_last and numbers[i + 1] == number + 1
             end = begins[i + 1] if follows and begins[i + 1] > begins[i] else ends[i]
@@ -165,8 +200,8 @@ class Evidence:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The newest whole steps without the first of the run."""
-        return self.all_steps[1:][-MOST_STEPS:]
+        """The newest whole steps without the first of the attempt."""
+        return tuple(step for step in self.all_steps if step.number != self.first_step)[-MOST_STEPS:]
 
     @property
     def has_steps(self) -> bool:
@@ -196,7 +231,7 @@ class Evidence:
         mine = self._on_driver((phase,))
         numbers = [step.number for step in self.steps]
         if len(mine):
-            return np.array([mine.duration[mine.step == number].sum() / 1e9 for number in numbers])
+            return _sums(mine.step, mine.duration, np.array(numbers, np.int64)) / 1e9
         told = self.reading(f"time/{phase}_seconds", role="driver")
         if told is None:
             return None
@@ -221,10 +256,10 @@ class Evidence:
         numbers = np.array([step.number for step in self.steps], np.int64)
         if len(ranks) < 2 or not len(numbers):
             return None
+        place, step = np.searchsorted(ranks, mine.rank), np.searchsorted(numbers, mine.step).clip(0, len(numbers) - 1)
+        is_inside = numbers[step] == mine.step
         found = np.zeros((len(ranks), len(numbers)))
-        for i, rank in enumerate(ranks):
-            for j, number in enumerate(numbers):
-                found[i, j] = mine.duration[(mine.rank == rank) & (mine.step == number)].sum() / 1e9
+        np.add.at(found, (place[is_inside], step[is_inside]), mine.duration[is_inside] / 1e9)
         whole = (found > 0).all(axis=0)
         return (ranks, found[:, whole]) if whole.sum() >= LEAST_STEPS else None
 
@@ -274,3 +309,13 @@ class Evidence:
         numbers = [step.number for step in self.steps]
         values = one.value[np.isin(one.step, numbers)] if (one.step > 0).any() and numbers else one.value
         return values[np.isfinite(values)]
+
+
+def _sums(keys: Ints, values: Ints, wanted: Ints) -> Floats:
+    """Return the sum of the values [n] of each wanted key [w], which ascend, by their keys [n]."""
+    at = np.searchsorted(wanted, keys).clip(0, max(len(wanted) - 1, 0))
+    found = np.zeros(len(wanted))
+    if len(wanted):
+        is_inside = wanted[at] == keys
+        np.add.at(found, at[is_inside], values[is_inside])
+    return found

@@ -18,7 +18,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     worst: Seen | None = None
     for recorded in evidence.recorded:
         store = recorded.store
-        found = store.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
+        found = recorded.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
         if not len(found["ts"]):
             continue
         sizes = np.array([_sequences(name) for name in store.names])[found["name"]]

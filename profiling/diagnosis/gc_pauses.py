@@ -17,7 +17,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     for recorded in evidence.recorded:
         store = recorded.store
         named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
-        found = store.events(
+        found = recorded.events(
             categories=[Category.COLLECTOR, Category.PYTHON, Category.RANGE], columns=("ts", "dur", "name", "cat")
         )
         mine = (found["cat"] == Category.COLLECTOR) | np.isin(found["name"], named)
@@ -26,9 +26,9 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         pauses = union(found["ts"][mine], (found["ts"] + found["dur"])[mine])
         at = int(pauses.lengths.argmax()) if len(pauses) else -1
         seen = Seen(
-            value=total(pauses) / max(1, store.end - store.begin),
-            begin=int(pauses.begin[at]) if len(pauses) else store.begin,
-            end=int(pauses.end[at]) if len(pauses) else store.end,
+            value=total(pauses) / recorded.window,
+            begin=int(pauses.begin[at]) if len(pauses) else recorded.begin,
+            end=int(pauses.end[at]) if len(pauses) else recorded.end,
             words={"count": len(pauses), "longest": f"{pauses.lengths.max() / 1e6 if len(pauses) else 0:.1f} ms"},
             role=recorded.role,
             rank=recorded.rank,

@@ -20,13 +20,12 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         store = recorded.store
         waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
         threads = [lane.id for lane in store.lanes if lane.kind == "thread"]
-        found = store.events(
+        found = recorded.events(
             lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("lane", "ts", "dur", "name")
         )
         if not len(found["ts"]) or not _has_device(recorded.store):
             continue
         mine = np.isin(found["name"], list(waits))
-        window = max(1, store.end - store.begin)
         lengths = {
             int(lane): total(union(found["ts"][rows], (found["ts"] + found["dur"])[rows]))
             for lane in np.unique(found["lane"][mine])
@@ -35,9 +34,9 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         most = max(lengths.values(), default=0)
         longest = int(np.where(mine, found["dur"], -1).argmax())
         words = {"calls": int(mine.sum()), "name": store.names[int(found["name"][longest])][:80] if mine.any() else "—"}
-        begin = int(found["ts"][longest]) if mine.any() else store.begin
-        end = int((found["ts"] + found["dur"])[longest]) if mine.any() else store.end
-        share = most / window
+        begin = int(found["ts"][longest]) if mine.any() else recorded.begin
+        end = int((found["ts"] + found["dur"])[longest]) if mine.any() else recorded.end
+        share = most / recorded.window
         is_firing = share > PLUGIN.watch and most >= _LEAST
         seen = Seen(
             value=share,
@@ -54,8 +53,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
 
 
 def _has_device(store: "Store") -> bool:
-    found = store.events(categories=sorted(DEVICE), columns=("ts",))
-    return len(found["ts"]) > 0
+    found = store.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", [sorted(map(int, DEVICE))])
+    return len(found["one"]) > 0
 
 
 PLUGIN = Rule(

@@ -9,13 +9,12 @@ from profiling.trace.category import Category
 def _judge(evidence: Evidence) -> Seen | Missing:
     worst: Seen | None = None
     for recorded in evidence.recorded:
-        store = recorded.store
-        found = store.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
+        found = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
         own = union(found["ts"], found["ts"] + found["dur"])
         seen = Seen(
-            value=total(own) / max(1, store.end - store.begin),
-            begin=store.begin,
-            end=store.end,
+            value=total(own) / recorded.window,
+            begin=recorded.begin,
+            end=recorded.end,
             words={"milliseconds": f"{total(own) / 1e6:.1f}"},
             role=recorded.role,
             rank=recorded.rank,

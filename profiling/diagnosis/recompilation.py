@@ -20,10 +20,11 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     for one in evidence.recorded:
         names = one.store.names
         chosen = [i for i, text in enumerate(names) if _NAMES.search(text)]
-        window += max(1, one.store.end - one.store.begin)
+        window += one.window
         if not chosen:
             continue
-        found = one.store.sql("SELECT ts, dur, name FROM ev WHERE list_contains(?, name)", [chosen])
+        query = "SELECT ts, dur, name FROM ev WHERE list_contains(?, name) AND ts < ?"
+        found = one.store.sql(query, [chosen, one.end])
         if not len(found["ts"]):
             continue
         start, duration = found["ts"], found["dur"]

@@ -9,13 +9,13 @@ from profiling.finding import Missing, Rule, Seen
 def _judge(evidence: Evidence) -> Seen | Missing:
     if not evidence.has_steps:
         return Missing(what="phases")
-    if evidence.all_steps[0].number > 1:
+    if evidence.all_steps[0].number != evidence.first_step:
         return Missing(what="phases", text="The first step is no part of what is looked at.")
     first = evidence.all_steps[0]
     ratio = float(first.seconds / np.median(evidence.step_seconds))
     words = {"seconds": f"{first.seconds:.3g}"}
     recorded = evidence.capture.steps if evidence.capture else None
-    is_firing = ratio > PLUGIN.watch and (recorded is None or recorded[0] <= 1)
+    is_firing = ratio > PLUGIN.watch and (recorded is None or recorded[0] <= evidence.first_step)
     return Seen(value=ratio, begin=first.begin, end=first.end, words=words, is_firing=is_firing, role="driver", rank=0)
 
 

@@ -311,3 +311,35 @@ def test_steps_without_times_have_no_window_beside_spans_of_workers() -> None:
     )
     assert found.has_steps
     assert found.window == (0, 0)
+
+
+def test_the_first_step_of_the_attempt_is_left_out_not_that_of_the_window() -> None:
+    rows = driver(even(8, update=1.0))
+    later = [row for row in rows if row[2] >= 4]
+    assert [step.number for step in evidence(rows).steps] == [2, 3, 4, 5, 6, 7, 8]
+    assert [step.number for step in evidence(later).steps] == [4, 5, 6, 7, 8]
+    resumed = Evidence(spans=evidence(later).spans, first_step=4)
+    assert [step.number for step in resumed.steps] == [5, 6, 7, 8]
+    # a resumed attempt warms up too
+    slow = evidence(
+        [row for row in driver([*even(3, update=1.0), {"update": 6.0}, *even(5, update=1.0)]) if row[2] > 3]
+    )
+    warm = judged("warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4))
+    assert (warm.state, warm.seen and warm.seen.value) == ("fires", 6.0)
+
+
+def test_seconds_by_rank_are_those_of_a_plain_pass() -> None:
+    rng = np.random.default_rng(3)
+    told = rng.uniform(0.1, 2.0, (3, 12)).round(3)
+    twice = ranks("policy", "update", told.tolist()) + ranks("policy", "update", told[::-1].tolist())
+    rows = [*driver(even(12, update=3.0)), *twice]
+    rng.shuffle(rows)
+    numbers, seconds = evidence(rows).by_rank("policy", "update") or (None, None)
+    assert numbers is not None
+    assert seconds is not None
+    plain = [
+        [sum(row[7] for row in rows if row[:5] == ("policy", rank, step, "update", "")) / 1e9 for step in range(2, 13)]
+        for rank in range(3)
+    ]
+    assert numbers.tolist() == [0, 1, 2]
+    assert np.allclose(seconds, plain)
