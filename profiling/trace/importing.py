@@ -1,5 +1,6 @@
 """Import a trace file into a store, whatever its format."""
 
+import errno
 import sqlite3
 from pathlib import Path
 
@@ -18,19 +19,17 @@ def import_trace(
 ) -> StoreFacts:
     """Read `source` into a new store at `target` and return what it holds. On failure nothing is left there.
 
-    Raises: Unreadable, with a sentence for whoever brought the file.
+    Raises: Unreadable, with a sentence for whoever brought the file; MemoryError, or OSError where the disk is full.
     """
+    import duckdb
+
     reader = reader_of(source)
-    with StoreWriter(target, source=reader.name) as writer:
-        try:
-            reader.read(source, writer, progress=lambda share: progress(_READING * share), limits=limits)
-        except TooMuch as error:
-            raise Unreadable(str(error)) from error
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:
-            if isinstance(error, Unreadable):
-                raise
-            raise Unreadable(f"The file is damaged: as {reader.title} it cannot be read ({_short(error)}).") from error
-        facts = writer.finish()
+    try:
+        with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer:
+            _read(reader, source, writer, progress=lambda share: progress(_READING * share), limits=limits)
+            facts = writer.finish()
+    except duckdb.Error as error:
+        raise _of_the_store(error) from error
     if not facts.events and not facts.samples:
         target.unlink()
         raise Unreadable(f"The file is {reader.title}, but holds no events.")
@@ -51,6 +50,29 @@ def reader_of(source: Path) -> Reader:
             raise Unreadable(f"The file is a damaged database ({error}).") from error
     known = ", ".join(reader.title for reader in readers())
     raise Unreadable(f"The file is of no format that can be read here: {known}.")
+
+
+def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+    """Have a reader read. Raises: Unreadable for whatever it stumbles over."""
+    try:
+        reader.read(source, writer, progress=progress, limits=limits)
+    except Unreadable:
+        raise
+    except TooMuch as error:
+        raise Unreadable(str(error)) from error
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:
+        raise Unreadable(f"The file is damaged: as {reader.title} it cannot be read ({_short(error)}).") from error
+
+
+def _of_the_store(error: Exception) -> Exception:
+    """Return what an error of the database means that a store is: it tells a full disk in several classes of errors."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MemoryError(str(error))
+    if isinstance(error, duckdb.IOException) or "Could not write" in str(error) or "No space left" in str(error):
+        return OSError(errno.ENOSPC, "the console's disk has no room for what is made of it")
+    return Unreadable(f"What the file holds cannot be sorted into a trace ({_short(error)}).")
 
 
 def _short(error: Exception) -> str:

@@ -6,6 +6,7 @@ depth is, so memory is, too: readers that build a path per level (ijson) need it
 """
 
 import gc
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ _PIECE = 1 << 20
 _LONGEST = 32 << 20
 """Bytes without an end of an object; a call stack is some kB."""
 _TRIES = 50
+_MOST_HEADS = 20
+"""Places at which the list may seem to begin: in a text, or deeper in the file."""
 _DECODER = json.JSONDecoder(strict=False)
 _NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing."
 
@@ -63,14 +66,16 @@ class JsonList:
     def _find(self, key: str) -> None:
         """Read up to the beginning of the list."""
         pattern = re.compile(rb'"%s"\s*:\s*\[' % key.encode())
-        while len(self._text) < _LONGEST // 2:
+        looked_at, heads = 0, 0
+        while len(self._text) < _LONGEST // 2 and heads < _MOST_HEADS:
             more = self._file.read(_PIECE)
             self._text += more
             text = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
             if text.startswith(b"["):
                 self._text = text[1:]
                 return
-            for match in pattern.finditer(text):
+            for match in itertools.islice(pattern.finditer(text, looked_at), _MOST_HEADS - heads):
+                looked_at, heads = match.end(), heads + 1
                 head = _value(text[: match.start()] + b'"":0}')
                 if isinstance(head, dict):
                     head.pop("", None)

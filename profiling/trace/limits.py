@@ -16,11 +16,13 @@ class Limits:
     """Bounds of one import.
 
     events        read at most; the rest of the trace is left out, with a note
+    samples       of counters, likewise
     unpacked      bytes that a packed file may unpack to
     ratio         unpacked bytes per packed byte: JSON of traces packs to a tenth or a thirtieth
     """
 
     events: int = 30_000_000
+    samples: int = 30_000_000
     unpacked: int = 32 << 30
     ratio: int = 250
 

@@ -98,10 +98,10 @@ def build(connection: "DuckDBPyConnection", *, begin: int, end: int) -> list[int
         f"CREATE TABLE longs AS SELECT rowid AS id, lane, depth, ts, dur, {LABEL} AS label FROM ev "  # noqa: S608
         f"WHERE dur > {LONG << finest} ORDER BY ts"
     )
+    (longs,) = connection.execute("SELECT count(*) FROM longs").fetchall()[0]
     connection.execute(_raw_level())
-    for first in range(0, events, _BLOCK):
-        where = f"rowid BETWEEN {first} AND {first + _BLOCK - 1} AND dur <= {LONG << finest}"
-        _add(connection, f"SELECT lane, depth, ts, dur, {LABEL} AS label FROM ev WHERE {where}", finest, start)  # noqa: S608
+    query = f"SELECT lane, depth, ts, dur, {LABEL} AS label FROM ev WHERE dur <= {LONG << finest}"  # noqa: S608
+    _add(connection, query, finest, start, of=events)
     levels = [finest]
     _close_level(connection, finest)
     while _columns(begin, end, levels[-1]) > 1 << TILE_BITS:
@@ -112,7 +112,8 @@ def build(connection: "DuckDBPyConnection", *, begin: int, end: int) -> list[int
             f"max(longest), arg_max(label, longest) FROM cells_{below} GROUP BY row, b"
         )
         where = f"dur > {LONG << below} AND dur <= {LONG << level}"
-        _add(connection, f"SELECT lane, depth, ts, dur, label FROM longs WHERE {where}", level, start)  # noqa: S608
+        query = f"SELECT lane, depth, ts, dur, label FROM longs WHERE {where}"  # noqa: S608
+        _add(connection, query, level, start, of=longs)
         _close_level(connection, level)
         levels.append(level)
     return levels
@@ -149,17 +150,18 @@ def _raw_level() -> str:
     return f"CREATE TEMP TABLE raw_cells({columns})"
 
 
-def _add(connection: "DuckDBPyConnection", query: str, level: int, start: int) -> None:
-    """Add the cells of events to the level that is being built."""
-    events = connection.execute(query).fetchnumpy()
-    if not len(events["ts"]):
-        return
-    made = merge(
-        clip(rows(events), events["ts"] - start, events["dur"], events["label"], level=level, first=0, last=1 << 62)
-    )
-    for at in range(0, len(made.row), _BLOCK):
-        piece = {name: getattr(made, name)[at : at + _BLOCK] for name in Cells.__slots__}  # noqa: F841  (read below)
-        connection.execute("INSERT INTO raw_cells SELECT * FROM piece")
+def _add(connection: "DuckDBPyConnection", query: str, level: int, start: int, *, of: int) -> None:
+    """Add the cells of the events of a query to the level that is being built, block by block of its table's rows."""
+    for begin in range(0, of, _BLOCK):
+        events = connection.execute(f"{query} AND rowid BETWEEN {begin} AND {begin + _BLOCK - 1}").fetchnumpy()
+        if not len(events["ts"]):
+            continue
+        made = merge(
+            clip(rows(events), events["ts"] - start, events["dur"], events["label"], level=level, first=0, last=1 << 62)
+        )
+        for at in range(0, len(made.row), _BLOCK):
+            piece = {name: getattr(made, name)[at : at + _BLOCK] for name in Cells.__slots__}  # noqa: F841  (read below)
+            connection.execute("INSERT INTO raw_cells SELECT * FROM piece")
 
 
 def _close_level(connection: "DuckDBPyConnection", level: int) -> None:

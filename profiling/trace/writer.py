@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.trace import pyramid, schema
+from profiling.trace.limits import DEFAULT
 from profiling.trace.nesting import MOST_DEPTHS, Nesting
 from profiling.trace.schema import StoreFacts
 
@@ -51,7 +52,7 @@ class TooMuch(ValueError):
 class StoreWriter:
     """A store under construction: a context manager that leaves nothing behind unless `finish` was called."""
 
-    def __init__(self, path: Path, *, source: str) -> None:
+    def __init__(self, path: Path, *, source: str, most_samples: int = DEFAULT.samples) -> None:
         self._path = path
         self._part = path.with_name(f".part-{path.name}")
         self._remove()
@@ -67,6 +68,8 @@ class StoreWriter:
         self._series: dict[tuple[str, str, int, str], int] = {}
         self._buffer = bytearray()
         self._samples: list[tuple[int, int, float]] = []
+        self._sampled = 0
+        self._most_samples = most_samples
         self._notes: list[tuple[str, str]] = []
         self._meta: dict[str, object] = {"source": source, "version": schema.VERSION}
         self._events = 0
@@ -198,9 +201,13 @@ class StoreWriter:
         return self._series.setdefault(key, len(self._series))
 
     def count(self, series: int, time: int, value: float) -> None:
-        """Add a sample: `time` in Unix ns."""
-        if 0 <= time < _LATEST and value == value:
-            self._samples.append((series, time, value))
+        """Add a sample: `time` in Unix ns. Those beyond the most that a store takes are left out, with a note."""
+        if not (0 <= time < _LATEST and value == value):
+            return
+        self._sampled += 1
+        if self._sampled > self._most_samples:
+            return
+        self._samples.append((series, time, value))
         if len(self._samples) >= _BLOCK:
             self._flush_samples()
 
@@ -218,6 +225,8 @@ class StoreWriter:
         self._flush_events()
         self._flush_infos()
         self._flush_samples()
+        if self._sampled > self._most_samples:
+            self.note("warning", f"Only the first {self._most_samples:,} samples were read; the rest is left out.")
         run = self._connection.execute
         self._drop_broken()
         shifted = f"* REPLACE (ts + {self._offset} AS ts)"

@@ -70,8 +70,7 @@ class DcgmReader:
                 is_mebibytes = parsed[1].startswith(_MEBIBYTES)
                 writer.count(series[key], at, value * (1 << 20) if is_mebibytes else value)
                 taken += 1
-                if taken >= limits.events:
-                    writer.note("warning", f"Only the first {taken:,} samples were read; the rest is left out.")
+                if taken > limits.samples:
                     break
             if file.problem:
                 writer.note("warning", file.problem)
