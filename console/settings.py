@@ -72,6 +72,7 @@ RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interp
 TRAINERS = _trainers(env.str("PITWALL_TRAINERS", default=""))  # where the cluster has other trainers
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one uploaded trace file
+MAX_PROJECT_TRACE_BYTES = env.int("PITWALL_MAX_PROJECT_TRACE_BYTES", default=256 << 30)  # of all uploaded traces of one
 TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run

@@ -156,6 +156,7 @@ def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> No
         if problem:
             held.update(state="failed", problem=problem[:500], **values)
         else:
+            facts["bytes"] = made.stat().st_size
             made.replace(store_path(layer))
             kind = str(facts.pop("kind", ""))[:20]
             held.update(state="ready", progress=1, facts=facts, kind=kind or layer.kind, **values)

@@ -86,9 +86,12 @@ def create_trace(
     if len(title) > MAX_NAME_CHARS or any(ord(c) < 32 for c in title) or not is_storable(title):
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
         raise TraceRefused("name", text % {"given": name[:200], "most": MAX_NAME_CHARS})
-    _check_room(sum(file.size for file in files))
+    wanted = sum(file.size for file in files)
+    _check_room(wanted)
     actor_id = user.pk if user else None
     with transaction.atomic():
+        Project.objects.select_for_update().get(pk=project.pk)  # two at once would both find the last room free
+        _check_quota(project, wanted)
         trace = Trace.objects.create(project=project, run=run, name=title, created_by_id=actor_id, created_at=now)
         Layer.objects.bulk_create(
             Layer(trace=trace, file_name=given, size=file.size, state="uploading", created_at=now)
@@ -200,6 +203,23 @@ def _check_room(size: int) -> None:
     if size > free:
         text = _("The console's disk has room for %(free)s MiB, the files have %(size)s MiB. Free some space there.")
         raise DiskFull("files", text % {"free": max(0, free >> 20), "size": -(-size >> 20)})
+
+
+def _check_quota(project: Project, wanted: int) -> None:
+    """Raise TraceRefused where uploads of a project, with what was made of them, would take more than they may."""
+    layers = Layer.objects.filter(trace__project=project, trace__capture=None)
+    taken = 0
+    for size, received, state, facts in layers.values_list("size", "received", "state", "facts"):
+        made = facts.get("bytes", 0) if isinstance(facts, dict) else 0
+        taken += (received if state == "failed" else size) + (made if isinstance(made, int) else 0)
+    most = settings.MAX_PROJECT_TRACE_BYTES
+    if taken + wanted > most:
+        text = _(
+            "Uploaded traces of %(project)s take %(taken)s MiB of %(most)s MiB, and these files have %(size)s MiB. "
+            "Delete traces that nobody needs, or let the operator raise PITWALL_MAX_PROJECT_TRACE_BYTES."
+        )
+        told = {"taken": -(-taken >> 20), "most": most >> 20, "size": -(-wanted >> 20)}
+        raise TraceRefused("files", text % {"project": project.slug, **told})
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
