@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof"]
+What = Literal["none", "timing", "operators", "kernels", "memory", "communication", "stacks"]
+Device = Literal["cpu", "cuda", "npu"]
 Marks = Literal["auto", "none", "timers", "memory", "nvtx", "torch", "mstx"]
 NsysReady = Literal["auto", "on", "off"]
 
 TOOLS: tuple[str, ...] = tuple(tool for tool in get_args(Tool) if tool != "none")
 """What a capture can be recorded with: the files of profiling.recorders, the one that needs nothing first."""
+
+WHATS: tuple[What, ...] = tuple(what for what in get_args(What) if what != "none")
+"""What people can ask to see; profiling.picking picks the tool that shows it."""
 
 MAX_STEPS = 100
 """The most steps of one capture: its files grow with each."""
@@ -23,12 +28,14 @@ MAX_SECONDS = 300.0
 class ProfileConfig:
     """A capture asked for at launch, and what marks do besides.
 
-    `tool` records steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists divided by
-    commas, "" for all; "none" asks for no capture. `marks` is the backend of detail marks, `auto` the best that the
+    `what` is to be seen of steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists
+    divided by commas, "" for all; "none" asks for no capture. `tool` "none" lets the tool be picked once the workers
+    are known; who names one gets that one. `marks` is the backend of detail marks, `auto` the best that the
     node offers (profiling.profilers). `nsys_ready` starts workers so that nsys can attach to them at any step; `auto`
     does so on nodes that have nsys.
     """
 
+    what: What = "none"
     tool: Tool = "none"
     first_step: int = 2
     num_steps: int = 2

@@ -52,11 +52,12 @@ def problems() -> dict[str, str]:
     return {name: load_tool(name).problem() for name in tool_names()}
 
 
-def start(tool: str, *, folder: Path, name: str, is_beside: bool = False) -> Path:
+def start(tool: str, *, folder: Path, name: str, is_beside: bool = False, what: str = "") -> Path:
     """Begin to record with `tool` ("torch", "nsys"); return the file that will be made, `<folder>/<name><suffix>`.
 
-    With `is_beside` another thread than this one does the work that is meant. Waits for the file of the recording
-    before. Raises: RecorderFailed, also if another recording is under way in this process.
+    `what` is to be seen in it (profiling.config.What), "" for the usual. With `is_beside` another thread than this one
+    does the work that is meant. Waits for the file of the recording before. Raises: RecorderFailed, also if another
+    recording is under way in this process.
     """
     global _current
     before = _current
@@ -70,7 +71,7 @@ def start(tool: str, *, folder: Path, name: str, is_beside: bool = False) -> Pat
         if problem := chosen.problem():
             raise RecorderFailed(problem)
         path = folder / f"{name}{chosen.suffix}"
-        recorder = chosen.recorder()
+        recorder = chosen.recorder(what)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if is_beside and not recorder.sees_other_threads():

@@ -4,10 +4,12 @@ Not run on a GPU: written after torch's documentation of memory snapshots, and t
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiling.recorders.recorder import RecorderFailed
+from profiling.config import What
+from profiling.recorders.recorder import RecorderFailed, Shown
 
 MOST_ENTRIES = 200_000
 """Each takes some kB: the oldest are dropped above this."""
@@ -73,7 +75,12 @@ class MemoryTool:
     """The tool `memory`."""
 
     name = "memory"
+    about = "each block of torch's device memory, with who asked for it"
     suffix = ".snapshot.pickle"
+    must_tell = False
+    shows: Mapping[What, Shown] = {
+        "memory": Shown(on=("cuda",), order=1, because="tells each block with the calls that asked for it")
+    }
 
     def problem(self) -> str:
         """Only the allocator of CUDA and ROCm keeps a history."""
@@ -86,7 +93,7 @@ class MemoryTool:
         """Return the version of torch."""
         return f"torch {sys.modules['torch'].__version__}"
 
-    def recorder(self) -> MemoryRecorder:
+    def recorder(self, what: str) -> MemoryRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return MemoryRecorder()
 

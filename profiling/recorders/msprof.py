@@ -7,10 +7,12 @@ import importlib
 import importlib.util
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiling.recorders.recorder import RecorderFailed
+from profiling.config import What
+from profiling.recorders.recorder import RecorderFailed, Shown
 
 
 class MsprofRecorder:
@@ -73,7 +75,15 @@ class MsprofTool:
     """The tool `msprof`."""
 
     name = "msprof"
+    about = "operators, kernels, collectives and phases by Ascend's own profiler"
     suffix = ".msprof.zip"
+    must_tell = False
+    shows: Mapping[What, Shown] = {
+        "kernels": Shown(on=("npu",), order=1, because="sees each task of the device with what launched it"),
+        "operators": Shown(on=("npu",), order=1, because="names operators together with what they run on the device"),
+        "communication": Shown(on=("npu",), order=1, because="sees each collective of HCCL"),
+        "timing": Shown(on=("npu",), order=1, because="keeps the phases as marks of MSTX"),
+    }
 
     def problem(self) -> str:
         """It takes Ascend's extension of torch."""
@@ -85,7 +95,7 @@ class MsprofTool:
         """Return the version of torch_npu."""
         return f"torch_npu {importlib.import_module('torch_npu').__version__}"
 
-    def recorder(self) -> MsprofRecorder:
+    def recorder(self, what: str) -> MsprofRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return MsprofRecorder()
 

@@ -12,12 +12,14 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from profiling.config import What
 from profiling.launch_nsys import SESSION, find_nsys, problem_of_process, version_of_install, without_injection
 from profiling.profilers.nvtx import DOMAIN, package
-from profiling.recorders.recorder import RecorderFailed, free_text
+from profiling.recorders.recorder import RecorderFailed, Shown, free_text
 from profiling.redaction import overwrite, own_secrets
 
 START_SECONDS = 60.0
@@ -177,7 +179,14 @@ class NsysTool:
     """The tool `nsys`."""
 
     name = "nsys"
+    about = "phases, calls of CUDA, kernels and collectives of the whole process: a report of Nsight Systems"
     suffix = ".nsys-rep"
+    must_tell = True
+    shows: Mapping[What, Shown] = {
+        "kernels": Shown(on=("cuda",), order=1, because="sees each kernel and its launch while the calls stay fast"),
+        "communication": Shown(on=("cuda",), order=1, because="sees each NCCL kernel and the call that launched it"),
+        "timing": Shown(on=("cpu", "cuda"), order=1, because="adds ranges of phases and little else to the steps"),
+    }
 
     def problem(self) -> str:
         """It takes a process that runs under nsys, and ranges that nsys can hear."""
@@ -193,7 +202,7 @@ class NsysTool:
         """Return the version of nsys, "nsys 2024.6.2.225-246235244400v0": it decides who can open the report."""
         return version_of_install()
 
-    def recorder(self) -> NsysRecorder:
+    def recorder(self, what: str) -> NsysRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return NsysRecorder()
 

@@ -5,10 +5,13 @@ time, is profiling.recording's part.
 """
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
 from profiling import plugins
+from profiling.config import Device, What
 
 
 class RecorderFailed(RuntimeError):
@@ -46,10 +49,30 @@ class Recorder(Protocol):
         """End whatever is under way, without a file."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How a tool shows a thing: `on` which devices, and at which place among the tools that show it there, from 1.
+
+    `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `by_steps` says that
+    it takes a recording of whole steps.
+    """
+
+    on: tuple[Device, ...]
+    order: int
+    because: str
+    by_steps: bool = False
+
+
 class Tool(Protocol):
     """What a file of the folder offers."""
 
     name: str
+    about: str
+    """What it records, in a few words."""
+    shows: Mapping[What, Shown]
+    """What can be seen in its files, what it is best at first."""
+    must_tell: bool
+    """Whether a worker that has not told counts as one that cannot: it takes more than a usual worker has."""
     suffix: str
     """Of the file that it writes, dot included."""
 
@@ -59,8 +82,8 @@ class Tool(Protocol):
     def version(self) -> str:
         """Return what makes its files, with the version: "torch 2.9.0 (kineto)"; "" where that cannot be learned."""
 
-    def recorder(self) -> Recorder:
-        """Return a recorder for one capture."""
+    def recorder(self, what: str) -> Recorder:
+        """Return a recorder for one capture in which `what` is to be seen, "" for the usual."""
 
 
 def load_tool(name: str) -> Tool:

@@ -5,9 +5,11 @@ The file has one line a stack, its calls divided by semicolons, and how often it
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from profiling.recorders.recorder import RecorderFailed
+from profiling.config import What
+from profiling.recorders.recorder import RecorderFailed, Shown
 from profiling.stacks import stacks
 
 SECONDS = 0.01
@@ -80,7 +82,12 @@ class StacksTool:
     """The tool `stacks`."""
 
     name = "stacks"
+    about = "where every Python thread stands, 100 times a second"
     suffix = ".stacks.txt"
+    must_tell = False
+    shows: Mapping[What, Shown] = {
+        "stacks": Shown(on=("cpu", "cuda", "npu"), order=1, because="looks at every Python thread, hanging ones too")
+    }
 
     def problem(self) -> str:
         """It needs nothing but Python."""
@@ -90,7 +97,7 @@ class StacksTool:
         """Return what made the file."""
         return f"Pitwall, a sample each {1e3 * SECONDS:.0f} ms"
 
-    def recorder(self) -> StacksRecorder:
+    def recorder(self, what: str) -> StacksRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return StacksRecorder()
 

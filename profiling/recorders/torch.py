@@ -11,12 +11,14 @@ import gzip
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from profiling.config import What
 from profiling.launch_nsys import TRACED
 from profiling.profilers.torch import PLUGIN as MARKS
-from profiling.recorders.recorder import RecorderFailed, WrongThread, free_text
+from profiling.recorders.recorder import RecorderFailed, Shown, WrongThread, free_text
 
 STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
@@ -29,7 +31,8 @@ class TorchRecorder:
 
     marks = "torch"
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_memory: bool = False) -> None:
+        self._has_memory = has_memory
         self._profile: Any = None
         self._path = Path()
         self._thread = 0
@@ -39,7 +42,7 @@ class TorchRecorder:
 
     def sees_other_threads(self) -> bool:
         """Only where torch knows the setting."""
-        return _all_threads() is not None
+        return self._threads_setting() is not None
 
     def start(self, path: Path) -> None:
         """Start torch's profiler; the first time in a process takes a second or two."""
@@ -50,15 +53,21 @@ class TorchRecorder:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        config = _all_threads()
+        config = self._threads_setting()
         self._path, self._thread, self._sees_all_threads = path, threading.get_ident(), config is not None
-        self._profile = torch.profiler.profile(activities=activities, experimental_config=config)
+        self._profile = torch.profiler.profile(
+            activities=activities, profile_memory=self._has_memory, experimental_config=config
+        )
         try:
             self._profile.start()
         except RuntimeError as error:
             self._profile = None
             raise RecorderFailed(f"torch's profiler did not start: {error}") from error
         MARKS.is_recording = True
+
+    def _threads_setting(self) -> Any:
+        """Return the setting for all threads, None for memory: with it torch tells of no allocation."""
+        return None if self._has_memory else _all_threads()
 
     def begin_step(self, step: int) -> None:
         """Open `ProfilerStep#<step>`."""
@@ -151,7 +160,18 @@ class TorchTool:
     """The tool `torch`."""
 
     name = "torch"
+    about = "operators, kernels and phases by torch's profiler; opens in Perfetto"
     suffix = ".pt.trace.json.gz"
+    must_tell = False
+    shows: Mapping[What, Shown] = {
+        "operators": Shown(on=("cpu", "cuda", "npu"), order=2, because="names every operator, with what it launches"),
+        "kernels": Shown(on=("cuda",), order=2, because="sees each kernel with the operator that launched it"),
+        "communication": Shown(on=("cpu", "cuda"), order=2, because="names each collective of torch"),
+        "timing": Shown(on=("cpu", "cuda", "npu"), order=2, because="has the phases as ranges among the operators"),
+        "memory": Shown(
+            on=("cpu", "cuda"), order=2, because="tells what each operator took and gave back", by_steps=True
+        ),
+    }
 
     def problem(self) -> str:
         """Two programs cannot hold the GPU's tracing interface."""
@@ -168,9 +188,9 @@ class TorchTool:
 
         return f"torch {torch.__version__} (kineto)"
 
-    def recorder(self) -> TorchRecorder:
-        """Return a recorder for one capture."""
-        return TorchRecorder()
+    def recorder(self, what: str) -> TorchRecorder:
+        """Return a recorder for one capture. What operators allocate is kept only where it is asked for: it is slow."""
+        return TorchRecorder(has_memory=what == "memory")
 
 
 PLUGIN = TorchTool()

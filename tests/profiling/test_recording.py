@@ -341,3 +341,16 @@ def test_an_import_that_nsys_says_failed_is_told_with_its_reason(
 
     with pytest.raises(RecorderFailed, match=r"could not write its report: Failed to create .*No space left"):
         recorder.stop()
+
+
+def test_what_operators_allocate_is_recorded_only_for_memory(tmp_path: Path) -> None:
+    def allocations(what: str) -> int:
+        recording.start("torch", folder=tmp_path, name=f"for-{what}", what=what)
+        work(1)
+        path = recording.stop()
+        assert written(path).problem == ""
+        with gzip.open(path) as file:
+            return sum(event["name"] == "[memory]" for event in json.load(file)["traceEvents"])
+
+    assert allocations("operators") == 0
+    assert allocations("memory") > 0
