@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, total, union
 from profiling.evidence import Evidence, Ints, Recorded
+from profiling.finding import Seen
 from profiling.trace.category import DEVICE, Category
 
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
@@ -78,6 +79,18 @@ class DeviceWork:
         """How a sentence calls it."""
         whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
         return {"device": f"device {self.device}{whose}"}
+
+    def seen(self, value: float, *, is_firing: bool | None = None, **words: object) -> Seen:
+        """Return what a rule measured of it over the whole window."""
+        return Seen(
+            value=value,
+            begin=self.begin,
+            end=self.end,
+            words={**self.words, **words},
+            is_firing=is_firing,
+            role=self.recorded.role,
+            rank=self.recorded.rank,
+        )
 
 
 def devices(evidence: Evidence) -> Iterator[DeviceWork]:

@@ -1,6 +1,6 @@
 """What several rules of diagnosis do alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -37,6 +37,18 @@ def judge_median(name: str) -> Callable[[Evidence], Seen | Missing]:
             return Missing(what="readings")
         begin, end = whole_window(told, evidence)
         return Seen(value=float(np.median(evidence.in_steps(told))), begin=begin, end=end, role="driver", rank=0)
+
+    return judge
+
+
+def judge_worst(
+    look: Callable[[Evidence], Iterable[Seen]], *, missing: Missing, is_low_bad: bool = False
+) -> Callable[[Evidence], Seen | Missing]:
+    """Return a judge of the worst that `look` yields, of devices or files say: what fires first, then by value."""
+    sign = -1 if is_low_bad else 1
+
+    def judge(evidence: Evidence) -> Seen | Missing:
+        return max(look(evidence), key=lambda seen: (bool(seen.is_firing), sign * seen.value), default=missing)
 
     return judge
 

@@ -1,25 +1,22 @@
 """Devices talk while none of them computes."""
 
+from collections.abc import Iterator
+
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import judge_worst
 from profiling.trace.category import Category
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         talk = work.of(Category.COMMUNICATION)
         if not total(talk):
             continue
         exposed = total(difference(talk, work.of(Category.KERNEL))) / work.window
-        words = {**work.words, "all": f"{100 * total(talk) / work.window:.1f} %"}
-        recorded = work.recorded
-        seen = Seen(value=exposed, begin=work.begin, end=work.end, words=words, role=recorded.role, rank=recorded.rank)
-        if worst is None or seen.value > worst.value:
-            worst = seen
-    return worst or Missing(what="collectives")
+        yield work.seen(exposed, all=f"{100 * total(talk) / work.window:.1f} %")
 
 
 PLUGIN = Rule(
@@ -40,5 +37,5 @@ PLUGIN = Rule(
         Turn("train.micro_batch_size", "raise"),
         Turn("memory.reshard_after_forward", "choose"),
     ),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="collectives")),
 )

@@ -1,6 +1,7 @@
 """The device spends its time copying from and to the host, or copies block because host memory is not pinned."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from profiling.analysis.intervals import total, union
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn, amount
+from profiling.judging import judge_worst
 from profiling.trace.category import Category
 
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
@@ -15,8 +17,7 @@ _PAGEABLE = re.compile(r"pageable", re.I)
 _LARGE = 1 << 20
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         names = work.recorded.store.names
         host = {i for i, name in enumerate(names) if _HOST.search(name)}
@@ -24,23 +25,12 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         copies = (work.category == Category.COPY) & np.isin(work.name, list(host))
         slow = copies & np.isin(work.name, list(pageable)) & (work.bytes >= _LARGE)
         share = total(union(work.start[copies], (work.start + work.duration)[copies])) / work.window
-        words = {
-            **work.words,
-            "bytes": amount(float(work.bytes[copies].sum()), "bytes"),
-            "pageable": int(slow.sum()),
-        }
-        seen = Seen(
-            value=share,
-            begin=work.begin,
-            end=work.end,
-            words=words,
+        yield work.seen(
+            share,
             is_firing=share > PLUGIN.watch or bool(slow.any()),
-            role=work.recorded.role,
-            rank=work.recorded.rank,
+            bytes=amount(float(work.bytes[copies].sum()), "bytes"),
+            pageable=int(slow.sum()),
         )
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
-    return worst or Missing(what="device_trace")
 
 
 PLUGIN = Rule(
@@ -63,5 +53,5 @@ PLUGIN = Rule(
         Turn("memory.activation_offload", "off"),
         Turn("data.num_workers", "raise"),
     ),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="device_trace")),
 )

@@ -1,16 +1,18 @@
 """The device takes each kernel the moment it is launched, and then waits for the next one."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn, amount
+from profiling.judging import judge_worst
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         begin, length = work.launches
         known = work.kernels & (length >= 0)
@@ -18,18 +20,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             continue
         delay = float(np.median(work.start[known] - (begin[known] + length[known])))
         idle = 1 - work.busy_share
-        seen = Seen(
-            value=idle,
-            begin=work.begin,
-            end=work.end,
-            words={**work.words, "delay": amount(max(0.0, delay) / 1e9, "seconds")},
-            is_firing=delay < _AT_ONCE and idle > PLUGIN.watch,
-            role=work.recorded.role,
-            rank=work.recorded.rank,
-        )
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
-    return worst or Missing(what="device_trace")
+        is_firing = delay < _AT_ONCE and idle > PLUGIN.watch
+        yield work.seen(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))
 
 
 PLUGIN = Rule(
@@ -49,5 +41,5 @@ PLUGIN = Rule(
         Turn("train.micro_batch_size", "raise"),
         Turn("rollout.enforce_eager", "off"),
     ),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="device_trace")),
 )

@@ -1,16 +1,17 @@
 """Requests wait although the engine has room in its KV cache: its limit of sequences is too low."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.judging import judge_worst, whole_window
 
 _ROOM = 60.0  # per cent of the KV cache
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for waiting in evidence.all_readings("waiting_requests"):
         running = evidence.reading("running_requests", role=waiting.role, rank=waiting.rank)
         used = evidence.reading("kv_cache_percent", role=waiting.role, rank=waiting.rank)
@@ -19,7 +20,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         wait, run, full = (float(np.median(evidence.in_steps(one))) for one in (waiting, running, used))
         begin, end = whole_window(waiting, evidence)
         words = {"role": waiting.role, "rank": waiting.rank, "running": f"{run:.0f}", "used": f"{full:.0f} %"}
-        seen = Seen(
+        yield Seen(
             value=wait,
             begin=begin,
             end=end,
@@ -28,9 +29,6 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             role=waiting.role,
             rank=waiting.rank,
         )
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
-    return worst or Missing(what="readings")
 
 
 PLUGIN = Rule(
@@ -47,5 +45,5 @@ PLUGIN = Rule(
     clear="{value} requests wait at {role} {rank} while {running} run; {used} of its KV cache is used.",
     advice="Raise the number of sequences and of tokens that the engine takes in one batch.",
     turns=(Turn("rollout.max_num_seqs", "raise"), Turn("rollout.max_batched_tokens", "raise")),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="readings")),
 )

@@ -1,25 +1,24 @@
 """Torch holds much device memory that it cannot give out: free blocks are in the wrong sizes."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from profiling.counters import Counter, counters
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import judge_worst
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _look(evidence: Evidence) -> Iterator[Seen]:
     held = counters(evidence, "Total Reserved", "reserved", "reserved_bytes")
     given = counters(evidence, "Total Allocated", "allocated", "allocated_bytes")
-    worst: Seen | None = None
     for reserved in held:
         if reserved.device < 0:  # the host has no allocator of its own
             continue
         mine = [one for one in given if one.recorded is reserved.recorded and one.device == reserved.device]
         if mine and reserved.value.max() > 0:
-            seen = _at_the_peak(reserved, mine[0])
-            if worst is None or seen.value > worst.value:
-                worst = seen
-    return worst or Missing(what="memory")
+            yield _at_the_peak(reserved, mine[0])
 
 
 def _at_the_peak(reserved: Counter, allocated: Counter) -> Seen:
@@ -53,5 +52,5 @@ PLUGIN = Rule(
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
     turns=(Turn("train.packing", "on"), Turn("memory.pad_to_length", "on")),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="memory")),
 )

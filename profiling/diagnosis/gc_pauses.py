@@ -1,19 +1,21 @@
 """Python's garbage collector stops the thread that launches the work."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from profiling.analysis.intervals import total, union
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen
+from profiling.judging import judge_worst
 from profiling.trace.category import Category
 
 _NAME = re.compile(r"gc\.collect|python gc|garbage", re.I)
+_NOT_SAID = "No file says when the garbage collector ran: record with the torch profiler, with Python stacks."
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for recorded in evidence.recorded:
         store = recorded.store
         named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
@@ -25,7 +27,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             continue
         pauses = union(found["ts"][mine], (found["ts"] + found["dur"])[mine])
         at = int(pauses.lengths.argmax()) if len(pauses) else -1
-        seen = Seen(
+        yield Seen(
             value=total(pauses) / recorded.window,
             begin=int(pauses.begin[at]) if len(pauses) else recorded.begin,
             end=int(pauses.end[at]) if len(pauses) else recorded.end,
@@ -33,10 +35,6 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             role=recorded.role,
             rank=recorded.rank,
         )
-        if worst is None or seen.value > worst.value:
-            worst = seen
-    text = "No file says when the garbage collector ran: record with the torch profiler, with Python stacks."
-    return worst or Missing(what="trace", text=text)
 
 
 PLUGIN = Rule(
@@ -51,5 +49,5 @@ PLUGIN = Rule(
     fires="The garbage collector takes {value} of the time, in {count} pauses of up to {longest}.",
     clear="The garbage collector takes {value} of the time.",
     advice="Freeze what lives on after loading (gc.freeze), and collect between steps rather than within them.",
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="trace", text=_NOT_SAID)),
 )

@@ -1,12 +1,14 @@
 """The CPU waits for the device inside the step, so that the device then waits for the CPU."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from profiling.analysis.intervals import total, union
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen
+from profiling.judging import judge_worst
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
 
@@ -14,8 +16,7 @@ _WAITS = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(cudaM
 _LEAST = 1_000_000  # ns
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for recorded in evidence.recorded:
         store = recorded.store
         waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
@@ -38,7 +39,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         end = int((found["ts"] + found["dur"])[longest]) if mine.any() else recorded.end
         share = most / recorded.window
         is_firing = share > PLUGIN.watch and most >= _LEAST
-        seen = Seen(
+        yield Seen(
             value=share,
             begin=begin,
             end=end,
@@ -47,9 +48,6 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             role=recorded.role,
             rank=recorded.rank,
         )
-        if worst is None or seen.value > worst.value:
-            worst = seen
-    return worst or Missing(what="device_trace")
 
 
 def _has_device(store: "Store") -> bool:
@@ -70,5 +68,5 @@ PLUGIN = Rule(
     fires="A thread waits for the device for {value} of the time, in {calls} calls; the longest is {name}.",
     clear="Threads wait for the device for {value} of the time.",
     advice="Take .item(), .cpu() and prints of tensors out of the step; torch.cuda.set_sync_debug_mode finds them.",
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="device_trace")),
 )

@@ -1,40 +1,31 @@
 """Kernels are shorter than the calls that launch them: the CPU cannot keep the device busy."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn, amount
+from profiling.judging import judge_worst
 
 _IDLE = 0.80
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         _begin, length = work.launches
         known = work.kernels & (length >= 0)
         if not known.any():
             continue
         short = float((work.duration[known] < length[known]).mean())
-        words = {
-            **work.words,
-            "median": amount(float(np.median(work.duration[known])) / 1e9, "seconds"),
-            "launch": amount(float(np.median(length[known])) / 1e9, "seconds"),
-            "busy": f"{100 * work.busy_share:.0f} %",
-        }
-        seen = Seen(
-            value=short,
-            begin=work.begin,
-            end=work.end,
-            words=words,
+        yield work.seen(
+            short,
             is_firing=short > PLUGIN.watch and work.busy_share < _IDLE,
-            role=work.recorded.role,
-            rank=work.recorded.rank,
+            median=amount(float(np.median(work.duration[known])) / 1e9, "seconds"),
+            launch=amount(float(np.median(length[known])) / 1e9, "seconds"),
+            busy=f"{100 * work.busy_share:.0f} %",
         )
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
-    return worst or Missing(what="device_trace")
 
 
 PLUGIN = Rule(
@@ -56,5 +47,5 @@ PLUGIN = Rule(
         Turn("train.micro_batch_size", "raise"),
         Turn("optimizer.implementation", "choose"),
     ),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="device_trace")),
 )

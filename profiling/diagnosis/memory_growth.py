@@ -1,9 +1,12 @@
 """A process holds more memory with every step."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from profiling.evidence import Evidence, Floats, Ints
 from profiling.finding import Missing, Rule, Seen
+from profiling.judging import judge_worst
 
 _SETTLE = 1  # steps after a recording in which its file is still written
 _LEAST = 8  # steps: caches fill in the first ones
@@ -11,9 +14,8 @@ _MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it h
 _RISING = 0.7  # share of steps after which more is held than before
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _look(evidence: Evidence) -> Iterator[Seen]:
     found = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
-    worst: Seen | None = None
     for one in found:
         keep = np.isfinite(one.value) & (one.step > 1)
         steps, held = one.step[keep], one.value[keep]
@@ -37,7 +39,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             "held": f"{held[-1] / 2**30:.2f} GiB",
             "rising": f"{100 * rising:.0f} %",
         }
-        seen = Seen(
+        yield Seen(
             value=growth,
             begin=int(time[0]),
             end=int(time[-1]),
@@ -47,11 +49,6 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             role=one.role,
             rank=one.rank,
         )
-        if worst is None or (bool(seen.is_firing), seen.value) > (bool(worst.is_firing), worst.value):
-            worst = seen
-    if worst is None:
-        return Missing(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
-    return worst
 
 
 def _undisturbed(steps: Ints, profiled: tuple[tuple[int, int], ...]) -> slice:
@@ -69,8 +66,8 @@ def _undisturbed(steps: Ints, profiled: tuple[tuple[int, int], ...]) -> slice:
 
 
 def _slope(x: Floats, y: Floats) -> float:
-    """Return Theil and Sen's slope, the median over pairs: single jumps do not move it. At most 200 "
-    "points are paired."""
+    """Return Theil and Sen's slope, the median over pairs: single jumps do not move it. At most 200
+    points are paired."""
     chosen = np.linspace(0, len(x) - 1, min(len(x), 200)).astype(int)
     x, y = x[chosen], y[chosen]
     i, j = np.triu_indices(len(x), 1)
@@ -93,5 +90,7 @@ PLUGIN = Rule(
     clear="The {what} of {role} {rank}, which grows most, changes by {value} a step.",
     advice="Look for lists that keep tensors or samples (detach them), and for caches without a limit; record "
     "a memory snapshot at two steps far apart and compare the holders.",
-    judge=_judge,
+    judge=judge_worst(
+        _look, missing=Missing(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
+    ),
 )

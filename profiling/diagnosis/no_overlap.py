@@ -1,16 +1,18 @@
 """Communication and computation take turns instead of running side by side."""
 
+from collections.abc import Iterator
+
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import judge_worst
 from profiling.trace.category import Category
 
 _EXPOSED = 0.10
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         talk, compute = work.of(Category.COMMUNICATION), work.of(Category.KERNEL)
         if not total(talk):
@@ -19,19 +21,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         overlap = 1 - exposed / total(talk)
         theirs = set(work.stream[work.category == Category.COMMUNICATION].tolist())
         same = bool(theirs & set(work.stream[work.kernels].tolist()))
-        words = {**work.words, "streams": "the same stream" if same else "streams of their own"}
-        seen = Seen(
-            value=overlap,
-            begin=work.begin,
-            end=work.end,
-            words=words,
-            is_firing=overlap < PLUGIN.watch and exposed / work.window > _EXPOSED,
-            role=work.recorded.role,
-            rank=work.recorded.rank,
-        )
-        if worst is None or (bool(seen.is_firing), -seen.value) > (bool(worst.is_firing), -worst.value):
-            worst = seen
-    return worst or Missing(what="collectives")
+        is_firing = overlap < PLUGIN.watch and exposed / work.window > _EXPOSED
+        yield work.seen(overlap, is_firing=is_firing, streams="the same stream" if same else "streams of their own")
 
 
 PLUGIN = Rule(
@@ -53,5 +44,5 @@ PLUGIN = Rule(
         Turn("parallel.forward_prefetch", "on"),
         Turn("parallel.defer_gradient_sync", "on"),
     ),
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="collectives"), is_low_bad=True),
 )

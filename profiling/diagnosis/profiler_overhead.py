@@ -1,17 +1,19 @@
 """The profiler's own work stands in the recording."""
 
+from collections.abc import Iterator
+
 from profiling.analysis.intervals import total, union
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen
+from profiling.judging import judge_worst
 from profiling.trace.category import Category
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for recorded in evidence.recorded:
         found = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
         own = union(found["ts"], found["ts"] + found["dur"])
-        seen = Seen(
+        yield Seen(
             value=total(own) / recorded.window,
             begin=recorded.begin,
             end=recorded.end,
@@ -19,9 +21,6 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             role=recorded.role,
             rank=recorded.rank,
         )
-        if worst is None or seen.value > worst.value:
-            worst = seen
-    return worst or Missing(what="trace")
 
 
 PLUGIN = Rule(
@@ -36,5 +35,5 @@ PLUGIN = Rule(
     fires="The profiler's own work is {value} of the recorded time ({milliseconds} ms).",
     clear="The profiler says that it took {value} of the recorded time.",
     advice="Record fewer kinds of events (no stacks, shapes or memory), fewer ranks, or a shorter window.",
-    judge=_judge,
+    judge=judge_worst(_look, missing=Missing(what="trace")),
 )

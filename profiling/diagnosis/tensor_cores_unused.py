@@ -1,12 +1,14 @@
 """Matrix products run on the general cores although the device has faster ones for them."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.judging import judge_worst
 
 _PRODUCT = re.compile(r"gemm|gemv2T|cutlass|wgrad|dgrad|nvjet|matmul|_mm_|Cijk_", re.I)
 _TENSOR = re.compile(
@@ -17,8 +19,7 @@ _TENSOR = re.compile(
 _LEAST = 0.05  # of the time in kernels: below, products do not matter
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _look(evidence: Evidence) -> Iterator[Seen]:
     for work in devices(evidence):
         names = work.recorded.store.names
         product = [i for i, name in enumerate(names) if _PRODUCT.search(name)]
@@ -28,18 +29,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         if not kernels or spent < _LEAST * kernels:
             continue
         fast = work.duration[work.kernels & np.isin(work.name, tensor)].sum()
-        words = {**work.words, "products": f"{100 * spent / kernels:.0f} %"}
-        seen = Seen(
-            value=float(fast / spent),
-            begin=work.begin,
-            end=work.end,
-            words=words,
-            role=work.recorded.role,
-            rank=work.recorded.rank,
-        )
-        if worst is None or seen.value < worst.value:
-            worst = seen
-    return worst or Missing(what="device_trace", text="No file holds kernels of matrix products.")
+        yield work.seen(float(fast / spent), products=f"{100 * spent / kernels:.0f} %")
 
 
 PLUGIN = Rule(
@@ -57,5 +47,7 @@ PLUGIN = Rule(
     clear="{value} of the time in matrix products of {device} uses tensor cores.",
     advice="Train in bf16, allow TF32, and keep sizes multiples of 8 (16 for fp8).",
     turns=(Turn("memory.precision", "choose"), Turn("memory.master_precision", "choose")),
-    judge=_judge,
+    judge=judge_worst(
+        _look, missing=Missing(what="device_trace", text="No file holds kernels of matrix products."), is_low_bad=True
+    ),
 )
