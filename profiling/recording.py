@@ -5,13 +5,14 @@ written beside the work that goes on, and `outcome` says when it is there. The f
 recording meanwhile.
 """
 
+import atexit
 import contextlib
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from profiling import profile
-from profiling.recorders.recorder import Recorder, RecorderFailed, Tool, WrongThread, load_tool, tool_names
+from profiling.recorders.recorder import Recorder, RecorderFailed, Tool, WrongThread, load_tool, tool_names, version_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,26 +106,51 @@ def at_step(step: int) -> None:
 def stop() -> Path:
     """End the recording and let the file be written by a thread; return its path. Raises: RecorderFailed."""
     with _lock:
-        current = _current
-        if current is None or current.writer:
-            raise RecorderFailed("Nothing is being recorded in this process.")
-        try:
-            with current.steps:
-                current.is_stopping = True  # work goes on in another thread, and may come to its next step now
-                if current.step >= 0:
-                    current.recorder.end_step()
-            current.recorder.stop()
-        except WrongThread:
-            current.is_stopping = False
-            raise
-        except Exception as error:
-            _forget(current)
-            raise error if isinstance(error, RecorderFailed) else RecorderFailed(_told(error)) from error
-        _detach(current)
-        _outcomes[current.path] = Outcome(path=current.path)
+        current = _end()
         current.writer = threading.Thread(target=_write, args=(current,), name="recording", daemon=True)
         current.writer.start()
     return current.path
+
+
+def _end() -> _Current:
+    """End the recording, and return it; the caller holds the lock, and sees to the file. Raises: RecorderFailed."""
+    current = _current
+    if current is None or current.writer:
+        raise RecorderFailed("Nothing is being recorded in this process.")
+    try:
+        with current.steps:
+            current.is_stopping = True  # work goes on in another thread, and may come to its next step now
+            if current.step >= 0:
+                current.recorder.end_step()
+        current.recorder.stop()
+    except WrongThread:
+        current.is_stopping = False
+        raise
+    except Exception as error:
+        _forget(current)
+        raise error if isinstance(error, RecorderFailed) else RecorderFailed(_told(error)) from error
+    _detach(current)
+    _outcomes[current.path] = Outcome(path=current.path)
+    return current
+
+
+@atexit.register
+def _leave() -> None:
+    """Write what is being recorded while the process ends: at `exit_actor` and SIGTERM there is time for it.
+
+    In this thread: an interpreter that ends starts no other one.
+    """
+    current = _current
+    if current is not None and current.writer is not None:
+        current.writer.join(WRITER_SECONDS)
+    elif current is not None and _lock.acquire(timeout=WRITER_SECONDS):
+        try:
+            ended = _end()
+        except RecorderFailed:
+            return
+        finally:
+            _lock.release()
+        _write(ended)
 
 
 def outcome(path: Path) -> Outcome:
@@ -157,20 +183,12 @@ def _write(current: _Current) -> None:
     global _current
     try:
         current.recorder.write()
-        found = Outcome(path=current.path, size=current.path.stat().st_size, version=_version(current.tool))
+        found = Outcome(path=current.path, size=current.path.stat().st_size, version=version_of(current.tool))
     except Exception as error:  # as in `start`
         found = Outcome(path=current.path, problem=str(error) if isinstance(error, RecorderFailed) else _told(error))
     with _lock:
         _outcomes[current.path] = found
         _current = None
-
-
-def _version(tool: Tool) -> str:
-    """Ask the tool here, in the writing thread: a file without its version is still a good file."""
-    try:
-        return tool.version()
-    except Exception:  # whatever a tool raises for a word about itself
-        return ""
 
 
 def _told(error: Exception) -> str:

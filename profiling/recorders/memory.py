@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.config import What
-from profiling.recorders.recorder import RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
 
 MOST_ENTRIES = 200_000
 """Each takes some kB: the oldest are dropped above this."""
@@ -71,7 +71,7 @@ def _memory() -> Any:
     return sys.modules["torch"].cuda.memory
 
 
-class MemoryTool:
+class MemoryTool(InMemory):
     """The tool `memory`."""
 
     name = "memory"

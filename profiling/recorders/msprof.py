@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.config import What
-from profiling.recorders.recorder import RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
 
 
 class MsprofRecorder:
@@ -56,8 +56,9 @@ class MsprofRecorder:
         try:
             if not any(self._folder.rglob("*")):
                 raise RecorderFailed("Ascend's profiler wrote nothing.")
-            stem = str(self._path).removesuffix(".zip")
-            shutil.make_archive(stem, "zip", root_dir=self._folder)
+            part = self._path.with_name(f".part-{self._path.name}")
+            made = shutil.make_archive(str(part).removesuffix(".zip"), "zip", root_dir=self._folder)
+            Path(made).replace(self._path)
         except OSError as error:
             raise RecorderFailed(f"The folder of Ascend's profiler was not kept: {error}") from error
         finally:
@@ -71,7 +72,7 @@ class MsprofRecorder:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class MsprofTool:
+class MsprofTool(InMemory):
     """The tool `msprof`."""
 
     name = "msprof"

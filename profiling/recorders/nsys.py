@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
 STEP_NAME = "step"
+REPORT_END = b"[END]"  # the last bytes of every report that nsys 2022.4 has written to its end
 
 ROOM_BYTES = 256 << 20
 """Asked of the folder for temporary files before a recording, and of the report's own."""
@@ -181,6 +182,7 @@ class NsysTool:
     name = "nsys"
     about = "phases, calls of CUDA, kernels and collectives of the whole process: a report of Nsight Systems"
     suffix = ".nsys-rep"
+    lost = "nsys left no report: its own process was ended, or had no room for it."
     must_tell = True
     shows: Mapping[What, Shown] = {
         "kernels": Shown(on=("cuda",), order=1, because="sees each kernel and its launch while the calls stay fast"),
@@ -205,6 +207,18 @@ class NsysTool:
     def recorder(self, what: str) -> NsysRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return NsysRecorder()
+
+    def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:
+        """Its agent writes the report of a process that is gone, within seconds; a part of one cannot be opened."""
+        size = path.stat().st_size
+        if not size:
+            return "nsys came to no end with its report."
+        with path.open("rb") as file:
+            file.seek(max(0, size - len(REPORT_END)))
+            if file.read() != REPORT_END:
+                return "The report of nsys breaks off."
+        overwrite(path, secrets)
+        return ""
 
 
 PLUGIN = NsysTool()

@@ -5,7 +5,7 @@ time, is profiling.recording's part.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -76,6 +76,9 @@ class Tool(Protocol):
     suffix: str
     """Of the file that it writes, dot included."""
 
+    lost: str
+    """What to say where a process that was killed while it recorded left no file."""
+
     def problem(self) -> str:
         """Return why it cannot record in this process, "" if it can."""
 
@@ -84,6 +87,19 @@ class Tool(Protocol):
 
     def recorder(self, what: str) -> Recorder:
         """Return a recorder for one capture in which `what` is to be seen, "" for the usual."""
+
+    def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:
+        """Return why the file that a process left when it ended is of no use, "" if it is whole; takes secrets out."""
+
+
+class InMemory:
+    """What tools have in common that hold a recording in the process, and put a file into place once it is whole."""
+
+    lost = "Its process was killed, and what it had recorded was in its memory."
+
+    def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:  # noqa: ARG002
+        """A file that is there is whole, and has no environment in it."""
+        return ""
 
 
 def load_tool(name: str) -> Tool:
@@ -103,3 +119,11 @@ def free_text(folder: Path) -> str:
     except OSError as error:
         return f"{folder}: {error.strerror}"
     return f"{free / 2**20:.0f} MiB are free in {folder}"
+
+
+def version_of(tool: Tool) -> str:
+    """Return the tool's version, "" where it is not to be had: a file without it is still a good file."""
+    try:
+        return tool.version()
+    except Exception:  # whatever a tool raises for a word about itself
+        return ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from profiling.config import What
-from profiling.recorders.recorder import RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
 from profiling.stacks import stacks
 
 SECONDS = 0.01
@@ -78,7 +78,7 @@ class StacksRecorder:
                     self._counts[key] += 1
 
 
-class StacksTool:
+class StacksTool(InMemory):
     """The tool `stacks`."""
 
     name = "stacks"

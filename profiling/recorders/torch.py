@@ -8,6 +8,7 @@ trace can be written only once.
 
 import contextlib
 import gzip
+import importlib.metadata
 import os
 import shutil
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 from profiling.config import What
 from profiling.launch_nsys import TRACED
 from profiling.profilers.torch import PLUGIN as MARKS
-from profiling.recorders.recorder import RecorderFailed, Shown, WrongThread, free_text
+from profiling.recorders.recorder import InMemory, RecorderFailed, Shown, WrongThread, free_text
 
 STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
@@ -156,7 +157,7 @@ def _all_threads() -> Any:
         return None
 
 
-class TorchTool:
+class TorchTool(InMemory):
     """The tool `torch`."""
 
     name = "torch"
@@ -183,10 +184,11 @@ class TorchTool:
         return ""
 
     def version(self) -> str:
-        """Return the version of torch; kineto, which writes the trace, is built into it and has none of its own."""
-        import torch
+        """Return the version of torch; kineto, which writes the trace, is built into it and has none of its own.
 
-        return f"torch {torch.__version__} (kineto)"
+        Read from the installation: who takes over a dead worker's file does not import torch for that.
+        """
+        return f"torch {importlib.metadata.version('torch')} (kineto)"
 
     def recorder(self, what: str) -> TorchRecorder:
         """Return a recorder for one capture. What operators allocate is kept only where it is asked for: it is slow."""
