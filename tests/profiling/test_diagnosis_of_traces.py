@@ -241,6 +241,7 @@ def _tested() -> Iterator[str]:
     yield from test_diagnosis.CASES
     yield from CASES
     yield "capture_incomplete"
+    yield "collective_mismatch"  # tests/profiling/test_flights.py
 
 
 def test_every_rule_has_its_cases() -> None:

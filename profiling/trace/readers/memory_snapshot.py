@@ -1,21 +1,15 @@
-"""Memory snapshots of torch: what `torch.cuda.memory._dump_snapshot()` writes, a pickle of plain values.
+"""Memory snapshots of torch: what `torch.cuda.memory._dump_snapshot()` writes, a pickle of plain values."""
 
-A pickle is a program. This one may make dicts, lists, texts and numbers, and call nothing: every name that it looks up
-is refused. It runs in Python's own machine, not in the one in C, because that one sets aside what a pickle only
-announces.
-"""
-
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from profiling.trace import plain_pickle
 from profiling.trace.category import Category
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
-_MOST_BYTES = 256 << 20
 _MOST_HOLDERS = 100
 _MOST_SPANS = 2000
 _LEAST_SPAN = 1 << 20
@@ -23,20 +17,6 @@ _LEAST_SPAN = 1 << 20
 _GIVEN, _TAKEN = ("alloc",), ("free_completed",)
 _RESERVED, _RELEASED = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 _PLUMBING = ("torch/", "/torch/", "<string>", "??", "c10", "libtorch", "_PyEval", "python3")
-
-
-class _Plain(pickle._Unpickler):
-    """Builds plain values. Raises: Unreadable for anything else."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        """No name is looked up."""
-        raise Unreadable(
-            f"The file is refused: it is a pickle that asks for {module}.{name}, and a snapshot asks for nothing."
-        )
-
-    def persistent_load(self, pid: Any) -> NoReturn:  # noqa: ARG002
-        """Nor is an object of elsewhere."""
-        raise Unreadable("The file is refused: it is a pickle that asks for objects of elsewhere.")
 
 
 class MemorySnapshotReader:
@@ -48,20 +28,12 @@ class MemorySnapshotReader:
 
     def sniff(self, path: Path, head: bytes, /) -> bool:
         """A pickle that begins with the keys of a snapshot."""
-        is_pickle = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-        return is_pickle and (b"segments" in head or b"device_traces" in head or path.suffix in self.suffixes)
+        is_one = b"segments" in head or b"device_traces" in head or path.suffix in self.suffixes
+        return plain_pickle.is_pickle(head) and is_one
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put memory over time, the largest allocations and who holds what into a store. Raises: Unreadable."""
-        if path.stat().st_size > _MOST_BYTES:
-            raise Unreadable(f"The snapshot is larger than {_MOST_BYTES >> 20} MiB: record it with fewer max_entries.")
-        try:
-            with path.open("rb") as file:
-                told = _Plain(file).load()
-        except Unreadable:
-            raise
-        except Exception as error:  # a machine that is fed nonsense fails in many ways
-            raise Unreadable(f"The snapshot is damaged: {type(error).__name__}: {str(error)[:200]}.") from error
+        told = plain_pickle.load(path, title="snapshot", advice="record it with fewer max_entries")
         progress(0.6)
         if not isinstance(told, dict) or not isinstance(told.get("segments"), list):
             raise Unreadable("The pickle is no memory snapshot: it has no list of segments.")
