@@ -1,7 +1,7 @@
 """The actors of a run: placed together, called together, and whose death or error is told apart."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
@@ -9,13 +9,15 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.actor import CAPTURES, Actor, Answer, LogQueue
+from jobs.engine.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue
 from jobs.engine.deaths import first_death
 from jobs.engine.device import Device
 from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
 from jobs.engine.worker import Pending, Worker, WorkerFailed, answer_of
+from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
+from profiling.picking import planned_tool
 
 _POLL_SECONDS = 0.5
 _DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
@@ -35,6 +37,7 @@ class Crew:
         check: Callable[[], None],
     ) -> None:
         self._on_answer, self._check = on_answer, check
+        self.device = device
         tensor_parallel = spec.hardware.tensor_parallel_size
         sizes = {
             "policy": [1] * spec.hardware.policy_ranks,
@@ -47,7 +50,8 @@ class Crew:
         self._wait_for_place(bundles)
         places = places_of(self.group)
         self.workers: dict[str, list[Worker]] = {}
-        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=spec.profile.tool)
+        planned = planned_tool(spec.profile, device=cast(DeviceName, device.name))
+        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
         number = 0
         for role, members in sizes.items():
             self.workers[role] = []
@@ -55,7 +59,7 @@ class Crew:
                 bundle = bundles[number]
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
-                    ray.remote(concurrency_groups={CAPTURES: 1})(Actor)
+                    ray.remote(concurrency_groups={CAPTURES: 1, LOOKING: 1})(Actor)
                     .options(
                         num_cpus=bundle["CPU"],
                         num_gpus=bundle.get("GPU", 0),

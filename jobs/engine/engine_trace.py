@@ -46,6 +46,8 @@ class EngineTrace:
         found = []
         for number, path in enumerate(new):
             target = stem.with_name(f"{stem.name}-worker{number}.pt.trace.json.gz")
-            shutil.move(path, target)
+            part = target.with_name(f".part-{target.name}")
+            shutil.move(path, part)  # it may be copied, and what has its own name is whole
+            part.replace(target)
             found.append(target)
         return found

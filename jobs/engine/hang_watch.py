@@ -1,7 +1,7 @@
 """A run that makes no progress says where everybody stands, before the collectives give up.
 
 No progress is: no step ended for max(5 min, 5 x the median step). Then every worker is asked for the stacks of its
-threads beside the call under way (CAPTURES); equal ones stand together in the driver's log, and a note tells of it. It
+threads beside the call under way (LOOKING); equal ones stand together in the driver's log, and a note tells of it. It
 is told once until the next step has ended.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import ray
 
-from jobs.engine.actor import CAPTURES
+from jobs.engine.actor import LOOKING
 from jobs.engine.crew import Crew
 from jobs.engine.report import Report
 from profiling.stacks import Group, grouped, stacks
@@ -93,7 +93,7 @@ class HangWatch:
         found: dict[str, Stacks] = {"driver": stacks(without=[threading.get_ident()])}
         silent = []
         asked = {
-            worker.name: worker.actor.stacks.options(concurrency_group=CAPTURES).remote() for worker in self._crew.all()
+            worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
         }
         deadline = time.monotonic() + ANSWER_SECONDS
         for name, reference in asked.items():

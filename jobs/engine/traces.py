@@ -16,7 +16,8 @@ import ray
 
 from jobs.engine.actor import CAPTURES
 from jobs.engine.report import Report
-from jobs.engine.worker import Worker
+from jobs.engine.worker import GONE, Worker
+from profiling.capture_files import Window, announcement, final_path, missing_text
 from profiling.capture_request import Request
 
 PIECE_BYTES = 4 << 20
@@ -37,21 +38,29 @@ class NotFetched(RuntimeError):
 
 
 class Collector(threading.Thread):
-    """Brings one capture's files into `folder`, announces each, and then says that the capture is being imported."""
+    """Brings one capture's files into the run directory, announces each, and then says that it is being imported.
+
+    Where workers are gone (`is_left`, or found here) it says nothing of the capture as a whole: the runner does, once
+    it has looked what they have left.
+    """
 
     def __init__(
         self,
         *,
         request: Request,
         recorded: Sequence[Recorded],
-        folder: Path,
+        run_dir: Path,
         report: Report,
         problems: Mapping[str, str],
-        overhead: Callable[[], Mapping[str, Any]],
+        meta: Callable[[], Mapping[str, Any]],
+        is_left: bool = False,
     ) -> None:
         super().__init__(name=f"capture {request.capture}", daemon=True)
-        self._request, self._recorded, self._folder, self._report = request, recorded, folder, report
-        self._problems, self._overhead = dict(problems), overhead
+        self._request, self._recorded, self._run_dir, self._report = request, recorded, run_dir, report
+        self._problems, self._meta, self._is_left = dict(problems), meta, is_left
+        self._window = Window(
+            capture=request.capture, tool=request.tool, first_step=request.first_step, num_steps=request.num_steps
+        )
         self._lock = threading.Lock()
         self._is_told = False
         self._given_up = threading.Event()
@@ -64,20 +73,25 @@ class Collector(threading.Thread):
             try:
                 self._fetch(recorded)
                 num_files += 1
+            except GONE:
+                self._is_left = True
             except Exception as error:  # whatever it is, it is the capture's affair alone
                 text = str(error) if isinstance(error, NotFetched) else f"{type(error).__name__}: {error}"
                 self._problems[name] = text.strip().splitlines()[0]
-        missing = " ".join(f"{name}: {problem}" for name, problem in sorted(self._problems.items()))
+        if self._is_left:
+            return
+        missing = missing_text(self._problems)
         if num_files:
             text = f"Not recorded: {missing}" if missing else ""
-            self._tell("importing", text, num_files=num_files, missing=self._problems, overhead=dict(self._overhead()))
+            self._tell("importing", text, num_files=num_files, **(dict(self._meta()) | {"missing": self._problems}))
         else:
             self._tell("failed", missing)
 
-    def give_up(self, why: str) -> None:
-        """Say that the capture failed, unless its end was told before."""
+    def leave(self) -> None:
+        """There is no more time: fetch nothing more, and say nothing more. The runner goes on with what is there."""
         self._given_up.set()
-        self._tell("failed", why)
+        with self._lock:
+            self._is_told = True
 
     def _tell(self, state: str, text: str, **meta: Any) -> None:
         with self._lock:
@@ -86,13 +100,13 @@ class Collector(threading.Thread):
             self._is_told = True
             request = self._request
             steps = {"first_step": request.first_step, "num_steps": request.num_steps}
-            self._report.capture(request.capture, state, step=request.last_step, text=text, **steps, **meta)
+            self._report.capture(request.capture, state, step=request.last_step, text=text, **(steps | meta))
 
     def _fetch(self, recorded: Recorded) -> None:
         worker, request = recorded.worker, self._request
         size, version = self._wait_until_written(recorded)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        target = self._folder / Path(recorded.path).name.removeprefix(f"{request.capture}-")
+        target = final_path(self._run_dir, request.capture, Path(recorded.path).name)
+        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f"{target.name}.part")
         digest = hashlib.sha256()
         try:
@@ -117,21 +131,16 @@ class Collector(threading.Thread):
         with self._lock:
             if self._is_told:
                 return
-            self._report.artifact(
-                f"{request.capture}-{target.name}",
-                artifact="trace",
-                path=f"traces/{request.capture}/{target.name}",
-                step=request.first_step,
-                size=size,
-                capture=request.capture,
+            told = announcement(
+                self._window,
+                target,
                 role=worker.role,
                 rank=worker.rank,
-                tool=request.tool,
                 tool_version=version,
-                first_step=request.first_step,
-                num_steps=request.num_steps,
+                size=size,
                 sha256=digest.hexdigest(),
             )
+            self._report.artifact(**told)
 
     def _wait_until_written(self, recorded: Recorded) -> tuple[int, str]:
         while True:

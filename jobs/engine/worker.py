@@ -30,6 +30,9 @@ DEATHS = (
 )
 """How Ray says that an actor's process is gone, or never came. No one of them is a subclass of RayTaskError."""
 
+GONE = (*DEATHS, ActorUnavailableError)
+"""The same, for who need not know whether it may come back."""
+
 _CUT_OFF = "connection error code 2. End of file"
 _TELLING = ("Worker exit detail:", "The actor died because of an error", "The actor is dead because", "exit detail")
 

@@ -4,12 +4,14 @@ Ray is stood for by calls that are answered at once, so that workers can fail wh
 """
 
 import hashlib
+import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import RayActorError
 
 from jobs.engine import recording as recording_module
 from jobs.engine import traces as traces_module
@@ -53,7 +55,7 @@ class FakeActor:
             found = self.answers[method]
             if isinstance(found, Exception):
                 raise found
-            return found
+            return found() if callable(found) else found
         match method:
             case "start_recording":
                 self.capture = arguments[1]
@@ -277,7 +279,7 @@ def test_the_end_of_the_run_keeps_what_was_recorded_and_names_what_was_not(tmp_p
     assert stage.report.states("c") == ["armed", "failed"]
 
 
-def test_a_failed_run_fails_what_is_under_way(tmp_path: Path) -> None:
+def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_last_word_to_the_runner(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.ask("a", num_steps=5)
     stage.ask("b", first_step=9)
@@ -285,11 +287,38 @@ def test_a_failed_run_fails_what_is_under_way(tmp_path: Path) -> None:
 
     stage.recording.abandon("policy rank 1 died")
 
-    assert stage.report.text("a") == stage.report.text("b") == "The run failed: policy rank 1 died"
-    assert stage.report.states("a") == ["armed", "recording", "failed"]
+    assert stage.report.text("b") == "The run failed: policy rank 1 died"
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
+    assert len(stage.report.artifacts) == 2
+    told = stage.report.captures[-1][3]
+    assert (told["first_step"], told["num_steps"]) == (1, 1)
+    assert told["truncated"] == "The run failed: policy rank 1 died"
 
 
-def test_files_that_do_not_come_in_time_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["stop_recording", "recording_outcome", "read_recording"])
+def test_what_a_dead_worker_left_is_the_runners_to_find(tmp_path: Path, method: str) -> None:
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", **{method: RayActorError()}))
+    stage.ask("a", num_steps=1)
+
+    stage.steps(1)
+    stage.recording.finish(1)
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
+    assert stage.report.captures[-1][3]["missing"] == {}
+    assert [about["rank"] for _, about in stage.report.artifacts] == [0]
+
+
+def test_a_recording_that_never_began_has_failed_with_its_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ask("a", first_step=3)
+    stage.steps(1)
+
+    stage.recording.abandon("the disk is full")
+
+    assert stage.report.states("a") == ["armed", "failed"]
+
+
+def test_files_that_do_not_come_in_time_are_left_to_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_module, "FINISH_SECONDS", 0.2)
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", recording_outcome=(-1, "", "")))
     stage.ask("a", num_steps=1)
@@ -297,8 +326,31 @@ def test_files_that_do_not_come_in_time_are_given_up(tmp_path: Path, monkeypatch
     stage.steps(1)
     stage.recording.finish(1)
 
-    assert stage.report.states("a")[-1] == "failed"
-    assert stage.report.text("a") == "The run ended before its files were there."
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
+
+
+def test_the_loop_goes_on_while_a_worker_is_slow_to_begin(tmp_path: Path) -> None:
+    begun, may_begin = threading.Event(), threading.Event()
+
+    def slowly() -> str:
+        begun.set()
+        may_begin.wait(30)
+        return ""
+
+    stage = Stage(tmp_path, policy_0=FakeActor("policy-0", start_recording=slowly))
+    stage.recording.before_step(1)
+    stage.ask("a", seconds=60)
+    watcher = threading.Thread(target=stage.recording._take_now)
+    watcher.start()
+    begun.wait(30)
+
+    stage.recording.after_step(1, seconds=1.0)
+    stage.recording.before_step(2)  # hangs here if the loop has to wait for the worker
+    assert stage.report.states("a") == ["armed"]
+
+    may_begin.set()
+    watcher.join(30)
+    assert stage.report.states("a") == ["armed", "recording"]
 
 
 def test_what_workers_can_record_is_told_once(tmp_path: Path) -> None:
