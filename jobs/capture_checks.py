@@ -7,8 +7,10 @@ from django.utils.translation import ngettext
 
 from jobs.catalog.trainer import trainers
 from jobs.models import Capture, Run
-from jobs.profilers import Worker, names
-from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS
+from jobs.profilers import Worker, cannot
+from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What
+from profiling.picking import shown_by
+from profiling.recorders.recorder import load_tool
 
 
 class CaptureRefused(ValueError):
@@ -19,13 +21,14 @@ class CaptureRefused(ValueError):
         super().__init__(message)
 
 
-def check_shape(*, tool: str, first_step: int, num_steps: int, seconds: float = 0) -> None:
-    """Refuse what no run could record. Raises: CaptureRefused."""
-    if tool not in TOOLS:
+def check_shape(*, what: str, tool: str, first_step: int, num_steps: int, seconds: float = 0) -> None:
+    """Refuse what no run could record; "" leaves `what` or `tool` open. Raises: CaptureRefused."""
+    if tool and tool not in TOOLS:
         text = _("%(given)r is no profiler that can be asked for. Use %(allowed)s.")
-        raise CaptureRefused(
-            "tool", text % {"given": tool[:40], "allowed": _(" or ").join((", ".join(TOOLS[:-1]), TOOLS[-1]))}
-        )
+        raise CaptureRefused("tool", text % {"given": tool[:40], "allowed": _one_of(TOOLS)})
+    if what and what not in WHATS:
+        text = _("%(given)r is nothing that can be asked for. Use %(allowed)s.")
+        raise CaptureRefused("what", text % {"given": what[:40], "allowed": _one_of(WHATS)})
     if not 0 <= seconds <= MAX_SECONDS:  # and no NaN
         text = _("%(given)s s cannot be recorded in one capture. Use up to %(most)s s, or 0 for whole steps.")
         raise CaptureRefused("seconds", text % {"given": seconds, "most": f"{MAX_SECONDS:.0f}"})
@@ -38,6 +41,26 @@ def check_shape(*, tool: str, first_step: int, num_steps: int, seconds: float = 
     if not 0 <= first_step <= MAX_FIRST_STEP:
         text = _("%(given)s is no step to begin with. Use the number of a step to come, or 0 for the next one.")
         raise CaptureRefused("first_step", text % {"given": first_step})
+
+
+def check_shown(*, what: What, tool: str, device: Device, seconds: float) -> None:
+    """Refuse a tool in whose files `what` cannot be seen on this device, or not by time. Raises: CaptureRefused."""
+    shown = shown_by(tool, device)
+    if not shown:
+        text = _("%(tool)s shows nothing on %(device)s. Name no tool, and one is picked.")
+        raise CaptureRefused("tool", text % {"tool": tool, "device": device}, is_conflict=True)
+    if what not in shown:
+        text = _("%(tool)s does not show %(what)s on %(device)s. Ask for %(allowed)s, or name no tool.")
+        raise CaptureRefused(
+            "tool", text % {"tool": tool, "what": what, "device": device, "allowed": _one_of(shown)}, is_conflict=True
+        )
+    if seconds and load_tool(tool).shows[what].by_steps:
+        text = _("%(tool)s records %(what)s by whole steps alone. Leave the seconds out.")
+        raise CaptureRefused("seconds", text % {"tool": tool, "what": what})
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return _(" or ").join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def not_running(*, run_id: str) -> str:
@@ -79,19 +102,15 @@ def chosen(*, known: Sequence[Worker], roles: Sequence[str], ranks: Sequence[int
 def check_tool(*, tool: str, workers: Sequence[Worker], roles: Sequence[str]) -> None:
     """Refuse a tool that no chosen worker has, or that a role asked for by name lacks. Raises: CaptureRefused."""
     silent = [worker for worker in workers if tool not in worker.problems]
-    if silent and tool == "nsys":
-        text = _("%(worker)s has not told yet whether nsys can record it. Ask again in a moment.")
-        raise CaptureRefused("tool", text % {"worker": silent[0].name}, is_conflict=True)
+    if silent and load_tool(tool).must_tell:
+        text = _("%(worker)s has not told yet whether %(tool)s can record it. Ask again in a moment.")
+        raise CaptureRefused("tool", text % {"worker": silent[0].name, "tool": tool}, is_conflict=True)
     lacking = [worker for worker in workers if worker.problems.get(tool)]
     able = {worker.role for worker in workers if worker not in lacking}
     lost = [worker for worker in lacking if worker.role not in able and (roles or not able)]
     if not lost:
         return  # where all are asked for, those that can are recorded, and the trainer says who could not
-    by_reason: dict[str, list[Worker]] = {}
-    for worker in lost:
-        by_reason.setdefault(worker.problems[tool], []).append(worker)
-    text = _("%(tool)s cannot record %(worker)s: %(why)s")
-    said = " ".join(text % {"tool": tool, "worker": names(who), "why": why} for why, who in by_reason.items())
+    said = cannot(tool, lost)
     if able:
         said += " " + _("Choose other roles: %(roles)s.") % {"roles": ", ".join(sorted(able))}
     raise CaptureRefused("tool", said, is_conflict=True)
@@ -144,12 +163,20 @@ def check_by_time(*, waiting: Iterable[Capture]) -> None:
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
 
 
-def check_room(*, expected: int | None, free: int) -> None:
-    """Refuse a capture that the console's disk cannot take. Raises: CaptureRefused."""
-    if expected is not None and expected > free:
+def check_room(*, expected: int | None, free: int, on_cluster: int | None) -> None:
+    """Refuse what the console's disk, or the fullest of the cluster's, cannot take. Raises: CaptureRefused."""
+    if expected is None:
+        return
+    about = {"size": -(-expected // 2**20)}
+    if expected > free:
         text = _(
             "Files of about %(size)s MiB are expected, and the console's disk has room for %(free)s MiB. Record fewer "
             "steps or workers, or delete captures."
         )
-        about = {"size": -(-expected // 2**20), "free": free // 2**20}
-        raise CaptureRefused("disk", text % about, is_conflict=True)
+        raise CaptureRefused("disk", text % {**about, "free": free // 2**20}, is_conflict=True)
+    if on_cluster is not None and expected > on_cluster:
+        text = _(
+            "Files of about %(size)s MiB are expected, and a disk of run directories on the cluster has room for "
+            "%(free)s MiB. Record fewer steps or workers, or free some space there."
+        )
+        raise CaptureRefused("disk", text % {**about, "free": on_cluster // 2**20}, is_conflict=True)

@@ -18,6 +18,7 @@ from jobs.capture_checks import (
     check_overlap,
     check_room,
     check_shape,
+    check_shown,
     check_steps,
     check_tool,
     check_trainer,
@@ -25,41 +26,54 @@ from jobs.capture_checks import (
     not_running,
 )
 from jobs.capture_cost import expected_bytes, free_bytes
+from jobs.capture_picks import as_what, choice, device_for
+from jobs.capture_room import cluster_free_bytes
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file
 from jobs.layers import delete_folder
 from jobs.models import Attempt, Capture, Run, Trace
-from jobs.profilers import workers
-from profiling.config import names_of, ranks_of
+from jobs.profilers import Worker, workers
+from profiling.config import Device, What, names_of, ranks_of
+from profiling.picking import INSTEAD, planned_tool, shown_by
+
+USUAL: What = "kernels"
+"""What is recorded where nobody says what: on a processor these are operators."""
 
 
 def request_capture(
     *,
     run_id: str,
-    tool: str,
     first_step: int,
     num_steps: int,
     roles: Sequence[str],
     ranks: Sequence[int],
     user: AbstractBaseUser | None,
     now: datetime,
+    what: str = "",
+    tool: str = "",
     seconds: float = 0,
 ) -> Capture:
     """Ask the trainer of a running run to record steps `first_step` (0: the next one) and on, `num_steps` of them.
 
+    `what` is to be seen (profiling.config.What), and the tool is picked for it, unless one is named. Neither: kernels.
     With `seconds` it records by time instead: at once, in the middle of a step, for so long or until `end_capture`.
     `roles` and `ranks` choose the workers, empty for all. The same request while the first one still waits for its
     steps is the first one. Raises: CaptureRefused with a sentence.
     """
-    check_shape(tool=tool, first_step=first_step, num_steps=num_steps, seconds=seconds)
+    check_shape(what=what, tool=tool, first_step=first_step, num_steps=num_steps, seconds=seconds)
     with transaction.atomic():
         latest = Attempt.objects.filter(run_id=run_id, run__latest_attempt=F("number"))
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
         if attempt is None or attempt.state != "running":
             raise CaptureRefused("state", not_running(run_id=run_id), is_conflict=True)
         check_trainer(run=attempt.run)
+        known = workers(run=attempt.run, attempt=attempt.number)
+        found = chosen(known=known, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
+        device = device_for(attempt.run, attempt=attempt.number, workers=known)
+        what, tool = _resolved(as_what(what), tool, device=device, workers=found, seconds=seconds)
         asked: dict[str, Any] = {
+            "what": what,
             "tool": tool,
             "first_step": first_step,
             "num_steps": num_steps,
@@ -71,8 +85,6 @@ def request_capture(
         for row in waiting:
             if row.state == "armed" and asked == {name: getattr(row, name) for name in asked}:
                 return row
-        known = workers(run=attempt.run, attempt=attempt.number)
-        found = chosen(known=known, roles=asked["roles"], ranks=asked["ranks"])
         check_tool(tool=tool, workers=found, roles=asked["roles"])
         if seconds:
             check_by_time(waiting=waiting)
@@ -81,7 +93,7 @@ def request_capture(
             check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
         able = sum(not worker.problems.get(tool) for worker in found)
         expected = expected_bytes(run=attempt.run, tool=tool, workers=able, num_steps=num_steps, seconds=seconds)
-        check_room(expected=expected, free=free_bytes())
+        check_room(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run))
         row = _arm(attempt, asked, user=user, now=now)
         record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
     return row
@@ -90,6 +102,8 @@ def request_capture(
 def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture | None:
     """Arm the capture that the spec asks for, if it does; call it in the transaction that makes the attempt.
 
+    Unless the spec names a tool the built-in trainer picks it, once it knows its workers; other trainers are configured
+    before they have any, so it is the one for the planned device.
     An attempt that resumes records what is left of the asked steps after its checkpoint, or nothing; a retry by policy
     nothing that a person withdrew.
     """
@@ -97,10 +111,13 @@ def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture 
     after = attempt.resume_step if attempt.resume_attempt else 0
     last = min(wanted.first_step + wanted.num_steps - 1, spec.num_steps)
     first = max(wanted.first_step, after + 1)
-    if wanted.tool == "none" or first > last or _was_withdrawn(attempt):
+    if wanted.what == "none" or first > last or _was_withdrawn(attempt):
         return None
+    device: Device = "cuda" if attempt.num_gpus else "cpu"
+    picked = wanted.tool if spec.is_native else planned_tool(wanted, device=device)
     asked = {
-        "tool": wanted.tool,
+        "what": wanted.what,
+        "tool": "" if picked == "none" else picked,
         "first_step": first,
         "num_steps": last - first + 1,
         "roles": names_of(wanted.roles),
@@ -189,6 +206,23 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
 def opens_in_perfetto(name: str) -> bool:
     """Return True if a file of this name is a trace in a format that Perfetto reads: torch's JSON, gzipped or not."""
     return name.lower().endswith((".json", ".json.gz"))
+
+
+def _resolved(
+    what: What | None, tool: str, *, device: Device, workers: Sequence[Worker], seconds: float
+) -> tuple[What, str]:
+    """Return what is to be seen and with which tool, where one of the two or none was said. Raises: CaptureRefused."""
+    if tool:
+        if what is None:
+            return (shown_by(tool, device) or shown_by(tool))[0], tool
+        check_shown(what=INSTEAD.get((what, device), what), tool=tool, device=device, seconds=seconds)
+        return what, tool
+    what = what or USUAL
+    picked = choice(what, device=device, workers=workers)
+    if not picked.tool:
+        raise CaptureRefused("what", picked.problem, is_conflict=True)
+    check_shown(what=picked.recorded, tool=picked.tool, device=device, seconds=seconds)
+    return what, picked.tool
 
 
 def _arm(attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser | None, now: datetime) -> Capture:

@@ -22,6 +22,7 @@ from jobs.models import Artifact, Capture, Command, Run, RunEvent
 from jobs.notify import run_changed
 from jobs.trace_queue import add_file, trace_of
 from profiling.capture import may_follow
+from profiling.config import TOOLS
 
 OPEN = ("armed", "recording", "stopping", "writing", "importing")
 CUT_OFF = "cut_off"  # in Capture.meta: how far custody was when the attempt ended, or has come since by clean-up
@@ -54,6 +55,10 @@ def hear(*, run_id: str, attempt: int, events: Sequence[Mapping[str, Any]], now:
 def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
     state, at = event["state"], _moment(event["t"], now)
     reached = str(row.meta.get(CUT_OFF) or row.state)
+    picked = event.get("meta", {}).get("tool")
+    if not row.tool and picked in TOOLS:  # asked for at launch, and picked once the workers were there
+        row.tool = picked
+        row.save(update_fields=["tool"])
     if not may_follow(state, previous=reached):
         return
     row.meta = {**row.meta, **{k: v for k, v in event.get("meta", {}).items() if k != CUT_OFF}}
@@ -184,14 +189,15 @@ def recorded_steps(capture: Capture) -> tuple[int, int] | None:
 
 def called(row: Capture) -> str:
     """Return how the run's history calls a capture."""
+    how = f"with {row.tool}" if row.tool else f"for {row.what}"
     if row.seconds and row.state in OPEN:
-        return f"Capture of up to {row.seconds:g} s with {row.tool}"
+        return f"Capture of up to {row.seconds:g} s {how}"
     steps = recorded_steps(row)
     if steps is None:
         which = "step" if row.num_steps == 1 else f"{row.num_steps} steps"
-        return f"Capture of the next {which} with {row.tool}"
+        return f"Capture of the next {which} {how}"
     first, last = steps
-    return f"Capture of {f'step {first}' if first == last else f'steps {first} to {last}'} with {row.tool}"
+    return f"Capture of {f'step {first}' if first == last else f'steps {first} to {last}'} {how}"
 
 
 def _fail(row: Capture, why: str, at: datetime) -> None:

@@ -333,7 +333,10 @@ class Capture(models.Model):
     id = models.CharField(primary_key=True, max_length=16, default=new_capture_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="captures")
     attempt = models.PositiveIntegerField()
-    tool = models.CharField(max_length=10)  # torch | nsys
+    what = models.CharField(max_length=16, default="")  # is to be seen (profiling.config.What); "" in older rows
+    tool = models.CharField(
+        max_length=10
+    )  # a file of profiling.recorders; "" until it is picked, once workers are there
     first_step = models.IntegerField(default=0)  # 0: the next one
     num_steps = models.PositiveIntegerField(default=1)
     seconds = models.FloatField(default=0)  # recorded by time, from the moment it was asked for; 0: whole steps

@@ -1,8 +1,10 @@
 """Which profilers the workers of an attempt have, as they told when they were ready, and which workers there are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from django.utils.translation import gettext as _
 
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.models import Run, RunEvent
@@ -42,6 +44,15 @@ def workers(*, run: Run, attempt: int) -> list[Worker]:
     return [Worker(role=role, rank=rank, problems={}) for role, size in spec.workers.items() for rank in range(size)]
 
 
+def cannot(tool: str, lacking: Sequence[Worker]) -> str:
+    """Say which workers a tool cannot record, and why: each reason once."""
+    by_reason: dict[str, list[Worker]] = {}
+    for worker in lacking:
+        by_reason.setdefault(worker.problems.get(tool) or _("it has not told yet."), []).append(worker)
+    text = _("%(tool)s cannot record %(worker)s: %(why)s")
+    return " ".join(text % {"tool": tool, "worker": names(who), "why": why} for why, who in by_reason.items())
+
+
 def names(workers: Iterable[Worker]) -> str:
     """Return how people call several workers: "policy 0-3, vllm 0"."""
     by_role: dict[str, list[int]] = {}
@@ -66,7 +77,7 @@ def _told(run_id: str, attempt: int) -> list[Worker]:
     node_of = places if isinstance(places, Mapping) else {}
     listed = []
     for name, tools in data.get("profilers", {}).items():
-        role, _, rank = str(name).rpartition("-")
+        role, _dash, rank = str(name).rpartition("-")
         if role and rank.isdecimal() and len(rank) < _MAX_DIGITS and isinstance(tools, Mapping):
             problems = {str(k): str(v) for k, v in tools.items()}
             node = str(node_of.get(name, ""))[:_MAX_NODE]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profiling.config import MAX_SECONDS, MAX_STEPS, TOOLS
+from profiling.config import MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, What
 
 
 class CaptureRefused(ValueError):
@@ -20,6 +20,7 @@ class CaptureRefused(ValueError):
 class Request:
     """Record `num_steps` steps from `first_step` (0: the next one) on `roles` and `ranks`; () for all.
 
+    `what` is to be seen; `tool` is "" where it is to be picked for that, once the workers are there.
     With `seconds` it is recorded from now on, in the middle of whatever runs, for so long or until it is ended.
     """
 
@@ -30,6 +31,7 @@ class Request:
     roles: tuple[str, ...]
     ranks: tuple[int, ...]
     seconds: float = 0.0
+    what: What = "none"
 
     @property
     def last_step(self) -> int:
@@ -64,7 +66,11 @@ def parse_request(payload: Mapping[str, Any]) -> Request:
     if not isinstance(capture, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,16}", capture):
         raise CaptureRefused(f"{capture!r} is not the id of a capture: up to 16 letters, digits and -.")
     tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
-    if tool not in TOOLS:
+    asked = payload.get("what") or "none"
+    what: What | None = next((known for known in ("none", *WHATS) if known == asked), None)
+    if what is None:
+        raise CaptureRefused(f"There is no {asked!r} to see. Use {', '.join(WHATS[:-1])} or {WHATS[-1]}.", capture)
+    if tool not in TOOLS and not (tool == "" and what != "none"):
         raise CaptureRefused(f"There is no tool {tool!r}. Use {', '.join(TOOLS[:-1])} or {TOOLS[-1]}.", capture)
     if not _is_count(first_step, 0, 10**9):
         raise CaptureRefused(f"first_step is {first_step!r}. Use a step from 1, or 0 for the next one.", capture)
@@ -86,6 +92,7 @@ def parse_request(payload: Mapping[str, Any]) -> Request:
         roles=tuple(roles),
         ranks=tuple(ranks),
         seconds=float(seconds),
+        what=what,
     )
 
 

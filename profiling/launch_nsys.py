@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from profiling.config import NsysReady, Tool
+from profiling.config import NsysReady
 
 SESSION = "PITWALL_NSYS_SESSION"
 """Names the nsys session in a worker that was started under nsys."""
@@ -80,7 +80,7 @@ exec "$p" "$@"
 """
 
 
-def runtime_env(*, ready: NsysReady, trace: str, tool: Tool = "none") -> dict[str, str]:
+def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none") -> dict[str, str]:
     """Return the runtime environment of an actor: {} with `ready` off, else the launcher as its interpreter.
 
     `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. On CUDA

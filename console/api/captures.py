@@ -13,8 +13,10 @@ from ninja import Field, Query, Router, Schema, Status
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
 from console.capture_zip import zip_entries, zip_response
-from jobs.capture_checks import CaptureRefused
+from jobs.capture_checks import CaptureRefused, chosen
 from jobs.capture_cost import costs, free_bytes
+from jobs.capture_picks import choices, device_for
+from jobs.capture_room import cluster_free_bytes
 from jobs.captures import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
@@ -36,7 +38,10 @@ class CaptureIn(Schema):
 
     model_config = {"extra": "forbid"}
 
-    tool: str = Field("torch", description="torch, nsys, stacks, memory or msprof")
+    what: str = Field(
+        "", description="timing, operators, kernels, memory, communication or stacks; left out: kernels, or by the tool"
+    )
+    tool: str = Field("", description="torch, nsys, stacks, memory or msprof; left out: picked for what is to be seen")
     first_step: int = 0
     num_steps: int = 2
     seconds: float = Field(0, description="0: whole steps; else up to 300 s from now on")
@@ -73,7 +78,8 @@ class CaptureOut(Schema):
 
     id: str
     attempt: int
-    tool: str
+    what: str = Field(description="What it was to show; empty for older ones")
+    tool: str = Field(description="Empty until it is picked: of a capture asked for at launch, once workers are there")
     first_step: int
     num_steps: int
     seconds: float = Field(description="Of a capture by time, the longest it may last; 0 for whole steps")
@@ -114,6 +120,41 @@ class CostOut(Schema):
     captures: int = Field(description="Of this run, that it is from; 0: measured on the bundled model")
 
 
+class ToolOut(Schema):
+    """A tool that shows the thing on this device; `problem` says why no worker has it, empty if one has."""
+
+    name: str
+    about: str
+    problem: str
+    num_able: int
+
+
+class ChoiceOut(Schema):
+    """What can be asked for, and the tool that is picked for it on these workers; empty where none can, see `problem`.
+
+    `recorded` is another thing where the device has nothing of the kind. `by_steps`: not by time.
+    """
+
+    what: str
+    recorded: str
+    tool: str
+    why: str
+    problem: str
+    also: list[str] = Field(description="What else its files show")
+    without: list[str] = Field(description="What they do not show")
+    num_able: int
+    by_steps: bool
+    tools: list[ToolOut] = Field(description="Those that can be named for it, the first to be picked first")
+
+
+class ChoicesOut(Schema):
+    """What can be asked of some workers of a run."""
+
+    device: str = Field(description="cpu, cuda or npu")
+    num_workers: int
+    choices: list[ChoiceOut]
+
+
 class CapturesOut(Schema):
     """The newest captures first, the states of custody in order, and what can record here, at what cost."""
 
@@ -125,6 +166,9 @@ class CapturesOut(Schema):
     install_nsys: str = Field(description="What to do on a node where nsys is missing")
     costs: list[CostOut]
     free_bytes: int = Field(description="Room on the console's disk; a capture that needs more is refused")
+    cluster_free_bytes: int | None = Field(
+        description="Room on the fullest disk of run directories on the cluster, as last read; null where not told"
+    )
 
 
 @router.get("/{run_id}/captures", response={200: CapturesOut, **REFUSALS}, summary="Captures of a run")
@@ -145,7 +189,31 @@ def list_captures(
         install_nsys=INSTALL,
         costs=[CostOut(**asdict(cost)) for cost in costs(run)],
         free_bytes=free_bytes(),
+        cluster_free_bytes=cluster_free_bytes(run),
     )
+
+
+@router.get(
+    "/{run_id}/captures/choices",
+    response={200: ChoicesOut, **REFUSALS},
+    summary="What can be recorded, with which tool",
+)
+def list_choices(
+    request: HttpRequest,
+    run_id: str,
+    roles: Annotated[list[str], Query(default_factory=list, max_length=20)],
+    ranks: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Query(default_factory=list, max_length=5000)],
+) -> ChoicesOut:
+    """Return for each thing to see the tool that would be picked on these workers now, and why; none named are all."""
+    run = run_for(request, run_id)
+    there = workers(run=run, attempt=run.latest_attempt)
+    try:
+        mine = chosen(known=there, roles=roles, ranks=ranks)
+    except CaptureRefused as error:
+        raise Refused(422, str(error), field=error.field) from error
+    device = device_for(run, attempt=run.latest_attempt, workers=there)
+    found = choices(device=device, workers=mine)
+    return ChoicesOut(device=device, num_workers=len(mine), choices=[ChoiceOut(**asdict(one)) for one in found])
 
 
 @router.post(
@@ -244,6 +312,7 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
     return CaptureOut(
         id=row.pk,
         attempt=row.attempt,
+        what=row.what,
         tool=row.tool,
         first_step=row.first_step,
         num_steps=row.num_steps,

@@ -9,6 +9,7 @@ from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
+from profiling.picking import shown_by
 
 if TYPE_CHECKING:  # the parser of specs calls this module
     from jobs.catalog.runspec import RunSpec
@@ -135,7 +136,23 @@ def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
 
 def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:
     wanted, workers = spec.profile, spec.workers
-    if wanted.tool == "none":
+    if wanted.tool != "none" and wanted.what not in shown_by(wanted.tool):
+        shown = ", ".join(shown_by(wanted.tool))
+        if wanted.what == "none":
+            text = Sentence(
+                "Nothing is asked for, but the tool {tool} is named. Use {shown}, or name no tool.",
+                tool=wanted.tool,
+                shown=shown,
+            )
+        else:
+            text = Sentence(
+                "{tool} does not show {what}. Use {shown}, or name no tool.",
+                tool=wanted.tool,
+                what=wanted.what,
+                shown=shown,
+            )
+        refuse("profile.what", text)
+    if wanted.what == "none":
         return
     roles = names_of(wanted.roles) or list(workers)
     unknown = [role for role in roles if role not in workers]

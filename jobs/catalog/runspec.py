@@ -34,6 +34,7 @@ from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 from profiling.config import ProfileConfig
+from profiling.picking import shown_by
 
 SPEC_VERSION = 1
 
@@ -181,6 +182,7 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
     for section, cls in SECTIONS.items():
         values[section] = _parse_section(section, cls, raw.get(section, {}), problems)
+    values["profile"] = _parse_profile(values["profile"], raw.get("profile", {}))
     values["trainer"] = _parse_trainer(values["trainer"], values["algorithm"], problems)
     values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"], origin, problems)
     values["overridden"] = _parse_overridden(raw.get("overridden", ()), problems)
@@ -190,6 +192,13 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     if problems:
         raise SpecInvalid(problems)
     return spec
+
+
+def _parse_profile(given: ProfileConfig, raw: object) -> ProfileConfig:
+    """Return the profile with what its tool is best at, where a tool alone is named: so do specs of before `what`."""
+    if given.tool == "none" or (isinstance(raw, Mapping) and "what" in raw):
+        return given
+    return dataclasses.replace(given, what=shown_by(given.tool)[0])
 
 
 def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
