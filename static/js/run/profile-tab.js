@@ -298,5 +298,7 @@ function told({ meta }) {
 
 function howTo(capture) {
   if (capture.tool === "nsys") return gettext("Open reports in Nsight Systems (nsys-ui), of the same version or a newer one; older ones cannot read them.");
-  return gettext("Perfetto opens here, without internet. The same files open in any other Perfetto.");
+  const perfetto = gettext("Perfetto opens here, without internet. The same files open in any other Perfetto.");
+  if (capture.tool !== "torch") return perfetto;
+  return `${perfetto} ${gettext("TensorBoard with its plugin torch-tb-profiler shows them too: unpack the zip, then tensorboard --logdir FOLDER.")}`;
 }
