@@ -2,9 +2,10 @@
 
 The runner itself never joins the cluster: this child does, so that a Ray that hangs or crashes takes only the helper
 with it. Orders come as JSON lines on stdin: first `{"run_dir", "nodes": [...]}` with the other nodes of the attempt
-(`jobs.engine.places.told`), then at most one `{"end": seconds}`. Answers go as JSON lines to stdout: `{"index",
-"values"}` every two seconds for each node, `{"say"}`, `{"proofs", "unchecked"}`, and at the end, when the logs of those
-nodes are here too, `{"done"}`.
+(`jobs.engine.places.told`), then at most one `{"end": seconds, "write": seconds, "captures": {id: tool}}`, with the
+captures that the trainer left open. Answers go as JSON lines to stdout: `{"index", "values"}` every two seconds for
+each node, `{"say"}`, `{"proofs", "unchecked"}`, `{"left": {name: why it is of no use}}` of those captures' files, and
+at the end, when logs and files of those nodes are here too, `{"done"}`.
 """
 
 import contextlib
@@ -27,11 +28,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from jobs.runner.node_agent import NodeAgent
 from jobs.runner.progress import node_name
 from jobs.runner.trainer import end_with_parent
+from profiling.capture_files import recordings
 
 PERIOD_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 START_SECONDS = 15.0  # what a fresh process on another node may take
-LOG_SECONDS = 20.0  # for one piece of a log
+FETCH_SECONDS = 20.0  # for one piece of a file
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -39,7 +41,7 @@ class Agents:
     """The agents of an attempt, by the index of their node. A node that is gone is said once, and left out."""
 
     def __init__(self, order: Mapping[str, Any], *, run: str, attempt: int, say: Callable[[str], None]) -> None:
-        self._log_dir = Path(order["run_dir"]) / "log"
+        self._run_dir = Path(order["run_dir"])
         self._say = say
         self._said: set[str] = set()
         self._names = {int(node["index"]): node_name(node) for node in order["nodes"]}
@@ -53,9 +55,10 @@ class Agents:
         """Return the readings of the nodes that answer within two seconds."""
         return self._ask("readings", seconds=PERIOD_SECONDS)
 
-    def end_all(self, leave_seconds: float) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
+    def end_all(self, leave_seconds: float, write_seconds: float) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
         """End what is left on each node; return the proofs, and the names of the nodes that gave none."""
-        proofs = self._ask("end_all", leave_seconds, seconds=leave_seconds + START_SECONDS)
+        seconds = leave_seconds + write_seconds + START_SECONDS
+        proofs = self._ask("end_all", leave_seconds, write_seconds, seconds=seconds)
         return proofs, [name for index, name in self._names.items() if index not in proofs]
 
     def _ask(self, method: str, *arguments: Any, seconds: float) -> dict[int, Any]:
@@ -83,23 +86,39 @@ class Agents:
         """Bring the log files of the other nodes beside those of this one."""
         for index, sizes in self._ask("log_sizes", seconds=START_SECONDS).items():
             for name, size in sizes.items():
-                target = self._log_dir / Path(name).name
-                if target.exists():
-                    continue  # a file system that is shared after all
-                try:
-                    self._fetch_log(index, name, size, target)
-                except Exception as error:
-                    self._say(f"{name} stays on {self._names[index]}: {type(error).__name__}")
+                self._fetch(index, "read_log", size, self._run_dir / "log" / Path(name).name)
 
-    def _fetch_log(self, index: int, name: str, size: int, target: Path) -> None:
+    def fetch_left(self, tools: Mapping[str, str]) -> dict[str, str]:
+        """Bring what workers there left of captures (id -> tool); return of each file why it is of no use, "" if it is
+        whole.
+        """
+        problems = {}
+        for index, files in self._ask("left", dict(tools), seconds=FETCH_SECONDS).items():
+            for name, file in files.items():
+                target = recordings(self._run_dir) / Path(name).name
+                problems[target.name] = file.problem or self._fetch(index, "read_left", file.size, target)
+        return problems
+
+    def _fetch(self, index: int, method: str, size: int, target: Path) -> str:
+        """Bring a file from a node; return why it is not here, which is said as well."""
+        if target.exists():
+            return ""  # a file system that is shared after all
         draft = target.with_name(f".{target.name}.part")
-        with draft.open("wb") as file:
-            while file.tell() < size:
-                piece = ray.get(self._actors[index].read_log.remote(name, file.tell()), timeout=LOG_SECONDS)
-                if not piece:
-                    break
-                file.write(piece)
-        draft.rename(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as file:
+                while file.tell() < size:
+                    reference = getattr(self._actors[index], method).remote(target.name, file.tell())
+                    piece = ray.get(reference, timeout=FETCH_SECONDS)
+                    if not piece:
+                        break
+                    file.write(piece)
+            draft.rename(target)
+        except Exception as error:
+            problem = f"{target.name} stays on {self._names[index]}: {type(error).__name__}"
+            self._say(problem)
+            return problem
+        return ""
 
 
 def main() -> int:
@@ -143,9 +162,12 @@ def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> No
         if has_order:
             line = orders.readline()
             if line:
-                proofs, unchecked = agents.end_all(float(json.loads(line)["end"]))
+                order = json.loads(line)
+                proofs, unchecked = agents.end_all(float(order["end"]), float(order["write"]))
                 answer(proofs=proofs, unchecked=unchecked)
                 agents.fetch_logs()
+                if order["captures"]:
+                    answer(left=agents.fetch_left(order["captures"]))
                 answer(done=True)
             return
         due = time.monotonic() + PERIOD_SECONDS

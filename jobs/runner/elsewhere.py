@@ -21,6 +21,7 @@ from jobs.runner.trainer import HIDDEN
 
 START_AFTER_SECONDS = 30.0  # from the word on who sits where: a start is not slowed, and a long one is watched
 END_SECONDS = 40.0  # for joining Ray, ending what is left, and fetching logs
+LEFT_SECONDS = 120.0  # besides, for what workers there left of captures
 HURRIED_SECONDS = 5.0
 
 
@@ -33,6 +34,8 @@ class Elsewhere:
         self._process: subprocess.Popen[bytes] | None = None
         self._answer: Mapping[str, Any] | None = None
         self._is_done = threading.Event()
+        self._end_seconds = END_SECONDS
+        self.left: dict[str, str] = {}  # name -> why a file that workers there left is of no use, "" if it is whole
 
     @property
     def pid(self) -> int | None:
@@ -48,21 +51,28 @@ class Elsewhere:
         if is_ready or now - self._nodes_known_at > START_AFTER_SECONDS:
             self._start()
 
-    def begin_end(self, leave_seconds: float) -> None:
-        """Begin to end what is left on the other nodes; `finish_end` waits for it."""
+    def begin_end(
+        self, leave_seconds: float, *, write_seconds: float = 0.0, captures: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin to end what is left on the other nodes; `finish_end` waits for it.
+
+        What workers there left of `captures` (id -> tool) is brought then.
+        """
         self._progress.read()
         if not self._progress.other_nodes:
             return
         if self._process is None:
             self._start()
-        self._order({"end": leave_seconds})
+        if captures:
+            self._end_seconds += write_seconds + LEFT_SECONDS
+        self._order({"end": leave_seconds, "write": write_seconds, "captures": dict(captures or {})})
 
     def finish_end(self, proof: Mapping[str, Any], *, is_hurried: bool) -> dict[str, Any]:
         """Return the proof of this node with what was found on the others; `nodes_unchecked` names those without."""
         nodes = self._progress.other_nodes
         if not nodes:
             return dict(proof)
-        self._is_done.wait(HURRIED_SECONDS if is_hurried else END_SECONDS)
+        self._is_done.wait(HURRIED_SECONDS if is_hurried else self._end_seconds)
         self.close()
         answer = self._answer or {"proofs": {}, "unchecked": [node_name(node) for node in nodes]}
         names = {str(node["index"]): node_name(node) for node in nodes}
@@ -126,6 +136,8 @@ class Elsewhere:
             self._report.say(str(answer["say"]))
         elif "proofs" in answer:
             self._answer = answer
+        elif "left" in answer:
+            self.left = {str(name): str(problem) for name, problem in answer["left"].items()}
         elif "done" in answer:
             self._is_done.set()
 

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -46,30 +47,27 @@ def end_all(
     session: int | None = None,
     helper: int | None = None,
     leave_seconds: float,
+    write_seconds: float = 0.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Wait for the attempt's processes to leave, end those that do not, and return the proof.
 
+    Those of nsys get `write_seconds` more once the others are gone: they write the report of what was recorded then.
     `session` is that of the trainer, `helper` as in `find`. The proof says `processes_left`, `device_bytes_left` (None
     if this node has devices that cannot be read), `ended` (what had to be ended), `nodes` (where it was looked for) and
     `checked_at`.
     """
     known: dict[int, psutil.Process] = {}
+    ended: list[str] = []
 
     def look() -> list[psutil.Process]:
         found = find(run=run, attempt=attempt, session=session, helper=helper)
         known.update({process.pid: process for process in found})
         return found
 
-    waiting = _wait_gone(look, leave_seconds, clock)
-    ended = [_describe(process) for process in waiting]
-    for process in waiting:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    for process in _wait_gone(look, TERM_SECONDS, clock) if waiting else []:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    left = _wait_gone(look, KILL_SECONDS, clock) if waiting else []
+    if write_seconds:
+        _end(lambda: [process for process in look() if not _is_writer(process)], leave_seconds, clock, ended)
+    left = _end(look, write_seconds or leave_seconds, clock, ended)
     _reap()
     return {
         "processes_left": len(left),
@@ -78,6 +76,21 @@ def end_all(
         "nodes": [socket.gethostname()],
         "checked_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
+
+
+def _end(
+    look: Callable[[], list[psutil.Process]], seconds: float, clock: Callable[[], float], ended: list[str]
+) -> list[psutil.Process]:
+    """Give what `look` finds `seconds` to leave, then end it; tell that in `ended`, and return what is still there."""
+    waiting = _wait_gone(look, seconds, clock)
+    ended += [_describe(process) for process in waiting]
+    for process in waiting:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    for process in _wait_gone(look, TERM_SECONDS, clock) if waiting else []:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    return _wait_gone(look, KILL_SECONDS, clock) if waiting else []
 
 
 def _wait_gone(
@@ -119,6 +132,14 @@ def _is_marked(process: psutil.Process, run: str, attempt: int) -> bool:
     if env.get("PITWALL_ANSWER") or env.get("PITWALL_RUN") != run or env.get("PITWALL_ATTEMPT") != str(attempt):
         return False
     return not _is_supervisor(process)
+
+
+def _is_writer(process: psutil.Process) -> bool:
+    """Return True for nsys itself: its command, its agent, and what makes the report."""
+    try:
+        return Path(process.exe()).name.startswith(("nsys", "Qdstrm"))
+    except (psutil.Error, OSError):
+        return False
 
 
 def _is_supervisor(process: psutil.Process) -> bool:

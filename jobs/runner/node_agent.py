@@ -1,11 +1,14 @@
-"""What the runner has on each other node of an attempt: a Ray actor that reads, cleans up and hands logs over there."""
+"""What the runner has on each other node of an attempt: a Ray actor that reads, cleans up and hands files over."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jobs.runner.leftovers import end_all
 from jobs.runner.node import NodeReader
+from profiling.capture_files import Left, left, recordings
+from profiling.redaction import own_secrets
 
 READ_BYTES = 4 << 20
 
@@ -21,9 +24,13 @@ class NodeAgent:
         """Return the readings of this node since the last call."""
         return self._reader.read()
 
-    def end_all(self, leave_seconds: float) -> dict[str, Any]:
+    def end_all(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
         """End what is left of the attempt here, and return the proof (`jobs.runner.leftovers`)."""
-        return end_all(run=self._run, attempt=self._attempt, leave_seconds=leave_seconds)
+        return end_all(run=self._run, attempt=self._attempt, leave_seconds=leave_seconds, write_seconds=write_seconds)
+
+    def left(self, tools: Mapping[str, str]) -> dict[str, Left]:
+        """Return by name what workers here left of captures (id -> tool), once they have ended."""
+        return left(self._run_dir, tools, secrets=own_secrets())
 
     def log_sizes(self) -> dict[str, int]:
         """Return the name and the bytes of each log file of the attempt here."""
@@ -35,6 +42,14 @@ class NodeAgent:
 
     def read_log(self, name: str, offset: int) -> bytes:
         """Return up to 4 MiB of a log file from `offset` on. Raises: OSError."""
-        with (self._run_dir / "log" / Path(name).name).open("rb") as file:
-            file.seek(offset)
-            return file.read(READ_BYTES)
+        return _read(self._run_dir / "log" / Path(name).name, offset)
+
+    def read_left(self, name: str, offset: int) -> bytes:
+        """Return up to 4 MiB of a file of `left` from `offset` on. Raises: OSError."""
+        return _read(recordings(self._run_dir) / Path(name).name, offset)
+
+
+def _read(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(READ_BYTES)

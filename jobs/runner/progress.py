@@ -22,6 +22,7 @@ class Progress:
     state: str = ""  # newest state of the driver
     cause: dict[str, Any] = field(default_factory=dict)  # of a `failed` state
     artifacts: dict[str, Event] = field(default_factory=dict)  # newest announcement by name
+    captures: dict[str, dict[str, Any]] = field(default_factory=dict)  # newest state by id, with all `meta` told of it
     other_nodes: list[dict[str, Any]] = field(default_factory=list)  # where the trainer has workers besides here
     actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_LINES))
     _position: int = 0
@@ -75,6 +76,9 @@ class Progress:
                 self.step = max(self.step, int(event["step"]))
             elif kind == "artifact":
                 self.artifacts[event["name"]] = event
+            elif kind == "capture":
+                told = self.captures.setdefault(event["capture"], {})
+                told |= {**event.get("meta", {}), "state": event["state"]}
             elif kind == "state" and event.get("role") == "driver":
                 self.state = event["state"]
                 self.cause = event.get("cause") or self.cause

@@ -14,6 +14,7 @@ from jobs.runner.outbox import Outbox
 from jobs.runner.shipper import LAST_SOURCE, Shipper
 from jobs.runner.sources import EventSource, Source, TextSource
 from profiling.events import Event, capture, log, system, to_line
+from profiling.events import artifact as announced
 
 
 class Report:
@@ -57,7 +58,17 @@ class Report:
     def capture_failed(self, name: str, text: str) -> None:
         """Report that a capture's file cannot be handed over."""
         self.say(text)
-        self._write(capture(name, "failed", attempt=self._attempt, text=text))
+        self.capture(name, "failed", text=text)
+
+    def capture(self, name: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
+        """Report that a capture has moved on, after the trainer's last word on it."""
+        self._write(capture(name, state, attempt=self._attempt, step=step, text=text, meta=meta))
+
+    def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> Event:
+        """Report that a file of the run directory is ready, and return the event."""
+        event = announced(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
+        self._write(event)
+        return event
 
     def last_word(self, state: str, *, cause: Mapping[str, Any], proof: Mapping[str, Any], step: int) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""
