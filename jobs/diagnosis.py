@@ -6,6 +6,7 @@ readings that rules look at, and of the files what begins first.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -20,8 +21,11 @@ from jobs.custody import recorded_steps
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.series import MAX_POINTS, Series
 from jobs.spans import as_phase_spans, newest_span, read_steps
-from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Recorded, Step
-from profiling.finding import Finding, Turn, diagnose
+from jobs.trace_answers import PATIENCE, answer
+from jobs.trace_files import files_of, recordings
+from profiling.analysis.summary import within
+from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Step
+from profiling.finding import Finding, OfFiles, Turn, diagnose, judge_files
 from profiling.phases import BY_KEY
 
 METRICS = (
@@ -50,20 +54,57 @@ READINGS = (
     *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
 )
 MAX_SPANS = 100_000
+MOST_EVENTS = 10_000_000
+"""Events of a trace that rules look at; of a longer one those that begin first."""
 _WIDER = (1.5, 12.0, math.inf)
 
 
-def diagnose_run(run: Run) -> list[Finding]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What every rule says. `steps` are the first and last step looked at and how many, None where there are none.
+
+    Of files with very many events the rules that look into them look at the first `looked` ns of all `whole` ns.
+    """
+
+    findings: tuple[Finding, ...]
+    steps: tuple[int, int, int] | None
+    looked: int = 0
+    whole: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the files hold more than was looked at."""
+        return self.looked < self.whole
+
+
+def diagnose_run(run: Run) -> Diagnosis:
     """Return what every rule that needs no capture says of the run's latest attempt by now."""
-    return diagnose(evidence_of(run), live=True)
+    evidence = evidence_of(run)
+    return Diagnosis(findings=tuple(diagnose(evidence, live=True)), steps=_looked_at(evidence))
 
 
-def diagnose_trace(trace: Trace, recorded: Sequence[Recorded]) -> list[Finding]:
-    """Return what all rules say of a trace; `recorded` are its imported files. An upload has nothing but these."""
+def diagnose_trace(trace: Trace, *, patience: float = PATIENCE) -> Diagnosis:
+    """Return what all rules say of the imported files of a trace; an upload has nothing but these.
+
+    Raises: StillReckoning while the rules that look into the files do.
+    """
+    files = files_of(trace)
     capture = trace.capture
-    if capture is None:
-        return diagnose(Evidence(recorded=tuple(recorded)))
-    return diagnose(evidence_of(capture.run, capture=capture, recorded=recorded))
+    workers = [(file.role, file.rank) for file in files]
+    evidence = Evidence() if capture is None else evidence_of(capture.run, capture=capture, workers=workers)
+
+    def work() -> OfFiles:
+        with recordings(files) as recorded:
+            return judge_files(Evidence(recorded=within(recorded, MOST_EVENTS), capture=evidence.capture))
+
+    of_files = answer(trace, (files, evidence.capture), OfFiles, work, patience=patience)
+    findings = diagnose(evidence, of_files=of_files)
+    return Diagnosis(findings=tuple(findings), steps=_looked_at(evidence), looked=of_files.looked, whole=of_files.whole)
+
+
+def _looked_at(evidence: Evidence) -> tuple[int, int, int] | None:
+    steps = evidence.steps
+    return (steps[0].number, steps[-1].number, len(steps)) if steps else None
 
 
 def changed(turn: Turn, spec: RunSpec) -> Value:
@@ -91,8 +132,8 @@ def changed(turn: Turn, spec: RunSpec) -> Value:
     return value if value != now else None
 
 
-def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[Recorded] = ()) -> Evidence:
-    """Return phases, readings and knobs of a run, and what is known of a capture of it."""
+def evidence_of(run: Run, *, capture: Capture | None = None, workers: Sequence[tuple[str, int]] = ()) -> Evidence:
+    """Return phases, readings and knobs of a run, and what is known of a capture of it with files of some workers."""
     attempt = capture.attempt if capture else run.latest_attempt
     first_step = _first_step(run, attempt)
     answer = read_clean(run_id=run.pk, names=(*METRICS, *READINGS), num_points=MAX_POINTS)
@@ -115,8 +156,7 @@ def evidence_of(run: Run, *, capture: Capture | None = None, recorded: Sequence[
     return Evidence(
         spans=spans,
         readings=tuple(_readings(series, steps) for series in answer.series if len(series.x)),
-        recorded=tuple(recorded),
-        capture=_facts(capture, recorded) if capture else None,
+        capture=_facts(capture, workers) if capture else None,
         knobs=_knobs(run),
         profiled=tuple(
             known for one in run.captures.filter(attempt=attempt) if (known := recorded_steps(one)) is not None
@@ -180,14 +220,14 @@ def _step_of(times: Ints, steps: Sequence[Step]) -> Ints:
     return np.where(at >= 0, numbers[at.clip(0)], -1)
 
 
-def _facts(capture: Capture, recorded: Sequence[Recorded]) -> CaptureFacts:
+def _facts(capture: Capture, here: Sequence[tuple[str, int]]) -> CaptureFacts:
     missing = capture.meta.get("missing")
     problems = [f"{name}: {why}" for name, why in missing.items()] if isinstance(missing, dict) else []
     workers = capture.meta.get("workers")
     return CaptureFacts(
         steps=recorded_steps(capture),
         asked=tuple(str(name) for name in workers) if isinstance(workers, list) else (),
-        here=tuple(f"{one.role}-{one.rank}" for one in recorded),
+        here=tuple(f"{role}-{rank}" for role, rank in here),
         problems=(*problems, *([capture.problem] if capture.problem else [])),
     )
 

@@ -40,6 +40,9 @@ RECORD: Mapping[Input, str] = {
 """What to do where an input is missing."""
 
 
+_OF_FILES: frozenset[Input] = frozenset(("trace", "device_trace", "memory", "counters", "collectives"))
+
+
 class Turn(NamedTuple):
     """A knob by id, and how to turn it: `choose` where only a person can say."""
 
@@ -96,6 +99,11 @@ class Rule:
     is_live: bool = False
     judge: Callable[[Evidence], Seen | Missing]
 
+    @property
+    def reads_files(self) -> bool:
+        """True if it looks into the files of a capture, which takes time, and at nothing else but its facts."""
+        return bool(set(self.needs) & _OF_FILES) or self.needs == ("capture",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -146,13 +154,47 @@ def rules(*, live: bool = False) -> dict[str, Rule]:
     return {key: rule for key, rule in found.items() if rule.is_live or not live}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a rule saw, or what it lacks: one of the two."""
+
+    seen: Seen | None = None
+    missing: Missing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfFiles:
+    """What the rules that look into files say of them, by key: of the first `looked` ns of all `whole` ns."""
+
+    judgements: Mapping[str, Judgement]
+    looked: int = 0
+    whole: int = 0
+
+
+def judge_files(evidence: Evidence) -> OfFiles:
+    """Return what the rules that look into files say of those of a capture."""
+    found = {key: _judgement(rule.judge(evidence), rule) for key, rule in rules().items() if rule.reads_files}
+    begin = min((one.begin for one in evidence.recorded), default=0)
+    looked = max((one.end for one in evidence.recorded), default=0) - begin
+    whole = max((one.store.end for one in evidence.recorded), default=0) - begin
+    return OfFiles(judgements=found, looked=looked, whole=whole)
+
+
 def judged(key: str, rule: Rule, evidence: Evidence) -> Finding:
     """Return what a rule says of the evidence."""
-    seen = rule.judge(evidence)
+    return _finding(key, rule, _judgement(rule.judge(evidence), rule))
+
+
+def _judgement(seen: Seen | Missing, rule: Rule) -> Judgement:
     if isinstance(seen, Seen) and not math.isfinite(seen.value):
         seen = Missing(what=rule.needs[0])  # NaN is above no threshold, and reads as healthy
-    if isinstance(seen, Missing):
-        return Finding(key=key, rule=rule, state="not_enough_data", missing=seen)
+    return Judgement(missing=seen) if isinstance(seen, Missing) else Judgement(seen=seen)
+
+
+def _finding(key: str, rule: Rule, found: Judgement) -> Finding:
+    seen = found.seen
+    if seen is None:
+        return Finding(key=key, rule=rule, state="not_enough_data", missing=found.missing)
     beyond_watch, beyond_bad = (
         (seen.value < rule.watch, seen.value < rule.bad)
         if rule.is_low_bad
@@ -163,8 +205,16 @@ def judged(key: str, rule: Rule, evidence: Evidence) -> Finding:
     return Finding(key=key, rule=rule, state="fires" if is_firing else "clear", level=level, seen=seen)
 
 
-def diagnose(evidence: Evidence, *, live: bool = False) -> list[Finding]:
-    """Return what every rule says: what fires first, the bad before what is to be watched, then clear, then unknown."""
-    found = [judged(key, rule, evidence) for key, rule in rules(live=live).items()]
+def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None = None) -> list[Finding]:
+    """Return what every rule says: what fires first, the bad before what is to be watched, then clear, then unknown.
+
+    `of_files` is what those that look into files have said already; what they lacked may stand in the evidence.
+    """
+    known = of_files.judgements if of_files else {}
+    found = []
+    for key, rule in rules(live=live).items():
+        told = known.get(key)
+        is_told = told is not None and (told.seen is not None or not rule.is_live)
+        found.append(_finding(key, rule, told) if told and is_told else judged(key, rule, evidence))
     order = ("fires", "clear", "not_enough_data")
     return sorted(found, key=lambda one: (order.index(one.state), one.level != "bad", one.key))

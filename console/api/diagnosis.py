@@ -5,14 +5,14 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS
-from console.api.traces import trace_for
+from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.diagnosis import changed, diagnose_run, diagnose_trace
+from jobs.diagnosis import Diagnosis, changed, diagnose_run, diagnose_trace
 from jobs.models import Run
-from jobs.trace_summary import recordings
+from jobs.trace_answers import StillReckoning
 from profiling.finding import Finding
 
 router = Router(tags=["runs"])
@@ -53,6 +53,11 @@ class DiagnosisOut(Schema):
     """What fires first, the bad before what is to be watched; then what is clear, then what lacks data."""
 
     findings: list[FindingOut]
+    first_step: int | None = Field(description="of the whole steps that were looked at, null where there are none")
+    last_step: int | None
+    num_steps: int
+    looked: int = Field(description="ns of the files, from their beginning, that rules looked into; 0 without files")
+    whole: int = Field(description="ns of the files: more than `looked` where they hold very many events")
 
 
 @router.get("/{run_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a run")
@@ -60,17 +65,37 @@ def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
     """Return what the rules that need no capture say of the run's newest whole steps, worked out now."""
     run = run_for(request, run_id)
     spec = _spec(run)
-    return DiagnosisOut(findings=[finding_out(found, spec) for found in diagnose_run(run)])
+    return _diagnosis_out(diagnose_run(run), spec)
 
 
-@traces.get("/{trace_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a trace")
+@traces.get(
+    "/{trace_id}/diagnosis",
+    response={200: DiagnosisOut, 503: ProblemsOut, **REFUSALS},
+    summary="What diagnosis says of a trace",
+)
 def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
-    """Return what every rule says of the files of a trace that are imported, and of the run around them."""
+    """Return what every rule says of the files of a trace that are imported, and of the run around them.
+
+    503 while it is being reckoned: ask again.
+    """
     trace = trace_for(request, trace_id)
-    with recordings(trace) as recorded:
-        found = diagnose_trace(trace, recorded)
-    spec = _spec(trace.run) if trace.run else None
-    return DiagnosisOut(findings=[finding_out(one, spec) for one in found])
+    try:
+        found = diagnose_trace(trace, patience=API_PATIENCE)
+    except StillReckoning as error:
+        raise Refused(503, str(error)) from error
+    return _diagnosis_out(found, _spec(trace.run) if trace.run else None)
+
+
+def _diagnosis_out(found: Diagnosis, spec: RunSpec | None) -> DiagnosisOut:
+    first, last, count = found.steps or (None, None, 0)
+    return DiagnosisOut(
+        findings=[finding_out(one, spec) for one in found.findings],
+        first_step=first,
+        last_step=last,
+        num_steps=count,
+        looked=found.looked,
+        whole=found.whole,
+    )
 
 
 def _spec(run: Run) -> RunSpec | None:

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from console.api.problem import REFUSALS, Refused
-from console.api.traces import trace_for
+from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes
-from jobs.trace_summary import NothingToCompare, compare, ready_layers, summary_of
+from jobs.trace_answers import StillReckoning
+from jobs.trace_files import ready_layers
+from jobs.trace_summary import NothingToCompare, compare, summary_of
 from profiling.analysis.summary import Summary
 
 router = Router(tags=["traces"])
@@ -91,6 +93,7 @@ class AnalysisOut(Schema):
     begin: str
     end: str
     events: int
+    asked_end: str = Field(description="of the window that was asked for: after `end` where it is cut")
     is_cut: bool = Field(description="too many events: only the window's beginning is reckoned with")
     has_steps: bool
     path: list[StepBudgetOut]
@@ -118,7 +121,10 @@ class ItemOut(Schema):
 
 
 class DifferenceOut(Schema):
-    """The other trace against this one, per step, in ns. items + rest + unexplained add up to after - before."""
+    """The other trace against this one, per step, in ns. items + rest + unexplained add up to after - before.
+
+    `is_cut`: one of them holds too many events, so that only its first steps are compared.
+    """
 
     worker: str
     other_worker: str
@@ -126,6 +132,7 @@ class DifferenceOut(Schema):
     after: float
     steps_before: int
     steps_after: int
+    is_cut: bool
     items: list[ItemOut]
     num_items: int
     rest: float
@@ -135,7 +142,11 @@ class DifferenceOut(Schema):
     operators: list[ItemOut]
 
 
-@router.get("/{trace_id}/analysis", response={200: AnalysisOut, **REFUSALS}, summary="Where the time of a trace goes")
+@router.get(
+    "/{trace_id}/analysis",
+    response={200: AnalysisOut, 503: ProblemsOut, **REFUSALS},
+    summary="Where the time of a trace goes",
+)
 def analysis(
     request: HttpRequest,
     trace_id: str,
@@ -161,7 +172,10 @@ def analysis(
         window = (begin, end)
     if not ready_layers(trace):
         raise Refused(409, "No file of this trace has been imported yet. Ask again when one is ready.")
-    summary = summary_of(trace, window=window, drop_first=drop_first)
+    try:
+        summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
+    except StillReckoning as error:
+        raise Refused(503, str(error)) from error
     given = {
         "accelerator": accelerator,
         "dtype": dtype,
@@ -196,6 +210,7 @@ def _analysis_out(summary: Summary, given: dict[str, str]) -> AnalysisOut:
         "begin": str(summary.begin),
         "end": str(summary.end),
         "events": summary.events,
+        "asked_end": str(summary.asked_end),
         "is_cut": summary.is_cut,
         "has_steps": summary.has_steps,
         "path": plain["path"],
@@ -234,7 +249,9 @@ def _points(points: Any) -> list[tuple[str, float]]:
 
 
 @router.get(
-    "/{trace_id}/difference", response={200: DifferenceOut, **REFUSALS}, summary="What another trace does differently"
+    "/{trace_id}/difference",
+    response={200: DifferenceOut, 503: ProblemsOut, **REFUSALS},
+    summary="What another trace does differently",
 )
 def trace_difference(
     request: HttpRequest,
@@ -253,15 +270,20 @@ def trace_difference(
             worker=worker_of(worker),
             other_worker=worker_of(other_worker),
             drop_first=drop_first,
+            patience=API_PATIENCE,
         )
     except NothingToCompare as error:
         raise Refused(409, str(error)) from error
+    except StillReckoning as error:
+        raise Refused(503, str(error)) from error
     found = compared.difference
     plain = asdict(found)
     for table in ("items", "kinds", "phases", "operators"):
         for row, item in zip(plain[table], getattr(found, table), strict=True):
             row["delta"] = item.delta
-    return DifferenceOut(worker=_name(compared.worker), other_worker=_name(compared.other_worker), **plain)
+    return DifferenceOut(
+        worker=_name(compared.worker), other_worker=_name(compared.other_worker), is_cut=compared.is_cut, **plain
+    )
 
 
 def worker_of(text: str) -> tuple[str, int] | None:

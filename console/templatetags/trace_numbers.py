@@ -36,6 +36,12 @@ def shown_length(summary: Any) -> str:
 
 
 @register.filter
+def asked_length(summary: Any) -> str:
+    """Write how long the window is that was asked for, of which a summary may be a part."""
+    return trace_words.time_text(summary.asked_end - summary.begin)
+
+
+@register.filter
 def memory_word(name: str) -> Any:
     """Return what a kind of memory is called."""
     return MEMORY_WORDS.get(name, name)

@@ -75,9 +75,9 @@ class QuestionRow:
 def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the rules that need no capture say of the run by now."""
     run, role = visible_run(request, run_id)
-    findings = diagnose_run(run)
+    found = diagnose_run(run)
     # Told again only when a state has changed: what people read or have opened stays as it is.
-    digest = sha256(repr([(one.key, one.state, one.level) for one in findings]).encode()).hexdigest()[:16]
+    digest = sha256(repr([(one.key, one.state, one.level) for one in found.findings]).encode()).hexdigest()[:16]
     if request.GET.get("seen") == digest:
         return HttpResponse(status=204)
     timeline = reverse("run", args=[run.pk, "timeline"])
@@ -85,7 +85,8 @@ def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
         "run": run,
         "digest": digest,
         "computed_at": timezone.now(),
-        "questions": questions(findings, run=run, timeline=timeline),
+        "questions": questions(found.findings, run=run, timeline=timeline),
+        "diagnosis": found,
         "can_edit": allows(role, "editor"),
         "is_live": True,
     }

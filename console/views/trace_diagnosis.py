@@ -6,20 +6,23 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_GET
 
 from console.views.diagnosis import questions
-from console.views.traces import page_of, visible_trace
+from console.views.traces import page_of, still_reckoning, visible_trace
 from jobs.diagnosis import diagnose_trace
-from jobs.trace_summary import recordings
+from jobs.trace_answers import StillReckoning
 
 
 @require_GET
 def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show what the rules say by now; a file that is imported later may change it."""
     trace, held = visible_trace(request, trace_id)
-    with recordings(trace) as recorded:
-        findings = diagnose_trace(trace, recorded)
     context = page_of(trace, held, tab="diagnosis")
+    try:
+        found = diagnose_trace(trace)
+    except StillReckoning as error:
+        return still_reckoning(request, context, error)
     timeline = reverse("trace", args=[trace.pk])
-    context["questions"] = questions(findings, run=trace.run, timeline=timeline)
+    context["questions"] = questions(found.findings, run=trace.run, timeline=timeline)
+    context["diagnosis"] = found
     return render(request, "trace/diagnosis.html", context)
 
 

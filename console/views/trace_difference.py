@@ -11,8 +11,9 @@ from django.views.decorators.http import require_GET
 
 from console.catalog_words import phase_label
 from console.trace_words import CHANGES, ITEMS, KINDS, change_text, share_text, short_name, time_text, worker_text
-from console.views.traces import page_of, visible_trace
+from console.views.traces import page_of, still_reckoning, visible_trace
 from jobs.models import Trace
+from jobs.trace_answers import StillReckoning
 from jobs.trace_summary import NothingToCompare, compare
 from profiling.analysis.difference import Difference, Item
 
@@ -48,7 +49,10 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     }
     if wanted:
         other, _held = visible_trace(request, wanted)
-        context |= {"other": other, **_found(request, trace, other, drop_first=context["drop_first"])}
+        try:
+            context |= {"other": other, **_found(request, trace, other, drop_first=context["drop_first"])}
+        except StillReckoning as error:
+            return still_reckoning(request, context, error)
     return render(request, "trace/difference.html", context)
 
 
@@ -63,6 +67,7 @@ def _found(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool
             [(_name(one), worker_text(*one)) for one in table] for table in (found.workers, found.other_workers)
         ],
         "chosen": [_name(found.worker), _name(found.other_worker)],
+        "is_cut": found.is_cut,
         **difference_context(found.difference),
     }
 

@@ -14,8 +14,10 @@ from console.catalog_words import phase_label
 from console.templatetags.pitwall import size
 from console.trace_use import use_panel
 from console.trace_words import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
-from console.views.traces import page_of, visible_trace
-from jobs.trace_summary import ready_layers, summary_of
+from console.views.traces import page_of, still_reckoning, visible_trace
+from jobs.trace_answers import StillReckoning
+from jobs.trace_files import ready_layers
+from jobs.trace_summary import summary_of
 from profiling.analysis.budget import KINDS as ORDER
 from profiling.analysis.budget import StepBudget, WorkerBudget, totals
 from profiling.analysis.memory import Memory
@@ -59,7 +61,10 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     drop_first = request.GET.get("first") == "off"
     if not ready_layers(trace):
         return render(request, "trace/summary.html", {**context, "summary": None})
-    summary = summary_of(trace, window=window, drop_first=drop_first)
+    try:
+        summary = summary_of(trace, window=window, drop_first=drop_first)
+    except StillReckoning as error:
+        return still_reckoning(request, context, error)
     context |= summary_context(summary, chosen=request.GET.get("worker", ""))
     context |= {"window": window, "drop_first": drop_first}
     context["use"] = use_panel(request.GET.dict(), summary, context["worker"]) if context["worker"] else None
@@ -82,6 +87,7 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
     mine = next((one for one in summary.budget.workers if worker and _key(one) == key), None)
     return {
         "summary": summary,
+        "last_step": summary.budget.steps[-1].number if summary.budget.steps else -1,
         "choices": [(name, worker_text(one.role, one.rank), one.label) for name, one in workers.items()],
         "chosen": key,
         "worker": worker,

@@ -22,6 +22,7 @@ from console.views.run_files import send_pieces, visible_run
 from jobs.access import NotAllowed, Role, allows, require, role
 from jobs.layers import disk_bytes, source_path
 from jobs.models import Capture, Layer, Trace
+from jobs.trace_answers import StillReckoning
 from jobs.traces import MAX_PIECE_BYTES
 from profiling.phases import PHASES
 
@@ -107,6 +108,11 @@ def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
             "phases": [{"key": phase.key, "label": phase_label(phase.key), "token": phase.token} for phase in PHASES],
         },
     }
+
+
+def still_reckoning(request: HttpRequest, context: dict[str, Any], said: StillReckoning) -> HttpResponse:
+    """Show that a tab's answer is being reckoned; the page asks again by itself. `context` is that of `page_of`."""
+    return render(request, "trace/reckoning.html", {**context, "reckoning": str(said)})
 
 
 def visible_trace(request: HttpRequest, trace_id: str) -> tuple[Trace, Role]:

@@ -59,13 +59,15 @@ class WorkerSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, and it was shortened.
+    """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, so that of the window
+    up to `asked_end` only the part up to `end` is reckoned with.
 
     `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1.
     """
 
     begin: int
     end: int
+    asked_end: int
     events: int
     is_cut: bool
     has_steps: bool
@@ -94,7 +96,7 @@ def summarise(
     """
     begin, end = window or _whole(recorded, spans)
     events = sum(_count(one, begin, end) for one in recorded)
-    until = end if events <= most_events else _affordable(recorded, begin, end, most_events)
+    until = end if events <= most_events else affordable(recorded, begin, end, most_events)
     chosen, store_of = _open(recorded, begin, until)
     is_cut = until < end
     steps = steps_of(spans, list(chosen.values()), begin, until, is_whole=window is None and not is_cut)
@@ -112,6 +114,7 @@ def summarise(
     return Summary(
         begin=begin,
         end=until,
+        asked_end=max(end, until),
         events=events,
         is_cut=is_cut,
         has_steps=has_steps,
@@ -126,13 +129,15 @@ def summarise(
 
 def open_works(
     recorded: Sequence[Recorded], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
-) -> tuple[dict[tuple[str, int], Work], tuple[Step, ...]]:
-    """Return the workers of some files by role and rank, and the steps of which they tell."""
+) -> tuple[dict[tuple[str, int], Work], tuple[Step, ...], bool]:
+    """Return the workers of some files by role and rank, the steps of which they tell, and whether there are too many
+    events, so that both are of the first of them only.
+    """
     begin, end = _whole(recorded, spans)
     is_cut = sum(_count(one, begin, end) for one in recorded) > most_events
-    until = _affordable(recorded, begin, end, most_events) if is_cut else end
+    until = affordable(recorded, begin, end, most_events) if is_cut else end
     works = _open(recorded, begin, until)[0]
-    return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut)
+    return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut), is_cut
 
 
 def _open(
@@ -165,14 +170,25 @@ def _count(one: Recorded, begin: int, end: int) -> int:
     return int(found["n"][0])
 
 
-def _affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
-    """Return the latest end, in 64ths of the window, up to which there are at most so many events; at least one."""
+def affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
+    """Return the latest end, in 64ths of the window, before which at most so many events begin; at least one 64th."""
 
     def held(part: int) -> int:
         return sum(_count(one, begin, begin + (end - begin) * part // 64) for one in recorded)
 
     part = bisect.bisect_right(range(1, 64), most, key=held)  # longer windows hold more
     return begin + max((end - begin) * max(part, 1) // 64, 1)
+
+
+def within(recorded: Sequence[Recorded], most: int) -> tuple[Recorded, ...]:
+    """Return the files, looked at only so far that at most so many events begin in all of them together."""
+    if not recorded:
+        return ()
+    begin, end = min(one.store.begin for one in recorded), max(one.store.end for one in recorded)
+    if sum(_count(one, begin, end) for one in recorded) <= most:
+        return tuple(recorded)
+    until = affordable(recorded, begin, end, most)
+    return tuple(replace(one, until=until) for one in recorded)
 
 
 def _rank(one: Recorded) -> int:

@@ -1,0 +1,48 @@
+"""The imported files of a trace, for whoever reads them: which there are, and opening them as recordings."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.layers import store_path
+from jobs.models import Layer, Trace
+from profiling.evidence import Recorded
+from profiling.trace.store import NotAStore, Store
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A store, the worker that it is of ("" and -1 where that is not known), and when it was made."""
+
+    path: Path
+    role: str
+    rank: int
+    made: str
+
+
+def ready_layers(trace: Trace) -> Sequence[Layer]:
+    """Return the files of a trace that were imported, in the order they came."""
+    return list(trace.layers.select_related("trace").filter(state="ready").order_by("pk"))
+
+
+def files_of(trace: Trace) -> tuple[File, ...]:
+    """Return the stores of a trace, in the order their files came."""
+    return tuple(
+        File(store_path(layer), layer.role, -1 if layer.rank is None else layer.rank, str(layer.ended_at))
+        for layer in ready_layers(trace)
+    )
+
+
+@contextmanager
+def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
+    """Lend the files as recordings; what is gone by now is left out."""
+    with ExitStack() as stack:
+        found = []
+        for file in files:
+            try:
+                store = stack.enter_context(Store(file.path))
+            except (NotAStore, OSError):
+                continue
+            found.append(Recorded(store=store, role=file.role, rank=file.rank))
+        yield found

@@ -1,0 +1,127 @@
+"""Answers of traces: reckoned once, two at a time, kept with the trace, and never out of date."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs import trace_answers
+from jobs.layers import trace_folder
+from jobs.models import Trace
+from jobs.trace_answers import MOST_AT_ONCE, MOST_KEPT, MOST_WAITING, StillReckoning, answer
+from profiling import plain
+from tests.rows import make_project
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    name: str
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    number: int
+    parts: tuple[Part, ...] = ()
+    pair: tuple[str, int] = ("", 0)
+    words: dict[str, int] | None = None
+
+
+@pytest.fixture
+def trace() -> Iterator[Trace]:
+    trace = Trace.objects.create(project=make_project(), name="made")
+    trace_folder(trace).mkdir(parents=True)
+    yield trace
+    trace_answers._kept.clear()
+
+
+def kept(trace: Trace) -> list[Path]:
+    return sorted(trace_folder(trace).glob("answer-*.json"))
+
+
+def test_an_answer_is_reckoned_once_and_outlives_the_process(trace: Trace) -> None:
+    calls = []
+
+    def work() -> Whole:
+        calls.append(1)
+        return Whole(number=7, parts=(Part(name="a", share=0.5), Part(name="b", share=None)), words={"x": 1})
+
+    first = answer(trace, "a", Whole, work, patience=10)
+    assert answer(trace, "a", Whole, work, patience=10) is first
+    trace_answers._kept.clear()  # as another process has it
+    again = answer(trace, "a", Whole, work, patience=10)
+    assert again == first
+    assert isinstance(again.parts[0], Part)
+    assert isinstance(again.pair, tuple)
+    assert answer(trace, "b", Whole, work, patience=10) == first  # of something else
+    assert len(calls) == 2
+    assert len(kept(trace)) == 2
+
+
+def test_half_an_answer_is_reckoned_anew(trace: Trace) -> None:
+    answer(trace, "a", Whole, lambda: Whole(number=1), patience=10)
+    (path,) = kept(trace)
+    for odd in ('{"number"', "[]", '{"other": 1}'):
+        path.write_text(odd)
+        trace_answers._kept.clear()
+        assert answer(trace, "a", Whole, lambda: Whole(number=2), patience=10).number == 2
+
+
+def test_what_cannot_be_reckoned_is_not_kept(trace: Trace) -> None:
+    def fails() -> Whole:
+        raise ValueError("no step")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no step"):
+            answer(trace, "a", Whole, fails, patience=10)
+    assert kept(trace) == []
+    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=10).number == 1
+
+
+def test_two_at_a_time_and_others_are_told_to_ask_again(trace: Trace) -> None:
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow() -> Whole:
+        begun.release()
+        go.wait(30)
+        return Whole(number=1)
+
+    try:
+        for number in range(MOST_AT_ONCE + MOST_WAITING):
+            with pytest.raises(StillReckoning, match="being reckoned"):
+                answer(trace, number, Whole, slow, patience=0)
+        with pytest.raises(StillReckoning, match="being reckoned"):
+            answer(trace, 0, Whole, slow, patience=0)  # the same is asked for once
+        with pytest.raises(StillReckoning, match="other traces"):
+            answer(trace, "one more", Whole, slow, patience=0)
+        for _ in range(MOST_AT_ONCE):
+            assert begun.acquire(timeout=30)
+        assert not begun.acquire(blocking=False)
+    finally:
+        go.set()
+    for number in range(MOST_AT_ONCE + MOST_WAITING):
+        assert answer(trace, number, Whole, slow, patience=30).number == 1
+    assert answer(trace, "one more", Whole, slow, patience=30).number == 1
+    assert trace_answers._under_way == {}
+
+
+def test_a_trace_keeps_so_many_answers_and_needs_none(trace: Trace) -> None:
+    for number in range(MOST_KEPT + 3):
+        answer(trace, number, Whole, lambda: Whole(number=1), patience=10)
+    assert len(kept(trace)) == MOST_KEPT
+    gone = Trace.objects.create(project=trace.project, name="deleted meanwhile")
+    assert answer(gone, "a", Whole, lambda: Whole(number=3), patience=10).number == 3
+    assert not trace_folder(gone).exists()
+
+
+def test_json_of_something_else_is_refused() -> None:
+    text = plain.written(Whole(number=1, parts=(Part(name="a", share=float("nan")),)))
+    assert np.isnan(plain.read(Whole, text).parts[0].share or 0)
+    for odd in ("nothing", "[]", '{"number": 1}', '{"number": 1, "parts": 3, "pair": [1], "words": null}'):
+        with pytest.raises(ValueError, match=r"Whole|Expecting|zip"):
+            plain.read(Whole, odd)
