@@ -16,9 +16,7 @@ from jobs.engine.places import Place, places_of
 from jobs.engine.problem import RunProblem
 from jobs.engine.worker import Pending, Worker, WorkerFailed, answer_of
 from profiling.config import Device as DeviceName
-from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
-from profiling.picking import planned_tool
 from profiling.picking import planned_tool
 
 _POLL_SECONDS = 0.5
@@ -39,7 +37,6 @@ class Crew:
         check: Callable[[], None],
     ) -> None:
         self._on_answer, self._check = on_answer, check
-        self.device = device
         self.device = device
         tensor_parallel = spec.hardware.tensor_parallel_size
         sizes = {

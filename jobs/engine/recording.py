@@ -30,8 +30,6 @@ from profiling.capture_request import CaptureRefused, Request, parse_request, wi
 from profiling.config import TOOLS
 from profiling.config import Device as DeviceName
 from profiling.picking import pick
-from profiling.config import Device as DeviceName
-from profiling.picking import pick
 
 ASK_SECONDS = 30.0
 LOOK_SECONDS = 0.2
@@ -62,7 +60,6 @@ class Recording:
         self._step_seconds: dict[int, float] = {}
         self._step = 0  # under way, or the last one
         self._ended: set[str] = set()
-        self._told: dict[str, Mapping[str, str]] = {}  # worker -> what it said of each tool
         self._told: dict[str, Mapping[str, str]] = {}  # worker -> what it said of each tool
         self._lock = threading.Lock()  # of what is armed and what records; never held while workers are waited for
         self._is_over = threading.Event()
@@ -118,7 +115,6 @@ class Recording:
                 found[name] = ray.get(reference, timeout=ASK_SECONDS)
             except Exception as error:  # training finds out by itself if the worker is gone
                 found[name] = dict.fromkeys(TOOLS, f"{name} did not answer: {type(error).__name__}.")
-        self._told = found
         self._told = found
         ready = {tool: sum(problems.get(tool) == "" for problems in found.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
@@ -226,20 +222,6 @@ class Recording:
         workers = [w for w in self._crew.all() if w.name in names]
         self._armed.append(_Capture(request=request, workers=workers))
         self._report.capture(request.capture, "armed", step=step, workers=names, tool=request.tool)
-
-    def _with_tool(self, request: Request, names: list[str]) -> Request:
-        """Return the request with a tool: for what a spec asks for it is picked now that the workers have told theirs.
-
-        Raises: CaptureRefused, saying what is missing.
-        """
-        if request.tool:
-            return request
-        device = cast(DeviceName, self._crew.device.name)
-        found = pick(request.what, device=device, workers={name: self._told.get(name, {}) for name in names})
-        if found.tool:
-            return replace(request, tool=found.tool)
-        why = " ".join(f"{one.tool}: {' '.join(sorted(set(one.lacking.values())))}" for one in found.passed)
-        raise CaptureRefused(f"No tool can show {request.what} on {device}. {why}".strip(), request.capture)
 
     def _with_tool(self, request: Request, names: list[str]) -> Request:
         """Return the request with a tool: for what a spec asks for it is picked now that the workers have told theirs.
