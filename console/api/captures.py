@@ -100,7 +100,7 @@ class CaptureOut(Schema):
     trace_url: str | None = Field(description="Its timeline; null until it records")
 
 
-class WorkerOut(Schema):
+class RecordableOut(Schema):
     """A process that can be recorded; `problems` maps a tool to "" (ready) or why not, and is {} until it has told."""
 
     role: str
@@ -162,7 +162,7 @@ class CapturesOut(Schema):
     total: int
     states: list[str]
     tools: list[str]
-    workers: list[WorkerOut]
+    workers: list[RecordableOut]
     install_nsys: str = Field(description="What to do on a node where nsys is missing")
     costs: list[CostOut]
     free_bytes: int = Field(description="Room on the console's disk; a capture that needs more is refused")
@@ -185,7 +185,7 @@ def list_captures(
         total=run.captures.count(),
         states=list(STATES),
         tools=list(TOOLS),
-        workers=[WorkerOut(role=w.role, rank=w.rank, node=w.node, problems=dict(w.problems)) for w in there],
+        workers=[RecordableOut(role=w.role, rank=w.rank, node=w.node, problems=dict(w.problems)) for w in there],
         install_nsys=INSTALL,
         costs=[CostOut(**asdict(cost)) for cost in costs(run)],
         free_bytes=free_bytes(),

@@ -63,7 +63,7 @@ class KnobsOut(Schema):
     knobs: list[KnobOut]
 
 
-class MetricsOut(Schema):
+class CatalogMetricsOut(Schema):
     """The dictionary of metrics."""
 
     metrics: list[MetricInfo]
@@ -92,10 +92,10 @@ def list_knobs(
     return KnobsOut(knobs=[_knob(k) for k in here])
 
 
-@router.get("/metrics", response={200: MetricsOut, **REFUSALS}, summary="Metrics")
-def list_metrics(request: HttpRequest) -> MetricsOut:  # noqa: ARG001
+@router.get("/metrics", response={200: CatalogMetricsOut, **REFUSALS}, summary="Metrics")
+def list_metrics(request: HttpRequest) -> CatalogMetricsOut:  # noqa: ARG001
     """Return label, unit, definition and better direction of every known metric."""
-    return MetricsOut(metrics=list(metrics().values()))
+    return CatalogMetricsOut(metrics=list(metrics().values()))
 
 
 def _check(field: str, given: str | None, known: set[str]) -> None:

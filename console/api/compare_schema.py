@@ -89,7 +89,7 @@ class SettingOut(Schema):
     origin: str
 
 
-class DifferenceOut(Schema):
+class KnobDifferenceOut(Schema):
     """A knob or field of the spec in which runs differ; None where it does not apply."""
 
     id: str
@@ -118,7 +118,7 @@ class CompareOut(Schema):
     window: WindowOut | None
     runs: list[ComparedRunOut]
     metrics: list[MetricRowOut]
-    differences: list[DifferenceOut]
+    differences: list[KnobDifferenceOut]
     num_equal: int
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
 
@@ -156,7 +156,7 @@ def compare_out(
         runs=[_run(run, found) for run in runs],
         metrics=[_metric(row, ids) for row in table],
         differences=[
-            DifferenceOut(
+            KnobDifferenceOut(
                 id=row.id,
                 values={
                     run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None

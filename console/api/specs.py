@@ -36,7 +36,7 @@ class CheckOut(Schema):
         return cls(state=check.state, text=check.text, field=check.field, fixes=[dict(each) for each in check.fixes])
 
 
-class FindingOut(Schema):
+class CheckFindingOut(Schema):
     """What a rule says of the spec; each of `fixes` is one change on offer, values by knob or dotted field."""
 
     rule: str
@@ -49,7 +49,7 @@ class FindingOut(Schema):
     is_overridden: bool
 
     @classmethod
-    def of(cls, found: Finding) -> "FindingOut":
+    def of(cls, found: Finding) -> "CheckFindingOut":
         """Return a finding as the API gives it."""
         return cls(
             rule=found.rule,
@@ -69,7 +69,7 @@ class SpecCheckOut(Schema):
     is_launchable: bool
     problems: list[ProblemOut]
     checks: list[CheckOut]
-    findings: list[FindingOut]
+    findings: list[CheckFindingOut]
     spec: dict[str, Any] | None
 
 
@@ -103,7 +103,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
         is_launchable=not failed,
         problems=failed,
         checks=[CheckOut.of(c) for c in checks],
-        findings=[FindingOut.of(found) for found in findings(settled)],
+        findings=[CheckFindingOut.of(found) for found in findings(settled)],
         spec=to_json(checked),
     )
 

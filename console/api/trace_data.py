@@ -13,16 +13,16 @@ from console.api.problem import REFUSALS, Refused
 from console.api.series import spans_json
 from console.api.series_schema import SpansOut
 from console.api.trace_schema import (
+    CounterSamplesOut,
     DeviceSumOut,
-    EventOut,
     FoundOut,
     HitOut,
     LayerDetailOut,
     NameSumOut,
-    SamplesOut,
     SearchOut,
+    SelectionOut,
     StepOut,
-    SummaryOut,
+    TraceEventOut,
     layer_detail_out,
 )
 from console.api.traces import layer_for, trace_for
@@ -92,16 +92,16 @@ def read_tile(
 
 @router.get(
     "/{trace_id}/layers/{int:layer_id}/events/{int:event}",
-    response={200: EventOut, **REFUSALS},
+    response={200: TraceEventOut, **REFUSALS},
     summary="One event in detail",
 )
-def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -> EventOut:
+def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -> TraceEventOut:
     """Return an event with its arguments and what it is linked with: the launch of a kernel, its operator."""
     with _store(layer_for(request, trace_id, layer_id)) as store:
         found = store.detail(event) if event < 2**62 else {}
     if not found:
         raise Http404
-    return EventOut(
+    return TraceEventOut(
         id=found["id"],
         lane=found["lane"],
         depth=found["depth"],
@@ -123,7 +123,7 @@ def _other(found: dict[str, object]) -> dict[str, object]:
 
 @router.get(
     "/{trace_id}/layers/{int:layer_id}/series/{int:series}",
-    response={200: SamplesOut, **REFUSALS},
+    response={200: CounterSamplesOut, **REFUSALS},
     summary="A counter over time",
 )
 def read_samples(
@@ -205,7 +205,7 @@ def next_hit(
     return best or HitOut()
 
 
-@router.get("/{trace_id}/summary", response={200: SummaryOut, **REFUSALS}, summary="What happened in a window")
+@router.get("/{trace_id}/summary", response={200: SelectionOut, **REFUSALS}, summary="What happened in a window")
 def summary(
     request: HttpRequest,
     trace_id: str,
@@ -214,7 +214,7 @@ def summary(
     layer: LayerId = None,
     lanes: Lanes = "",
     limit: Annotated[int, Query(40, ge=1, le=500)] = 40,
-) -> SummaryOut:
+) -> SelectionOut:
     """Sum up [from, to): events by name with their time inside it, and how busy each device was.
 
     `lanes` are numbers of one layer, so they need `layer`.
@@ -245,7 +245,7 @@ def summary(
             values = {key: getattr(device, key) for key in DeviceSumOut.model_fields if key != "layer"}
             devices.append(DeviceSumOut(layer=row.pk, **values))
     top = sorted(names.values(), key=lambda one: (-one.total, one.name))[:limit]
-    return SummaryOut(begin=str(begin), end=str(end), count=count, names=top, devices=devices)
+    return SelectionOut(begin=str(begin), end=str(end), count=count, names=top, devices=devices)
 
 
 def _ready(trace: Trace, layer_id: int | None) -> Iterator[Layer]:

@@ -86,7 +86,7 @@ class TracesOut(Schema):
     total: int
 
 
-class LaneOut(Schema):
+class TraceLaneOut(Schema):
     """A line of the timeline: a thread, a stream or a set of ranges; `depths` is how many rows it has."""
 
     id: int
@@ -102,7 +102,7 @@ class LaneOut(Schema):
     events: int
 
 
-class SeriesOut(Schema):
+class CounterOut(Schema):
     """A quantity that was sampled."""
 
     id: int
@@ -131,14 +131,14 @@ class StepOut(Schema):
 class LayerDetailOut(LayerOut):
     """A ready layer: its lanes, counters, steps, and what the importer had to say."""
 
-    lanes: list[LaneOut]
-    series: list[SeriesOut]
+    lanes: list[TraceLaneOut]
+    series: list[CounterOut]
     steps: list[StepOut]
     notes: list[NoteOut]
     meta: dict[str, Any]
 
 
-class EventOut(Schema):
+class TraceEventOut(Schema):
     """One event with all that is known of it; `linked` and `operators` are events that belong to it."""
 
     id: int
@@ -211,7 +211,7 @@ class DeviceSumOut(Schema):
     median_kernel: float
 
 
-class SummaryOut(Schema):
+class SelectionOut(Schema):
     """What happened in a window: `count` events, names by time, devices."""
 
     begin: str
@@ -221,7 +221,7 @@ class SummaryOut(Schema):
     devices: list[DeviceSumOut]
 
 
-class SamplesOut(Schema):
+class CounterSamplesOut(Schema):
     """A counter in a window: ns after `begin` and values, thinned to its least and greatest."""
 
     begin: str
@@ -296,7 +296,7 @@ def layer_detail_out(trace: Trace, layer: Layer, store: Store, steps: list[StepO
         **layer_out(trace, layer).model_dump(),
         lanes=[_lane_out(lane) for lane in store.lanes],
         series=[
-            SeriesOut(id=s.id, name=s.name, unit=s.unit, device=s.device, process=s.process, samples=s.samples)
+            CounterOut(id=s.id, name=s.name, unit=s.unit, device=s.device, process=s.process, samples=s.samples)
             for s in store.series
         ],
         steps=steps,
@@ -305,9 +305,9 @@ def layer_detail_out(trace: Trace, layer: Layer, store: Store, steps: list[StepO
     )
 
 
-def _lane_out(lane: Lane) -> LaneOut:
+def _lane_out(lane: Lane) -> TraceLaneOut:
     names = ("id", "kind", "process", "pid", "thread", "tid", "device", "stream", "title", "depths", "events")
-    return LaneOut(**{name: getattr(lane, name) for name in names})
+    return TraceLaneOut(**{name: getattr(lane, name) for name in names})
 
 
 def _moment(value: int | None) -> str | None:

@@ -11,6 +11,7 @@ from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from hypothesis import HealthCheck, given, settings
+from ninja import Schema
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -47,6 +48,21 @@ def schema() -> Any:
     loaded = schemathesis.openapi.from_dict(document())
     loaded.app = get_wsgi_application()
     return loaded
+
+
+def test_every_part_of_the_document_has_a_name_of_its_own() -> None:
+    """Two classes of one name would share one entry: one of the two would be described wrongly."""
+    by_name: dict[str, set[str]] = {}
+    waiting: list[type] = [Schema]
+    while waiting:
+        found = waiting.pop().__subclasses__()
+        waiting += found
+        for one in found:
+            if one.__module__.startswith("console.api."):
+                by_name.setdefault(one.__name__, set()).add(one.__module__)
+
+    assert len(by_name) > 100
+    assert {name: modules for name, modules in by_name.items() if len(modules) > 1} == {}
 
 
 OPERATIONS = [
