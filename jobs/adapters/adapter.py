@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobs.adapters.recorded import RecordedFile
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from profiling import plugins
@@ -123,6 +124,17 @@ class Adapter(Protocol):
 
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:
         """Return who reads the trainer's logs; None where it writes `events.jsonl` itself."""
+        ...
+
+    def role_of(self, *, spec: RunSpec, actor: str) -> str:
+        """Return the role of a process that trains or generates, by the class of the Ray actor that it is.
+
+        `actor` is "" for a process that is none; the role is "" for one that is not to be recorded.
+        """
+        ...
+
+    def recorded(self, *, run_dir: Path) -> Sequence[RecordedFile]:
+        """Return the files that the trainer's own profiling has written so far; () where it has none."""
         ...
 
 

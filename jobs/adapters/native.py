@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.adapters.adapter import Adapter, Launch, ReadBack, Spelling
+from jobs.adapters.recorded import RecordedFile
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
 
@@ -37,6 +38,14 @@ class NativeAdapter:
     def reader(self, *, spec: RunSpec, run_dir: Path) -> None:  # noqa: ARG002
         """Return None: the engine writes events itself."""
         return
+
+    def role_of(self, *, spec: RunSpec, actor: str) -> str:  # noqa: ARG002
+        """Return "": the engine records its workers itself."""
+        return ""
+
+    def recorded(self, *, run_dir: Path) -> Sequence[RecordedFile]:  # noqa: ARG002
+        """Return nothing: the engine announces its files itself."""
+        return ()
 
 
 PLUGIN: Adapter = NativeAdapter()

@@ -11,6 +11,7 @@ from jobs.adapters.openrlhf_reading import read_back
 from jobs.adapters.openrlhf_spellings import spellings
 from jobs.adapters.openrlhf_words import files_of, trainer_words
 from jobs.adapters.pasted import TOO_DEEP
+from jobs.adapters.recorded import RecordedFile
 from jobs.catalog.runspec import RunSpec
 
 _ENV = {
@@ -24,6 +25,15 @@ _ON_CPU = {  # one process, which is its own launcher
     "WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "0",  # a free one
+}
+_ROLES = {  # by class, of trainer/ray
+    "PolicyModelActor": "policy",
+    "CriticModelActor": "critic",
+    "ReferenceModelActor": "reference",
+    "RewardModelActor": "reward",
+    "RolloutRayActor": "vllm",
+    "LLMRayActor": "vllm",
+    "LLMRayActorAsync": "vllm",
 }
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1")
 
@@ -67,6 +77,16 @@ class OpenRLHFAdapter:
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads OpenRLHF's TensorBoard files and printed steps."""
         return OpenRLHFLogs(spec=spec, run_dir=run_dir)
+
+    def role_of(self, *, spec: RunSpec, actor: str) -> str:
+        """Return the role of an actor's class; in reinforcement learning only engines have processes beside actors."""
+        if not actor:
+            return "vllm" if program_of(spec.algorithm) == RL else "policy"
+        return _ROLES.get(actor, "")
+
+    def recorded(self, *, run_dir: Path) -> Sequence[RecordedFile]:  # noqa: ARG002
+        """Return nothing: OpenRLHF has no profiler."""
+        return ()
 
 
 PLUGIN: Adapter = OpenRLHFAdapter()

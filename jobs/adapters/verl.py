@@ -7,8 +7,10 @@ from jobs.adapters.adapter import Adapter, Launch, LogReader, ReadBack, Spelling
 from jobs.adapters.hydra import override
 from jobs.adapters.logs.verl_logs import VerlLogs
 from jobs.adapters.pasted import TOO_DEEP
+from jobs.adapters.recorded import RecordedFile
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl_reading import read_back
+from jobs.adapters.verl_recorded import recorded_files
 from jobs.adapters.verl_spellings import spellings
 from jobs.adapters.verl_units import VERL_CONVERSIONS
 from jobs.adapters.verl_words import METRICS, REWARD_FILE, settings
@@ -16,6 +18,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.placement import group_size
 from jobs.catalog.runspec import RunSpec
 
+_WORKERS = ("Worker", "WorkerDict")  # of single_controller/ray: what trains, alone or several roles in one
 _LOGGER = "VERL_FILE_LOGGER_PATH"
 
 _SCORE = '''
@@ -69,6 +72,16 @@ class VerlAdapter:
     def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader:
         """Return who reads verl's JSON lines, or what it prints."""
         return VerlLogs(spec=spec, run_dir=run_dir)
+
+    def role_of(self, *, spec: RunSpec, actor: str) -> str:
+        """Return the role of an actor's class: roles that share their processes are the policy's."""
+        if not actor:
+            return "vllm" if is_in(spec.algorithm, "rl") else "policy"
+        return "critic" if "Critic" in actor else "policy" if actor.endswith(_WORKERS) else "vllm"
+
+    def recorded(self, *, run_dir: Path) -> Sequence[RecordedFile]:
+        """Return what verl's profiler has written below the run directory."""
+        return recorded_files(run_dir)
 
 
 def _files(spec: RunSpec) -> dict[str, str]:

@@ -22,7 +22,8 @@ class Commands:
         self._taken = {int(json.loads(line)["number"]) for line in path.read_bytes().splitlines()}
         self._answers: dict[int, Mapping[str, Any]] = {}
         self._is_closed = False
-        self.only_stop = ""  # why the trainer obeys nothing but a stop; "" for the built-in one, which obeys all
+        self._fresh: list[tuple[str, Mapping[str, Any]]] = []
+        self.refused: Mapping[str, str] = {}  # verb -> why the run's trainer cannot be asked for it
         self.stop_wanted = threading.Event()
 
     def take(self, commands: Sequence[Mapping[str, Any]]) -> None:
@@ -42,6 +43,12 @@ class Commands:
         with self._lock:
             self._is_closed = True
 
+    def fresh(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return verb and payload of what was taken since the last call, for a trainer that reads no commands."""
+        with self._lock:
+            found, self._fresh = self._fresh, []
+        return found
+
     def answers(self) -> list[dict[str, Any]]:
         """Return what to put into the next POST."""
         with self._lock:
@@ -56,14 +63,15 @@ class Commands:
     def _do(self, number: int, verb: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         if verb not in VERBS:
             return {"error": "unknown verb"}
-        if self.only_stop and verb != "stop":
-            return {"error": self.only_stop}
+        if why := self.refused.get(verb):
+            return {"error": why}
         if number not in self._taken:
             if self._is_closed:
                 return {"error": "the trainer has ended"}
             line = json.dumps({"number": number, "verb": verb, "payload": dict(payload)})
             self._file.append(line.encode() + b"\n")
             self._taken.add(number)
+            self._fresh.append((verb, dict(payload)))
         if verb == "stop":
             self.stop_wanted.set()
         return {"accepted": True}

@@ -9,6 +9,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
+from jobs.runner.riders import environment_to_ride
 
 CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
 _ASK = """
@@ -52,15 +53,18 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
     return python
 
 
-def environment_for(spec: RunSpec, environ: Mapping[str, str]) -> Mapping[str, str]:
+def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) -> Mapping[str, str]:
     """Return the environment in which the trainer is started, before its launch adds to it.
+
+    Another trainer gets what it takes to be recorded (riders.py).
 
     Ray's marks for drivers are not for another trainer: verl takes them for those of an actor, and asks Ray for devices
     that a process outside of Ray does not have.
     """
     if spec.is_native:
         return environ
-    return {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
+    kept = {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
+    return environment_to_ride(kept, run_dir)
 
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:

@@ -23,10 +23,10 @@ from jobs.runner.leftovers import end_all
 from jobs.runner.node import NodeSampler
 from jobs.runner.preparing import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
 from jobs.runner.progress import Progress
+from jobs.runner.recording import HURRIED_SECONDS, Recording
 from jobs.runner.report import Report
-from jobs.runner.salvage import Salvage
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
-from jobs.runner.translating import Translation, label_of, translation_of, translation_of_the_rest
+from jobs.runner.translating import Translation, label_of, recording_of, translation_of, translation_of_the_rest
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
@@ -42,7 +42,6 @@ class Ride:
         self.console = console
         self.asked_to_end = threading.Event()
         self.progress = Progress(path=job.run_dir / "events.jsonl")
-        self.salvage = Salvage(job, self.progress)
 
     def run(self) -> int:
         """Do all of it; return the exit code of the process."""
@@ -64,13 +63,7 @@ class Ride:
 
     def end_leftovers(self) -> dict[str, Any]:
         """End what a killed runner left behind, before its files are opened; return the proof."""
-        self.progress.read()
-        return end_all(
-            run=self.job.run,
-            attempt=self.job.attempt,
-            leave_seconds=min(1.0, self.job.leave_seconds),
-            write_seconds=self.salvage.write_seconds(is_hurried=self.asked_to_end.is_set()),
-        )
+        return end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=min(1.0, self.job.leave_seconds))
 
     def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
         """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
@@ -82,15 +75,8 @@ class Ride:
         report.start()
         if not report.has_last_word:
             elsewhere = Elsewhere(self.job, report, self.progress)
-            is_hurried = self.asked_to_end.is_set()
-            elsewhere.begin_end(
-                min(1.0, self.job.leave_seconds),
-                write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
-                captures=self.salvage.tools,
-            )
-            proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
-            why = "The runner was killed, and the trainer with it."
-            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
+            elsewhere.begin_end(min(1.0, self.job.leave_seconds))
+            proof = elsewhere.finish_end(proof, is_hurried=self.asked_to_end.is_set())
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
@@ -99,16 +85,18 @@ class Ride:
     def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
         try:
             prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
-            report.commands.only_stop = _only_stop(prepared)
+            report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
+            recording = None
             if translation is not None:
                 translation.begin(f"Starting {label_of(prepared.spec)}")
+                recording = recording_of(prepared.spec, self.job, report, translation)
             oom_kills = oom_kill_count()
             trainer = start(
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
-                environ=environment_for(prepared.spec, os.environ),
+                environ=environment_for(prepared.spec, os.environ, self.job.run_dir),
                 working_dir=None if prepared.spec.is_native else self.job.run_dir,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
@@ -120,20 +108,22 @@ class Ride:
         elsewhere = Elsewhere(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, elsewhere, translation)
+                ended = self._supervise(trainer, report, escalation, elsewhere, translation, recording)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
-            proof = self._clean_up(trainer, report, elsewhere, "The runner failed, and ended the trainer.")
+            proof = self._clean_up(trainer, report, elsewhere)
             text = "the runner failed, and ended the trainer. Its log says where"
             self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
             return self._wait(report)
         report.commands.trainer_has_ended()
-        how = ended.signal_name or f"exit code {ended.code}"
-        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}) while it was recorded.")
+        proof = self._clean_up(trainer, report, elsewhere)
         if report.is_fenced:
             return EXIT_FENCED
-        if translation is not None:
+        if translation is not None and recording is not None:
+            translation.read_the_rest()
+            self.progress.read()
+            recording.finish(step=self.progress.step, why="The trainer ended before its file was written.")
             translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
@@ -160,9 +150,11 @@ class Ride:
         escalation: Escalation,
         elsewhere: Elsewhere,
         translation: Translation | None,
+        recording: Recording | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir)
         over_at: float | None = None
+        stop_at = 0.0
         while (ended := trainer.poll()) is None:
             now = time.monotonic()
             if report.is_fenced:
@@ -172,12 +164,17 @@ class Ride:
                     report.commands.stop()
                 escalation.hasten(now)
             elif report.commands.stop_wanted.is_set():
-                escalation.ask(now)
+                stop_at = stop_at or now
+                is_writing = recording is not None and recording.end_what_records()
+                if not is_writing or now - stop_at > HURRIED_SECONDS:
+                    escalation.ask(now)
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             if translation is not None:
                 translation.poll_if_due(now)
             self.progress.read()
+            if recording is not None:
+                recording.look(step=self.progress.step, now=now)
             elsewhere.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now
@@ -188,23 +185,18 @@ class Ride:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere, why: str) -> dict[str, Any]:
+    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere) -> dict[str, Any]:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
-        self.progress.read()
-        write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
-        elsewhere.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
+        elsewhere.begin_end(leave_seconds)
         proof = end_all(
             run=self.job.run,
             attempt=self.job.attempt,
             session=trainer.pid,
             helper=elsewhere.pid,
             leave_seconds=leave_seconds,
-            write_seconds=write_seconds,
         )
         proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
-        if not report.is_fenced:
-            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
         if proof["ended"]:
             report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
         return proof
@@ -247,9 +239,11 @@ class Ride:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
 
 
-def _only_stop(prepared: Prepared) -> str:
-    """Return why commands but a stop are refused; "" where all are obeyed."""
-    return "" if prepared.spec.is_native else f"{label_of(prepared.spec)} takes no commands while it trains"
+def _refused(prepared: Prepared) -> Mapping[str, str]:
+    """Return why some commands are refused, by their verbs."""
+    if prepared.spec.is_native:
+        return {}
+    return {"checkpoint": f"{label_of(prepared.spec)} takes no commands while it trains"}
 
 
 def obey_signals(ride: Ride) -> None:

@@ -12,6 +12,7 @@ from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.runner.appending import AppendFile, Reserve
 from jobs.runner.job import Job
+from jobs.runner.recording import Recording
 from jobs.runner.report import Report
 from profiling.events import Event, artifact, state, to_line
 
@@ -55,13 +56,21 @@ class Translation:
             self._next_poll = now + POLL_SECONDS
             self._poll()
 
-    def finish(self, *, has_succeeded: bool) -> None:
-        """Take in what is left once the trainer has ended, and announce the model that it made."""
+    def write(self, event: Event) -> None:
+        """Write an event that is not the reader's, to the same log."""
+        self._write(to_line(event))
+
+    def read_the_rest(self) -> None:
+        """Take in what is left once the trainer has ended."""
         quiet = 0
         for _ in range(MAX_LAST_POLLS):
             quiet = 0 if self._poll() else quiet + 1
             if quiet == 2:
                 break
+
+    def finish(self, *, has_succeeded: bool) -> None:
+        """Take in what is left, and announce the model that the trainer made."""
+        self.read_the_rest()
         if has_succeeded:
             for event in models_left(self._run_dir, attempt=self._attempt):
                 self._write(to_line(event))
@@ -119,6 +128,20 @@ def translation_of_the_rest(job: Job, report: Report, *, after_step: int) -> Tra
         return None if spec.is_native else translation_of(spec, job, report, after_step=after_step)
     except (OSError, ValueError, SpecInvalid):
         return None
+
+
+def recording_of(spec: RunSpec, job: Job, report: Report, translation: Translation) -> Recording:
+    """Return who takes care of the captures of a trainer whose logs are translated. Raises: OSError."""
+    return Recording(
+        adapter=adapter(spec.trainer.name),
+        spec=spec,
+        label=label_of(spec),
+        run_dir=job.run_dir,
+        attempt=job.attempt,
+        commands=report.commands,
+        write=translation.write,
+        say=report.say,
+    )
 
 
 def label_of(spec: RunSpec) -> str:

@@ -1,5 +1,6 @@
 """The interpreter of another trainer is looked at before anything starts; what is missing is said with the way out."""
 
+import json
 import sys
 import venv
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from jobs.catalog.runspec import parse_spec
 from jobs.catalog.sections import Trainer
 from jobs.runner.environment import TrainerMissing, environment_for, interpreter
+from jobs.runner.riders import RAY_JOB, VARIABLE, environment_to_ride
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
 
@@ -88,5 +90,28 @@ def test_a_declaration_that_makes_no_sense_is_said_as_it_is() -> None:
 def test_another_trainer_is_not_told_that_it_is_rays_driver() -> None:
     environ = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1", "RAY_ADDRESS": "127.0.0.1:6379"}
 
-    assert environment_for(parse_spec({"trainer": {"name": "verl"}}), environ) == {"RAY_ADDRESS": "127.0.0.1:6379"}
-    assert environment_for(parse_spec({}), environ) == environ
+    theirs = environment_for(parse_spec({"trainer": {"name": "verl"}}), environ, Path("/runs/r/a1"))
+    assert theirs["RAY_ADDRESS"] == "127.0.0.1:6379"
+    assert not any(name in theirs for name in environ if name != "RAY_ADDRESS")
+    assert environment_for(parse_spec({}), environ, Path("/runs/r/a1")) == environ
+
+
+def test_processes_of_another_trainer_and_its_ray_workers_are_told_where_requests_are_laid_down() -> None:
+    job = {"runtime_env": {"working_dir": "gcs://x.zip", "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": "/mine"}}}
+    environ = {RAY_JOB: json.dumps(job), "PYTHONPATH": "/before"}
+
+    told = environment_to_ride(environ, Path("/runs/r/a1"))
+
+    folder, _, rest = told["PYTHONPATH"].partition(":")
+    assert (Path(folder) / "sitecustomize.py").is_file()
+    assert rest == "/before"
+    assert told[VARIABLE] == "/runs/r/a1/ride"
+    assert json.loads(told[RAY_JOB]) == {
+        "runtime_env": {
+            "working_dir": "gcs://x.zip",
+            "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": f"{folder}:/mine", VARIABLE: "/runs/r/a1/ride"},
+        }
+    }
+    image = {RAY_JOB: json.dumps({"runtime_env": {"image_uri": "some/image"}})}
+    assert environment_to_ride(image, Path("/r"))[RAY_JOB] == image[RAY_JOB]
+    assert environment_to_ride({RAY_JOB: "[]"}, Path("/r"))[RAY_JOB] == "[]"

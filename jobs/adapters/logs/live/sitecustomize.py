@@ -50,10 +50,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _read_the_other() -> None:
+def _read_the_next() -> None:
     """Execute the sitecustomize that this file stands before, if there is one."""
     here = Path(__file__).resolve().parent
-    rest = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    places = [number for number, entry in enumerate(sys.path) if Path(entry or ".").resolve() == here]
+    rest = sys.path[max(places, default=-1) + 1 :]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
@@ -61,4 +62,4 @@ def _read_the_other() -> None:
 
 if __name__ == "sitecustomize":
     sys.meta_path.insert(0, _Finder())
-    _read_the_other()
+    _read_the_next()

@@ -1,0 +1,260 @@
+"""A capture by our own recorder in processes that we did not write (profiling.riding).
+
+It records by time: from when the log says that the step before the first one is over, until it says so of the last.
+What a trainer logs late is so late here, too; `first_step` and `num_steps` tell what it was.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.custody import Teller, sentence
+from jobs.runner.riders import Riders, Riding
+from profiling.capture_request import CaptureRefused, Request, within
+from profiling.config import Device
+from profiling.picking import pick
+
+START_SECONDS = 60.0
+WRITE_SECONDS = 1800.0
+SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
+
+
+class Ridden:
+    """One capture by `riders`; its files go to `folder`, below the run directory."""
+
+    def __init__(
+        self, request: Request, *, riders: Riders, run_dir: Path, teller: Teller, step: int, label: str
+    ) -> None:
+        self.request = request
+        self._riders, self._run_dir, self._teller, self._label = riders, run_dir, teller, label
+        self._asked: dict[str, tuple[Riding, int]] = {}  # who was asked, and under which number the answer comes
+        self._problems: dict[str, str] = {}
+        self._files = 0
+        self._state = "armed"
+        self._armed_at = step
+        self._since = math.inf  # monotonic: of the state, or of when the workers were seen first
+        self._ends = math.inf
+        self._is_ended = False
+        self._begun_at = self._ended_at = 0  # steps that were over when it began, and when it ended
+        teller.state(request, "armed", step=step)
+
+    @property
+    def is_over(self) -> bool:
+        """See Capture."""
+        return self._state == "over"
+
+    @property
+    def is_recording(self) -> bool:
+        """See Capture."""
+        return self._state in ("starting", "recording", "stopping")
+
+    def look(self, *, step: int, now: float) -> None:
+        """See Capture."""
+        if self._state == "armed":
+            self._begin_if_due(step, now)
+        elif self._state == "starting":
+            self._take_starts(step, now)
+        elif self._state == "recording":
+            is_last = not self.request.seconds and step >= self._last_step
+            if is_last or now >= self._ends or self._is_ended or not self._is_living():
+                self._stop(step, now)
+        elif self._state == "stopping":
+            self._take_files(step, now)
+
+    def withdraw(self, *, step: int) -> bool:
+        """See Capture."""
+        if self._state != "armed":
+            return False
+        self._state = "over"
+        self._teller.state(self.request, "withdrawn", step=step)
+        return True
+
+    def end(self) -> None:
+        """See Capture."""
+        self._is_ended = True
+
+    def finish(self, *, step: int, why: str) -> None:
+        """See Capture: a process that ends by itself has written its file before."""
+        if self._state == "armed":
+            self._fail(f"The run ended after step {step}, before {self.request.steps}.", step)
+        elif not self.is_over:
+            self._ended_at = self._ended_at or step
+            self._take_answers(is_last_chance=True, why=why)
+            self._close(step)
+
+    @property
+    def _last_step(self) -> int:
+        if self.request.first_step:
+            return max(self.request.last_step, self._begun_at + 1)
+        return self._begun_at + self.request.num_steps
+
+    def _is_living(self) -> bool:
+        return any(self._riders.is_there(riding) for riding, _ in self._asked.values())
+
+    def _begin_if_due(self, step: int, now: float) -> None:
+        request = self.request
+        if request.seconds and self._is_ended:
+            self.withdraw(step=step)
+            return
+        if not request.seconds and not self._is_due(step):
+            return
+        if request.first_step and step >= request.last_step:
+            text = f"The log was at step {step} before {request.steps} could be begun. Record by time instead."
+            self._fail(text, step)
+            return
+        there = self._riders.there()
+        if not there and not request.seconds:
+            return  # they are being started
+        if not step and not request.seconds:
+            self._since = min(self._since, now)
+            if now - self._since < SETTLE_SECONDS:
+                return
+        try:
+            if not there:
+                text = f"No process of {self._label} on this node can be recorded yet. Ask again once it trains."
+                raise CaptureRefused(text)
+            sizes: dict[str, int] = {}
+            for riding in there.values():
+                sizes[riding.role] = max(sizes.get(riding.role, 0), riding.rank + 1)
+            chosen = [there[name] for name in within(request, sizes) if name in there]
+        except CaptureRefused as refused:
+            self._fail(str(refused), step)
+            return
+        self._begin(chosen, step, now)
+
+    def _is_due(self, step: int) -> bool:
+        if self.request.first_step:
+            return step >= self.request.first_step - 1
+        return step > self._armed_at or not self._armed_at
+
+    def _begin(self, chosen: list[Riding], step: int, now: float) -> None:
+        folder = self._run_dir / "traces" / self.request.capture
+        if not self.request.tool:
+            self.request = replace(self.request, tool=_picked(self.request, chosen))
+        if not self.request.tool:
+            self._fail(f"No tool that {self._label}'s processes have shows {self.request.what}.", step)
+            return
+        tool, what = self.request.tool, "" if self.request.what == "none" else self.request.what
+        for riding in chosen:
+            if problem := riding.problems.get(tool, ""):
+                self._problems[riding.name] = problem
+                continue
+            self._ask(riding, "start", tool=tool, what=what, folder=str(folder), name=riding.name)
+        self._state, self._since, self._begun_at = "starting", now, step
+        self._take_starts(step, now)
+
+    def _take_starts(self, step: int, now: float) -> None:
+        for name, (riding, number) in list(self._asked.items()):
+            told = self._riders.told(riding, number)
+            if told is None and self._riders.is_there(riding) and now - self._since < START_SECONDS:
+                return
+            if told is None:
+                self._ask(riding, "drop")  # if it begins after all, nobody would end it
+                self._problems[name] = f"it did not begin within {START_SECONDS:.0f} s."
+            elif told.get("problem"):
+                self._problems[name] = str(told["problem"])
+            if name in self._problems:
+                del self._asked[name]
+        if not self._asked:
+            self._fail(sentence(self._problems), step)
+            return
+        self._state, self._begun_at = "recording", step
+        self._ends = now + self.request.seconds if self.request.seconds else math.inf
+        text = f"Not recorded: {sentence(self._problems)}" if self._problems else ""
+        self._teller.state(
+            self.request,
+            "recording",
+            step=step + 1,
+            text=text,
+            missing=dict(self._problems),
+            workers=sorted(self._asked),
+        )
+
+    def _stop(self, step: int, now: float) -> None:
+        self._state, self._since, self._ended_at = "stopping", now, step
+        self._teller.state(self.request, "stopping", step=step)
+        for name, (riding, _) in list(self._asked.items()):
+            if self._riders.is_there(riding):
+                self._ask(riding, "stop")
+            else:
+                self._take(name, riding, self._riders.told(riding, self._asked[name][1]), "its process has ended.")
+        self._teller.state(self.request, "writing", step=step)
+        self._take_files(step, now)
+
+    def _take_files(self, step: int, now: float) -> None:
+        self._take_answers(is_last_chance=now - self._since > WRITE_SECONDS, why="its file was not written in time.")
+        if not self._asked:
+            self._close(step)
+
+    def _take_answers(self, *, is_last_chance: bool, why: str) -> None:
+        for name, (riding, number) in list(self._asked.items()):
+            told = self._riders.told(riding, number)
+            if told is not None and (told.get("path") or told.get("problem")):
+                self._take(name, riding, told, why)
+            elif is_last_chance or not self._riders.is_there(riding):
+                self._take(name, riding, told, why if is_last_chance else "its process has ended.")
+
+    def _take(self, name: str, riding: Riding, told: Mapping[str, Any] | None, why: str) -> None:
+        del self._asked[name]
+        path = Path(str((told or {}).get("path") or ""))
+        if told is None or told.get("problem") or not path.name:
+            self._problems[name] = str((told or {}).get("problem") or why)
+            return
+        self._files += 1
+        first, count = self._recorded
+        self._teller.file(
+            self.request,
+            path.name,
+            path=f"traces/{self.request.capture}/{path.name}",
+            step=first,
+            size=int(told.get("size") or 0),
+            sha256=str(told.get("sha256") or ""),
+            role=riding.role,
+            rank=riding.rank,
+            tool_version=str(told.get("version") or ""),
+            first_step=first,
+            num_steps=count,
+        )
+
+    @property
+    def _recorded(self) -> tuple[int, int]:
+        """The first step that was under way while it recorded, and how many were."""
+        over = max(self._ended_at - self._begun_at, 0)
+        return self._begun_at + 1, max(over + bool(self.request.seconds), 1)
+
+    def _close(self, step: int) -> None:
+        if not self._files:
+            self._fail(sentence(self._problems) or "Nothing was recorded.", step)
+            return
+        self._state = "over"
+        first, count = self._recorded
+        text = f"Not recorded: {sentence(self._problems)}" if self._problems else ""
+        self._teller.state(
+            self.request,
+            "importing",
+            step=first + count - 1,
+            text=text,
+            num_files=self._files,
+            missing=dict(self._problems),
+            first_step=first,
+            num_steps=count,
+        )
+
+    def _ask(self, riding: Riding, verb: Any, **what: Any) -> None:
+        try:
+            self._asked[riding.name] = riding, self._riders.ask(riding, verb, **what)
+        except OSError as error:
+            self._problems[riding.name] = f"it could not be asked: {error.strerror or error}."
+            self._asked.pop(riding.name, None)
+
+    def _fail(self, why: str, step: int) -> None:
+        self._state = "over"
+        self._teller.state(self.request, "failed", step=step, text=why)
+
+
+def _picked(request: Request, chosen: list[Riding]) -> str:
+    """Return the tool that shows what is asked for on most of these processes, "" if none does."""
+    device: Device = "cuda" if any(riding.device == "cuda" for riding in chosen) else "cpu"
+    return pick(request.what, device=device, workers={riding.name: riding.problems for riding in chosen}).tool

@@ -1,0 +1,84 @@
+"""Lets Pitwall record a trainer that knows nothing of it: Python reads this file first, by PYTHONPATH, at its start.
+
+Nothing happens in a process that never imports torch, and nothing anywhere unless PITWALL_RIDE names the folder where
+requests are laid down. Then a thread looks there (profiling.riding.rider). Whatever goes wrong here stays here. A
+sitecustomize that stands behind this one in the path is read as before.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = "PITWALL_RIDE"
+PACKAGE = "profiling"
+LOOK_SECONDS = 0.5
+
+
+class _Noticing:
+    """Notices that torch is looked for, and leaves it to the others to find it."""
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> None:
+        """Return nothing."""
+        if name == "torch" and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            threading.Thread(target=_ride, name="pitwall", daemon=True).start()
+
+
+def _ride() -> None:
+    try:
+        while getattr(sys.modules.get("torch"), "profiler", None) is None:  # it is being imported, or never will be
+            time.sleep(LOOK_SECONDS)
+        _load_package()
+        from profiling.riding import rider
+
+        rider.ride(Path(os.environ[FOLDER]))
+    except Exception as error:  # the trainer's own work goes on whatever this was
+        print(f"pitwall: this process cannot be recorded. {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def _load_package() -> None:
+    """Make this file's own package importable, and nothing of what lies beside it.
+
+    Raises: ImportError if the trainer has another package of that name.
+    """
+    folder = Path(__file__).resolve().parents[2]
+    there = sys.modules.get(PACKAGE)
+    if there is not None:
+        if folder not in [Path(place).resolve() for place in getattr(there, "__path__", ())]:
+            raise ImportError(f"the trainer has a package {PACKAGE} of its own")
+        return
+    spec = importlib.util.spec_from_file_location(
+        PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder} holds no package")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[PACKAGE] = module
+    spec.loader.exec_module(module)
+
+
+def _read_the_next() -> None:
+    """Execute the sitecustomize that this file stands before, if there is one."""
+    here = Path(__file__).resolve().parent
+    places = [number for number, entry in enumerate(sys.path) if Path(entry or ".").resolve() == here]
+    rest = sys.path[max(places, default=-1) + 1 :]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+if __name__ == "sitecustomize":
+    if os.environ.get(FOLDER):
+        sys.meta_path.insert(0, _Noticing())
+    _read_the_next()

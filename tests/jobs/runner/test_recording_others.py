@@ -1,0 +1,208 @@
+"""Captures of a trainer that knows nothing of Pitwall: real processes of torch.distributed, recorded from beside."""
+
+import gzip
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.jobs.runner.conftest import House
+from tests.jobs.runner.fake_console import FakeConsole
+from tests.jobs.runner.test_other_trainers import OtherTrainer, other, steps_of  # noqa: F401 (a fixture)
+
+TRAINS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/group", rank=0, world_size=1)
+def work():
+    a = torch.ones(64, 64)
+    for _ in range(20):
+        a = torch.tanh(a @ a / 64)
+def until(name, step=0):
+    "Train until a file is there."
+    while not Path(name).exists():
+        work()
+        time.sleep(0.005)
+"""
+STOP = {"number": 99, "verb": "stop", "payload": {}}
+
+
+def profile(number: int, **more: Any) -> dict[str, Any]:
+    payload = {"capture": f"c-{number}", "tool": "torch", "first_step": 0, "num_steps": 1, "roles": [], "ranks": []}
+    return {"number": number, "verb": "profile", "payload": payload | more}
+
+
+def ask(console: FakeConsole, *commands: dict[str, Any]) -> None:
+    with console.condition:
+        console.commands += commands
+
+
+def states(console: FakeConsole, capture: str = "c-1") -> list[str]:
+    return [event["state"] for event in console.of_kind("capture") if event["capture"] == capture]
+
+
+def has_come_to(console: FakeConsole, step: int) -> bool:
+    return steps_of(console)[-1:] == [step]
+
+
+def trace_of(console: FakeConsole, name: str) -> list[str]:
+    """Return the names of the operators in a trace that has arrived."""
+    return [event["name"] for event in json.loads(gzip.decompress(bytes(console.files[name])))["traceEvents"]]
+
+
+def test_a_run_is_recorded_by_time_while_it_trains(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\ntrain(2)\nwriter.close()\n")
+    runner = other.start()
+    console.wait_for(lambda: any("profilers" in event.get("meta", {}) for event in console.of_kind("note")))
+
+    ask(console, profile(1, seconds=60))
+    console.wait_for(lambda: "recording" in states(console))
+    ask(console, {"number": 2, "verb": "finish", "payload": {"capture": "c-1"}})
+    console.wait_for(lambda: "c-1-policy-0.pt.trace.json.gz" in console.ready)
+    assert runner.poll() is None
+    (house.run_dir / "go").touch()
+    house.finish(runner)
+
+    assert console.last_word["state"] == "finished"
+    assert states(console) == ["armed", "recording", "stopping", "writing", "importing"]
+    assert {"aten::mm", "aten::tanh"} <= set(trace_of(console, "c-1-policy-0.pt.trace.json.gz"))
+    about = json.loads(console.about["c-1-policy-0.pt.trace.json.gz"]["meta"])
+    assert (about["role"], about["rank"], about["tool"], about["capture"]) == ("policy", 0, "torch", "c-1")
+    assert about["tool_version"].startswith("torch ")
+    (told,) = [event["meta"] for event in console.of_kind("note") if "profilers" in event.get("meta", {})]
+    assert told["profilers"]["policy-0"]["torch"] == ""
+    assert "starts" in told["profilers"]["policy-0"]["nsys"]
+    assert next(answer["answer"] for answer in console.answered if answer["number"] == 1) == {"accepted": True}
+
+
+def test_steps_are_recorded_from_when_the_log_says_that_the_one_before_is_over(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_(TRAINS + "\n".join(f"until('{n}')\ntrain({n})\nwriter.flush()" for n in (1, 2, 3, 4)))
+    console.commands = [profile(1, first_step=3, num_steps=1)]
+    runner = other.start()
+    console.wait_for(lambda: states(console) == ["armed"])
+    for step in (1, 2):
+        (house.run_dir / str(step)).touch()
+        console.wait_for(partial(has_come_to, console, step))
+        assert ("recording" in states(console)) <= (step == 2)
+    console.wait_for(lambda: "recording" in states(console))
+    (house.run_dir / "3").touch()
+    console.wait_for(lambda: "importing" in states(console))
+    (house.run_dir / "4").touch()
+    house.finish(runner)
+
+    (importing,) = [event for event in console.of_kind("capture") if event["state"] == "importing"]
+    assert (importing["meta"]["first_step"], importing["meta"]["num_steps"]) == (3, 1)
+    assert importing["meta"]["missing"] == {}
+    assert "aten::mm" in trace_of(console, "c-1-policy-0.pt.trace.json.gz")
+
+
+def test_what_is_recorded_when_the_trainer_ends_by_itself_is_kept(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\n")
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1])
+    ask(console, profile(1, seconds=60))
+    console.wait_for(lambda: "recording" in states(console))
+
+    (house.run_dir / "go").touch()
+    house.finish(runner)
+
+    assert console.last_word["state"] == "finished"
+    assert states(console)[-1] == "importing"
+    assert "aten::mm" in trace_of(console, "c-1-policy-0.pt.trace.json.gz")
+
+
+def test_a_stop_waits_for_the_file_of_what_is_recorded(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('never')\n")
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1])
+    ask(console, profile(1, seconds=60, tool="stacks"))
+    console.wait_for(lambda: "recording" in states(console))
+
+    ask(console, STOP)
+    house.finish(runner)
+
+    assert console.last_word["state"] == "stopped"
+    assert states(console)[-1] == "importing"
+    assert b"until" in bytes(console.files["c-1-policy-0.stacks.txt"])
+
+
+def test_a_trainer_that_is_killed_fails_its_captures_with_the_reason(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\nos.kill(os.getpid(), 9)\n")
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1])
+    ask(console, profile(1, seconds=60), profile(2, first_step=40))
+    console.wait_for(lambda: "recording" in states(console) and "armed" in states(console, "c-2"))
+
+    (house.run_dir / "go").touch()
+    house.finish(runner)
+
+    assert console.last_word["state"] == "failed"
+    why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
+    assert why["c-1"].startswith("policy-0: ")
+    assert why["c-2"] == "The run ended after step 1, before step 40."
+
+
+def test_what_cannot_be_recorded_is_refused_and_what_is_armed_can_be_withdrawn(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+) -> None:
+    other.is_("train(1)\nwriter.flush()\nwait_for('go')\n" + TRAINS + "until('end')\n")
+    runner = other.start()
+    console.wait_for(lambda: steps_of(console) == [1])
+    ask(console, profile(1, seconds=60), profile(2, first_step=40), profile(3, tool="none"))
+    console.wait_for(lambda: states(console)[-1:] == states(console, "c-3")[-1:] == ["failed"])
+    ask(console, {"number": 5, "verb": "withdraw", "payload": {"capture": "c-2"}})
+    console.wait_for(lambda: states(console, "c-2") == ["armed", "withdrawn"])
+    (house.run_dir / "go").touch()
+    console.wait_for(lambda: any("profilers" in event.get("meta", {}) for event in console.of_kind("note")))
+    ask(console, profile(6, seconds=60, tool="nsys"))
+    console.wait_for(lambda: states(console, "c-6")[-1:] == ["failed"])
+    (house.run_dir / "end").touch()
+    house.finish(runner)
+
+    why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
+    assert "No process of OpenRLHF 0.11.2 on this node can be recorded yet" in why["c-1"]
+    assert "There is no tool 'none'" in why["c-3"]
+    assert "nsys records only processes that it starts" in why["c-6"]
+
+
+def test_a_sitecustomize_of_the_environment_is_still_read_and_a_broken_recorder_never_reaches_the_trainer(
+    other: OtherTrainer,  # noqa: F811
+    house: House,
+    console: FakeConsole,
+    tmp_path: Path,
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs_was_read = True\n")
+    other.is_("import profiling\nassert theirs_was_read\n" + TRAINS + "until('go')\ntrain(1)\nwriter.close()\n")
+    (other.module.parents[2] / "profiling.py").write_text("")  # a module of the trainer's, called as ours
+    runner = other.start(PYTHONPATH=str(theirs))
+    stderr = house.run_dir / "log" / "driver-0.stderr"
+    console.wait_for(lambda: stderr.exists() and "this process cannot be recorded" in stderr.read_text())
+    (house.run_dir / "go").touch()
+
+    house.finish(runner)
+
+    assert console.last_word["state"] == "finished"
+    assert steps_of(console) == [1]
