@@ -25,6 +25,7 @@ from jobs.runner.preparing import NotPrepared, Prepared, fetch_launch, make_run_
 from jobs.runner.progress import Progress
 from jobs.runner.recording import HURRIED_SECONDS, Recording
 from jobs.runner.report import Report
+from jobs.runner.salvage import Salvage
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
 from jobs.runner.translating import Translation, label_of, recording_of, translation_of, translation_of_the_rest
 
@@ -42,6 +43,7 @@ class Ride:
         self.console = console
         self.asked_to_end = threading.Event()
         self.progress = Progress(path=job.run_dir / "events.jsonl")
+        self.salvage = Salvage(job, self.progress)
 
     def run(self) -> int:
         """Do all of it; return the exit code of the process."""
@@ -63,7 +65,13 @@ class Ride:
 
     def end_leftovers(self) -> dict[str, Any]:
         """End what a killed runner left behind, before its files are opened; return the proof."""
-        return end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=min(1.0, self.job.leave_seconds))
+        self.progress.read()
+        return end_all(
+            run=self.job.run,
+            attempt=self.job.attempt,
+            leave_seconds=min(1.0, self.job.leave_seconds),
+            write_seconds=self.salvage.write_seconds(is_hurried=self.asked_to_end.is_set()),
+        )
 
     def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
         """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
@@ -75,8 +83,15 @@ class Ride:
         report.start()
         if not report.has_last_word:
             elsewhere = Elsewhere(self.job, report, self.progress)
-            elsewhere.begin_end(min(1.0, self.job.leave_seconds))
-            proof = elsewhere.finish_end(proof, is_hurried=self.asked_to_end.is_set())
+            is_hurried = self.asked_to_end.is_set()
+            elsewhere.begin_end(
+                min(1.0, self.job.leave_seconds),
+                write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
+                captures=self.salvage.tools,
+            )
+            proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+            why = "The runner was killed, and the trainer with it."
+            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
@@ -112,12 +127,13 @@ class Ride:
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
-            proof = self._clean_up(trainer, report, elsewhere)
+            proof = self._clean_up(trainer, report, elsewhere, "The runner failed, and ended the trainer.")
             text = "the runner failed, and ended the trainer. Its log says where"
             self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
             return self._wait(report)
         report.commands.trainer_has_ended()
-        proof = self._clean_up(trainer, report, elsewhere)
+        how = ended.signal_name or f"exit code {ended.code}"
+        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}) while it was recorded.")
         if report.is_fenced:
             return EXIT_FENCED
         if translation is not None and recording is not None:
@@ -185,18 +201,23 @@ class Ride:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere) -> dict[str, Any]:
+    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere, why: str) -> dict[str, Any]:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
-        elsewhere.begin_end(leave_seconds)
+        self.progress.read()
+        write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
+        elsewhere.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
         proof = end_all(
             run=self.job.run,
             attempt=self.job.attempt,
             session=trainer.pid,
             helper=elsewhere.pid,
             leave_seconds=leave_seconds,
+            write_seconds=write_seconds,
         )
         proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+        if not report.is_fenced:
+            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
         if proof["ended"]:
             report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
         return proof
