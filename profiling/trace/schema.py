@@ -36,7 +36,10 @@ CREATE TABLE meta(key VARCHAR, value VARCHAR);
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """What a finished store holds. `begin`, `end` and `origin`, from which tiles are counted, in Unix ns."""
+    """What a finished store holds. `begin`, `end` and `origin`, from which tiles are counted, in Unix ns.
+
+    Without a clock (`has_clock`) only lengths mean something: what was recorded is laid out one after another.
+    """
 
     events: int
     lanes: int
@@ -45,6 +48,7 @@ class StoreFacts:
     names: int
     samples: int
     origin: int
+    has_clock: bool = True
 
 
 def create(path: Path) -> "DuckDBPyConnection":

@@ -251,6 +251,7 @@ class StoreWriter:
             names=len(self._names),
             samples=samples,
             origin=pyramid.origin(begin),
+            has_clock=self._meta.get("clock") != "none",
         )
         self._meta |= {"facts": asdict(facts), "pyramid": pyramid.build(self._connection, begin=begin, end=end)}
         self._insert_rows("meta", [(key, json.dumps(value)) for key, value in self._meta.items()])
