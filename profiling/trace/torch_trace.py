@@ -35,12 +35,18 @@ _KINDS = {
     "gpu_user_annotation": (_RANGES, Category.RANGE),
     "cuda_sync": (_WAITS, Category.SYNC),
     "cpu_op": (_ON_CPU, Category.OPERATOR),
-    "Operator": (_ON_CPU, Category.OPERATOR),
     "user_annotation": (_ON_CPU, Category.RANGE),
     "python_function": (_ON_CPU, Category.PYTHON),
     "python_gc": (_ON_CPU, Category.COLLECTOR),
     "overhead": (_ON_CPU, Category.OVERHEAD),
     "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
+    "cuda_event": (_WAITS, Category.OTHER),
+    "cuda_profiler_range": (_RANGES, Category.RANGE),
+    # as torch 1.8 to 1.11 calls them
+    "Kernel": (_ON_STREAM, Category.KERNEL),
+    "Memcpy": (_ON_STREAM, Category.COPY),
+    "Memset": (_ON_STREAM, Category.MEMSET),
+    "Operator": (_ON_CPU, Category.OPERATOR),
 }
 """Where events of a kind are shown, and what they are."""
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
@@ -160,7 +166,7 @@ class _Events:
                 if isinstance(distributed.get(key), str | int):
                     writer.meta(key, distributed[key])
             writer.meta("groups", _groups(distributed.get("pg_config")))
-        devices = facts.get("deviceProperties")
+        devices = facts.get("deviceProperties", facts.get("computeProperties"))
         writer.meta("devices", [_short(each) for each in devices[:64]] if isinstance(devices, list) else [])
         for key in ("host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops"):
             if isinstance(facts.get(key), str | int | float):

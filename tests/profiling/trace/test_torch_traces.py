@@ -178,6 +178,43 @@ def test_kinds_of_events_get_their_categories_and_lanes(tmp_path: Path) -> None:
         assert store.meta["devices"][0]["name"] == "NVIDIA H200"
 
 
+def test_traces_of_torch_1_8_to_1_11_have_other_words(tmp_path: Path) -> None:
+    launched = {"correlation": 570, "external id": 160, "external ts": T}
+    stream = {"pid": 0, "tid": "stream 7", "args": {"device": 0, "stream": 7, **launched}}
+    events = [
+        op("aten::copy_", 0, 90, cat="Operator", tid="70", args={"Device": 7, "External id": 160}),
+        op("cudaMemcpyAsync", 5, 10, cat="Runtime", tid="70", args={"cbid": 41, **launched}),
+        {"ph": "X", "cat": "Memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "ts": T + 20, "dur": 4, **stream},
+        {"ph": "X", "cat": "Memset", "name": "Memset (Device)", "ts": T + 30, "dur": 2, **stream},
+        {"ph": "X", "cat": "Kernel", "name": "volta_sgemm_128x64_nn", "ts": T + 40, "dur": 8, **stream},
+        {"ph": "s", "cat": "async", "id": 570, "name": "launch", "pid": 7, "tid": 70, "ts": T + 5},
+        {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Traces", "tid": "x", "ts": T, "dur": 99},
+    ]
+    _, store = imported(
+        trace_of(tmp_path, events, computeProperties=[{"id": 0, "name": "Tesla V100-DGXS-32GB"}]), tmp_path
+    )
+
+    with store:
+        found = store.events()
+        names = [store.names[int(name)] for name in found["name"]]
+        kinds = dict(zip(names, (Category(int(cat)) for cat in found["cat"]), strict=True))
+        assert kinds == {
+            "aten::copy_": Category.OPERATOR,
+            "cudaMemcpyAsync": Category.RUNTIME,
+            "Memcpy HtoD (Pageable -> Device)": Category.COPY,
+            "Memset (Device)": Category.MEMSET,
+            "volta_sgemm_128x64_nn": Category.KERNEL,
+        }
+        links = {
+            name: (int(link), int(outer))
+            for name, link, outer in zip(names, found["link"], found["outer"], strict=True)
+        }
+        assert links["volta_sgemm_128x64_nn"] == links["cudaMemcpyAsync"] == (570, 160)
+        (device,) = [lane for lane in store.lanes if lane.kind == "stream"]
+        assert (device.device, device.stream, device.events) == (0, 7, 3)
+        assert store.meta["devices"][0]["name"] == "Tesla V100-DGXS-32GB"
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_times_count_from_the_base_that_the_trace_names(tmp_path: Path, late: bool) -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 4364001069205.076, "dur": 1.5}
