@@ -1,11 +1,12 @@
 """What the runner tells of captures of a trainer that writes no events itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from profiling.capture_request import Request
-from profiling.events import Event, artifact, capture
+from profiling.events import Event, capture
+from profiling.events import artifact as announced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,22 +20,9 @@ class Teller:
         """Tell that a capture has moved on."""
         self.write(capture(request.capture, state, attempt=self.attempt, step=step, text=text, meta=meta))
 
-    def file(
-        self, request: Request, name: str, *, path: str, step: int, size: int, sha256: str = "", **meta: Any
-    ) -> None:
-        """Tell that a file of a capture is whole at `path` below the run directory."""
-        self.write(
-            artifact(
-                f"{request.capture}-{name}",
-                artifact="trace",
-                path=path,
-                attempt=self.attempt,
-                step=step,
-                size=size,
-                sha256=sha256,
-                meta={"capture": request.capture, "tool": request.tool, **meta},
-            )
-        )
+    def file(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
+        """Tell that a file of a capture is whole (profiling.capture_files.announcement)."""
+        self.write(announced(name, artifact=artifact, path=path, attempt=self.attempt, step=step, size=size, meta=meta))
 
 
 class Capture(Protocol):
@@ -64,14 +52,6 @@ class Capture(Protocol):
         """End it at the next look, where somebody asked for that."""
         ...
 
-    def finish(self, *, step: int, why: str) -> None:
-        """The trainer has ended: keep what is there, and say how the capture ended."""
+    def finish(self, *, step: int) -> None:
+        """The trainer has ended and `step` was its last: say how what is not told yet has ended."""
         ...
-
-
-def sentence(problems: Mapping[str, str]) -> str:
-    """Return each different reason once, with who has it."""
-    by_reason: dict[str, list[str]] = {}
-    for name, problem in sorted(problems.items()):
-        by_reason.setdefault(problem, []).append(name)
-    return " ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jobs.adapters.recorded import RecordedFile
 from jobs.runner.custody import Teller
+from profiling.capture_files import Window, announcement
 from profiling.capture_request import Request
 
 SETTLE_SECONDS = 5.0
@@ -72,16 +73,15 @@ class OwnRecording:
     def end(self) -> None:
         """See Capture: it ends with its steps."""
 
-    def finish(self, *, step: int, why: str) -> None:
+    def finish(self, *, step: int) -> None:
         """See Capture: nobody writes any more, so all that is there is whole, or as whole as it gets."""
         if self.is_over:
             return
         if self._found():
             self._announce()
             return
-        if step < self.request.first_step:
-            why = f"The run ended after step {step}, before {self.request.steps}."
-        elif step >= self.request.last_step:
+        why = f"The run ended after step {step}, before {self._label} wrote a file of {self.request.steps}."
+        if step >= self.request.last_step:
             why = f"{self._label} wrote no file of {self.request.steps}. Its log says why."
         self._move("over", step, told="failed", text=why)
 
@@ -103,18 +103,18 @@ class OwnRecording:
                 name = f"{len(names)}-{name}"
             names.add(name)
             step = file.step or request.first_step
-            self._teller.file(
-                request,
-                name,
-                path=str(relative),
-                step=step,
-                size=file.size,
+            num_steps = 1 if file.step else request.num_steps
+            window = Window(capture=request.capture, tool=request.tool, first_step=step, num_steps=num_steps)
+            about = announcement(
+                window,
+                file.path.with_name(name),
                 role=file.role,
                 rank=file.rank,
                 tool_version=self._label,
-                first_step=step,
-                num_steps=1 if file.step else request.num_steps,
+                size=file.size,
+                sha256="",  # told when it is handed over
             )
+            self._teller.file(**{**about, "path": str(relative)})
         self._teller.state(
             request,
             "importing",

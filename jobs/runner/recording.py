@@ -77,12 +77,12 @@ class Recording:
             capture.end()
         return not self._is_broken and any(capture.is_recording for capture in self._captures)
 
-    def finish(self, *, step: int, why: str) -> None:
-        """The trainer has ended, its last step is `step`: keep what is there and say how each capture ended."""
+    def finish(self, *, step: int) -> None:
+        """The trainer has ended, its last step is `step`: say how each capture ended."""
         self.look(step=step, now=time.monotonic(), is_due=True)
         try:
             for capture in self._captures:
-                capture.finish(step=step, why=why)
+                capture.finish(step=step)
         except Exception:  # as above
             self._say(f"Captures are left as they are.\n{traceback.format_exc()}")
         self._captures.clear()

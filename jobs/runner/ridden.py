@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs.runner.custody import Teller, sentence
+from jobs.runner.custody import Teller
 from jobs.runner.riders import Riders, Riding
+from profiling.capture_files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
 from profiling.capture_request import CaptureRefused, Request, within
 from profiling.config import Device
 from profiling.picking import pick
+from profiling.recorders.recorder import load_tool, version_of
 
 START_SECONDS = 60.0
 WRITE_SECONDS = 1800.0
@@ -75,14 +77,12 @@ class Ridden:
         """See Capture."""
         self._is_ended = True
 
-    def finish(self, *, step: int, why: str) -> None:
-        """See Capture: a process that ends by itself has written its file before."""
+    def finish(self, *, step: int) -> None:
+        """See Capture. What was recording is found, and told of, by whoever looks after the trainer's end (salvage)."""
         if self._state == "armed":
             self._fail(f"The run ended after step {step}, before {self.request.steps}.", step)
-        elif not self.is_over:
-            self._ended_at = self._ended_at or step
-            self._take_answers(is_last_chance=True, why=why)
-            self._close(step)
+        elif self._state == "starting":
+            self._fail("The run ended before its processes began to record.", step)
 
     @property
     def _last_step(self) -> int:
@@ -130,7 +130,7 @@ class Ridden:
         return step > self._armed_at or not self._armed_at
 
     def _begin(self, chosen: list[Riding], step: int, now: float) -> None:
-        folder = self._run_dir / "traces" / self.request.capture
+        folder = recordings(self._run_dir)
         if not self.request.tool:
             self.request = replace(self.request, tool=_picked(self.request, chosen))
         if not self.request.tool:
@@ -141,7 +141,9 @@ class Ridden:
             if problem := riding.problems.get(tool, ""):
                 self._problems[riding.name] = problem
                 continue
-            self._ask(riding, "start", tool=tool, what=what, folder=str(folder), name=riding.name)
+            self._ask(
+                riding, "start", tool=tool, what=what, folder=str(folder), name=stem(self.request.capture, riding.name)
+            )
         self._state, self._since, self._begun_at = "starting", now, step
         self._take_starts(step, now)
 
@@ -158,18 +160,21 @@ class Ridden:
             if name in self._problems:
                 del self._asked[name]
         if not self._asked:
-            self._fail(sentence(self._problems), step)
+            self._fail(missing_text(self._problems), step)
             return
         self._state, self._begun_at = "recording", step
         self._ends = now + self.request.seconds if self.request.seconds else math.inf
-        text = f"Not recorded: {sentence(self._problems)}" if self._problems else ""
         self._teller.state(
             self.request,
             "recording",
             step=step + 1,
-            text=text,
+            text=self._not_recorded(),
             missing=dict(self._problems),
             workers=sorted(self._asked),
+            tool=self.request.tool,
+            first_step=step + 1,
+            num_steps=self.request.num_steps,
+            seconds=self.request.seconds,
         )
 
     def _stop(self, step: int, now: float) -> None:
@@ -191,56 +196,69 @@ class Ridden:
     def _take_answers(self, *, is_last_chance: bool, why: str) -> None:
         for name, (riding, number) in list(self._asked.items()):
             told = self._riders.told(riding, number)
-            if told is not None and (told.get("path") or told.get("problem")):
+            if told is not None and (told.get("size") or told.get("problem")):
                 self._take(name, riding, told, why)
             elif is_last_chance or not self._riders.is_there(riding):
                 self._take(name, riding, told, why if is_last_chance else "its process has ended.")
 
     def _take(self, name: str, riding: Riding, told: Mapping[str, Any] | None, why: str) -> None:
+        """Put the file of one process into place and tell of it, or keep why there is none."""
         del self._asked[name]
-        path = Path(str((told or {}).get("path") or ""))
-        if told is None or told.get("problem") or not path.name:
-            self._problems[name] = str((told or {}).get("problem") or why)
+        tool = load_tool(self.request.tool)
+        made = recordings(self._run_dir) / f"{stem(self.request.capture, name)}{tool.suffix}"
+        told = told or {}
+        try:
+            if told.get("problem") or not made.is_file():
+                self._problems[name] = str(told.get("problem") or why)
+                return
+            path = final_path(self._run_dir, self.request.capture, made.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.replace(path)
+            about = announcement(
+                self._window,
+                path,
+                role=riding.role,
+                rank=riding.rank,
+                tool_version=str(told.get("version") or version_of(tool)),
+                size=path.stat().st_size,
+                sha256=str(told.get("sha256") or sha256_of(path)),
+            )
+        except OSError as error:
+            self._problems[name] = f"its file was not kept: {error.strerror or error}."
             return
         self._files += 1
-        first, count = self._recorded
-        self._teller.file(
-            self.request,
-            path.name,
-            path=f"traces/{self.request.capture}/{path.name}",
-            step=first,
-            size=int(told.get("size") or 0),
-            sha256=str(told.get("sha256") or ""),
-            role=riding.role,
-            rank=riding.rank,
-            tool_version=str(told.get("version") or ""),
-            first_step=first,
-            num_steps=count,
-        )
+        self._teller.file(**about)
 
     @property
-    def _recorded(self) -> tuple[int, int]:
-        """The first step that was under way while it recorded, and how many were."""
-        over = max(self._ended_at - self._begun_at, 0)
-        return self._begun_at + 1, max(over + bool(self.request.seconds), 1)
+    def _window(self) -> Window:
+        """The steps that were under way while it recorded."""
+        over = max(self._ended_at - self._begun_at, 0) + bool(self.request.seconds)
+        return Window(
+            capture=self.request.capture,
+            tool=self.request.tool,
+            first_step=self._begun_at + 1,
+            num_steps=max(over, 1),
+        )
 
     def _close(self, step: int) -> None:
         if not self._files:
-            self._fail(sentence(self._problems) or "Nothing was recorded.", step)
+            self._fail(missing_text(self._problems) or "Nothing was recorded.", step)
             return
         self._state = "over"
-        first, count = self._recorded
-        text = f"Not recorded: {sentence(self._problems)}" if self._problems else ""
+        window = self._window
         self._teller.state(
             self.request,
             "importing",
-            step=first + count - 1,
-            text=text,
+            step=window.first_step + window.num_steps - 1,
+            text=self._not_recorded(),
             num_files=self._files,
             missing=dict(self._problems),
-            first_step=first,
-            num_steps=count,
+            first_step=window.first_step,
+            num_steps=window.num_steps,
         )
+
+    def _not_recorded(self) -> str:
+        return f"Not recorded: {missing_text(self._problems)}" if self._problems else ""
 
     def _ask(self, riding: Riding, verb: Any, **what: Any) -> None:
         try:

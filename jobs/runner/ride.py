@@ -139,7 +139,7 @@ class Ride:
         if translation is not None and recording is not None:
             translation.read_the_rest()
             self.progress.read()
-            recording.finish(step=self.progress.step, why="The trainer ended before its file was written.")
+            recording.finish(step=self.progress.step)
             translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills

@@ -2,16 +2,15 @@
 
 A process is a worker once torch.distributed is initialised in it; until then, and in every other process, the thread
 only looks. It says who it is, then waits for requests (messages.py) and records with profiling.recording, by time:
-it does not know where a step begins. Nothing here reaches the trainer's own work, and nobody waits for this thread.
+it does not know where a step begins. What is recorded when the process ends, profiling.recording keeps. Nothing here
+reaches the trainer's own work, and nobody waits for this thread.
 """
 
-import atexit
 import contextlib
 import hashlib
 import os
 import socket
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,6 @@ from profiling.recorders.recorder import RecorderFailed
 from profiling.riding import messages
 
 LOOK_SECONDS = 0.2
-EXIT_SECONDS = 20.0  # that a process which ends waits at most for the file of its recording
 
 
 class Rider:
@@ -35,33 +33,18 @@ class Rider:
         self._runner = 0
         self._is_recording = False
         self._writing: Path | None = None
-        self._lock = threading.RLock()
 
     def look(self) -> None:
         """Say who this is if that is news, do what is asked for, and tell of a file that is there. Raises: OSError."""
-        with self._lock:
-            if not self._present():
-                return
-            asked = messages.read(messages.ask_path(self._folder, self._pid))
-            if asked is not None and asked.get("number", 0) > self._number:
-                self._do(asked)
-            if self._writing is not None:
-                self._tell_when_written(self._writing)
-            if self._is_recording and not _is_there(self._runner):
-                self._is_recording = False
-                recording.discard()  # nobody is left to end it
-
-    def at_exit(self) -> None:
-        """The process ends by itself: keep what was recorded, within a bounded time."""
-        if os.getpid() != self._pid:
-            return  # a child that was forked has no recording of its own
-        with contextlib.suppress(Exception), self._lock:
-            if self._is_recording:
-                self._stop()
-            until = time.monotonic() + EXIT_SECONDS
-            while self._writing is not None and time.monotonic() < until:
-                self._tell_when_written(self._writing)
-                time.sleep(0.05)
+        if not self._present():
+            return
+        asked = messages.read(messages.ask_path(self._folder, self._pid))
+        if asked is not None and asked.get("number", 0) > self._number:
+            self._do(asked)
+        if self._writing is not None:
+            self._tell_when_written(self._writing)
+        if self._is_recording and not _is_there(self._runner):
+            self._stop()  # nobody is left to end it; what is there may be found
 
     def _present(self) -> bool:
         """Return True if this is a worker, once that is said; again where rank or size have become others."""
@@ -118,7 +101,6 @@ class Rider:
 def ride(folder: Path) -> None:
     """Look for requests for as long as the process lives."""
     rider = Rider(folder)
-    atexit.register(rider.at_exit)
     while folder.is_dir():
         with contextlib.suppress(Exception):  # a full disk, for instance: it is tried again
             rider.look()
