@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from console.trace_words import operations_text, share_text
 from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
 from jobs.catalog.sentence import in_words
+from jobs.trace_model import OfRun
 from profiling.analysis.flops import PASSES, Model, Use, training_flops, use
 from profiling.analysis.summary import Summary, WorkerSummary
 
@@ -65,11 +66,11 @@ def asked_of(given: Mapping[str, str], device_name: str) -> Asked:
         known = find_accelerator(name[:200]) if name else _by_device(device_name)
     except LookupError as error:
         raise Wrong("accelerator", in_words(error.args[0], _)) from error
-    dtype = given.get("dtype", "bf16")
+    dtype = given.get("dtype", "") or "bf16"
     if dtype not in TYPES:
         text = _("Number type: %(given)r is not one of %(known)s.")
         raise Wrong("dtype", text % {"given": dtype[:40], "known": ", ".join(TYPES)})
-    recompute = given.get("recompute", "none")
+    recompute = given.get("recompute", "") or "none"
     if recompute not in PASSES:
         text = _("Recomputation: %(given)r is not one of %(known)s.")
         raise Wrong("recompute", text % {"given": recompute[:40], "known": ", ".join(PASSES)})
@@ -125,10 +126,27 @@ def by_model(asked: Asked, summary: Summary) -> tuple[Use | None, Use | None, st
     return found[0], found[1], flops.formula
 
 
-def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary) -> dict[str, Any]:
+def in_update(asked: Asked, summary: Summary, mfu: Use | None) -> Use | None:
+    """Return the use while the critical path is in the update alone, where the operations are; None without phases."""
+    path = summary.budget.path
+    ns = sum(part.ns for step in path for part in step.parts if part.phase == "update")
+    if mfu is None or not ns:
+        return None
+    return use(mfu.flops, seconds=ns / len(path) / 1e9, devices=mfu.devices, peak=asked.peak)
+
+
+def filled(given: Mapping[str, str], run: OfRun) -> dict[str, str]:
+    """Return what an address asks for, and in its gaps what the run knows."""
+    return {**run.values(), **{key: value for key, value in given.items() if value.strip()}}
+
+
+def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary, run: OfRun) -> dict[str, Any]:
     """Return what the card shows; a wrong input keeps what was typed and says what is allowed."""
     counted = worker.flops
+    given = filled(given, run)
     panel: dict[str, Any] = {
+        "sources": {one.key: one.source for one in run.known if given.get(one.key) == one.value},
+        "notes": run.notes,
         "given": {key: given.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
         "accelerators": sorted(one.label for one in accelerators().values() if one.vendor != "host"),
         "types": TYPES,
@@ -155,6 +173,8 @@ def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary)
         "shapes_text": share_text(shapes.share if shapes else None),
         "mfu": mfu,
         "mfu_text": share_text(mfu.share if mfu else None),
+        "update": (update := in_update(asked, summary, mfu)),
+        "update_text": share_text(update.share if update else None),
         "hfu_text": share_text(hfu.share if hfu else None),
         "formula": formula,
     }

@@ -8,9 +8,10 @@ from ninja import Field, Query, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.traces import API_PATIENCE, trace_for
-from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes
+from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
 from jobs.trace_answers import StillReckoning
 from jobs.trace_files import ready_layers
+from jobs.trace_model import OfRun, of_run
 from jobs.trace_summary import NothingToCompare, compare, summary_of
 from profiling.analysis.summary import Summary
 
@@ -87,6 +88,14 @@ class WorkerOut(Schema):
     peak_share: UseOut | None = Field(description="of one device's peak, by the recorded sizes of products")
 
 
+class InputOut(Schema):
+    """One input of the formula, and where it is from."""
+
+    key: str
+    value: str
+    source: str
+
+
 class AnalysisOut(Schema):
     """A window of a trace. `path` is the budget along the critical path, [] without phases of a run."""
 
@@ -103,7 +112,10 @@ class AnalysisOut(Schema):
     memory: list[dict[str, Any]]
     mfu: UseOut | None = Field(description="with the model that was given")
     hfu: UseOut | None
+    update_mfu: UseOut | None = Field(description="over the seconds of the update alone; null without phases of a run")
     formula: str
+    from_run: list[InputOut] = Field(description="inputs of the formula that were not given: the run knows them")
+    notes: list[str]
 
 
 class ItemOut(Schema):
@@ -154,14 +166,14 @@ def analysis(
     end: Annotated[int | None, Query(None, alias="to", ge=0, le=_LARGEST, description="Unix ns")] = None,
     drop_first: First = False,
     accelerator: Annotated[str, Query("", max_length=200)] = "",
-    dtype: Annotated[str, Query("bf16", description=", ".join(TYPES))] = "bf16",
-    devices: Annotated[int, Query(1, ge=1, le=1_000_000)] = 1,
-    parameters: Annotated[float, Query(0, ge=0, le=1e14)] = 0,
+    dtype: Annotated[str, Query("", description=f"{', '.join(TYPES)}; of the run, else bf16")] = "",
+    devices: Annotated[int | None, Query(None, ge=1, le=1_000_000, description="of the run, else 1")] = None,
+    parameters: Annotated[float, Query(0, ge=0, le=1e14, description="0: of the run; so for all below")] = 0,
     tokens: Annotated[float, Query(0, ge=0, le=1e12, description="of a step, on all devices")] = 0,
     context: Annotated[float, Query(0, ge=0, le=1e8, description="tokens of a document")] = 0,
     layers: Annotated[int, Query(0, ge=0, le=10_000)] = 0,
     width: Annotated[float, Query(0, ge=0, le=1e6, description="heads times head size")] = 0,
-    recompute: Annotated[str, Query("none", max_length=20)] = "none",
+    recompute: Annotated[str, Query("", max_length=20)] = "",
 ) -> AnalysisOut:
     """Return the budget of each step, kernels, operators, communication, idle time, rollout, memory and MFU."""
     trace = trace_for(request, trace_id)
@@ -180,7 +192,7 @@ def analysis(
         "accelerator": accelerator,
         "dtype": dtype,
         "recompute": recompute,
-        "devices": str(devices),
+        "devices": str(devices) if devices else "",
         **{
             key: f"{value!r}" if value else ""
             for key, value in (
@@ -192,19 +204,22 @@ def analysis(
             )
         },
     }
+    run = of_run(trace, [step.number for step in summary.budget.steps])
     try:
-        return _analysis_out(summary, given)
+        return _analysis_out(summary, filled(given, run), run)
     except Wrong as error:
         raise Refused(422, str(error), field=error.field) from error
 
 
-def _analysis_out(summary: Summary, given: dict[str, str]) -> AnalysisOut:
+def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> AnalysisOut:
     workers = []
     for one in summary.workers:
         shapes = by_shapes(asked_of(given, one.device_name), summary, one)
         workers.append({**_plain(asdict(one)), "peak_share": asdict(shapes) if shapes else None})
     names = [one.device_name for one in summary.workers if one.device_name]
-    mfu, hfu, formula = by_model(asked_of(given, names[0] if names else ""), summary)
+    asked = asked_of(given, names[0] if names else "")
+    mfu, hfu, formula = by_model(asked, summary)
+    update = in_update(asked, summary, mfu)
     plain = _plain(asdict(summary.budget))
     found = {
         "begin": str(summary.begin),
@@ -220,7 +235,10 @@ def _analysis_out(summary: Summary, given: dict[str, str]) -> AnalysisOut:
         "late": [asdict(one) for one in summary.late],
         "mfu": asdict(mfu) if mfu else None,
         "hfu": asdict(hfu) if hfu else None,
+        "update_mfu": asdict(update) if update else None,
         "formula": formula,
+        "from_run": [asdict(one) for one in run.known if given.get(one.key) == one.value],
+        "notes": list(run.notes),
     }
     return AnalysisOut.model_validate(found)
 

@@ -17,6 +17,7 @@ from console.trace_words import DEFINITIONS, KINDS, share_text, short_name, time
 from console.views.traces import page_of, still_reckoning, visible_trace
 from jobs.trace_answers import StillReckoning
 from jobs.trace_files import ready_layers
+from jobs.trace_model import of_run
 from jobs.trace_summary import summary_of
 from profiling.analysis.budget import KINDS as ORDER
 from profiling.analysis.budget import StepBudget, WorkerBudget, totals
@@ -67,7 +68,9 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
         return still_reckoning(request, context, error)
     context |= summary_context(summary, chosen=request.GET.get("worker", ""))
     context |= {"window": window, "drop_first": drop_first}
-    context["use"] = use_panel(request.GET.dict(), summary, context["worker"]) if context["worker"] else None
+    if context["worker"]:
+        run = of_run(trace, [step.number for step in summary.budget.steps])
+        context["use"] = use_panel(request.GET.dict(), summary, context["worker"], run)
     return render(request, "trace/summary.html", context)
 
 
