@@ -31,6 +31,8 @@ def window(trace: Trace) -> tuple[int | None, int | None]:
     """Return from when to when a trace may reach (Unix ns): its files and its capture's states; None for open."""
     begins, ends = [], []
     for facts in trace.layers.filter(state="ready").values_list("facts", flat=True):
+        if not facts.get("has_clock", True):
+            continue  # it is laid out somewhere
         if isinstance(facts.get("begin"), int) and isinstance(facts.get("end"), int):
             begins.append(facts["begin"])
             ends.append(facts["end"])

@@ -94,9 +94,14 @@ class DeviceWork:
 
 
 def devices(evidence: Evidence) -> Iterator[DeviceWork]:
-    """Yield the work of every device in every file of a capture; it is read with the first rule that asks."""
+    """Yield the work of every device in every file of a capture; it is read with the first rule that asks.
+
+    Files without a clock are left out: rules ask how things lie to each other in time.
+    """
     if "devices" not in evidence.kept:
-        evidence.kept["devices"] = [work for recorded in evidence.recorded for work in _devices_of(recorded)]
+        evidence.kept["devices"] = [
+            work for recorded in evidence.recorded if recorded.has_clock for work in _devices_of(recorded)
+        ]
     yield from evidence.kept["devices"]
 
 

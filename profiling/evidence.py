@@ -98,6 +98,11 @@ class Recorded:
     until: int | None = None
 
     @property
+    def has_clock(self) -> bool:
+        """Return False where only lengths mean something: when things ran, and what lay between, is not known."""
+        return self.store.facts.has_clock
+
+    @property
     def begin(self) -> int:
         """When the file begins, in Unix ns."""
         return self.store.begin

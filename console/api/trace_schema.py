@@ -234,6 +234,7 @@ def trace_out(trace: Trace) -> TraceOut:
     """Return a trace as the API says it; fetch it with project, run, capture, created_by and layers."""
     layers = sorted(trace.layers.all(), key=lambda layer: layer.pk)
     ready = [layer.facts for layer in layers if layer.state == "ready" and "begin" in layer.facts]
+    ready = [facts for facts in ready if facts.get("has_clock", True)] or ready  # the others are laid out somewhere
     capture = trace.capture
     about = None
     if capture is not None:

@@ -92,8 +92,10 @@ def summarise(
     """Return what was recorded in a window, by default in all of the recording.
 
     `recorded` are the files with the worker each is of; a file of several workers is split. `drop_first` leaves out the
-    first step, if there are others: it often pays for warming up.
+    first step, if there are others: it often pays for warming up. Of files without a clock the lengths are told, and
+    only where there are no others.
     """
+    recorded, has_clock = _on_one_clock(recorded)
     begin, end = window or _whole(recorded, spans)
     events = sum(_count(one, begin, end) for one in recorded)
     until = end if events <= most_events else affordable(recorded, begin, end, most_events)
@@ -118,8 +120,8 @@ def summarise(
         events=events,
         is_cut=is_cut,
         has_steps=has_steps,
-        budget=budget(chosen, spans, steps),
-        workers=tuple(workers),
+        budget=budget(chosen, spans, steps if has_clock else ()),
+        workers=tuple(workers if has_clock else map(_lengths, workers)),
         memory=tuple(
             found for one in recorded for found in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
         ),
@@ -133,11 +135,25 @@ def open_works(
     """Return the workers of some files by role and rank, the steps of which they tell, and whether there are too many
     events, so that both are of the first of them only.
     """
+    recorded, has_clock = _on_one_clock(recorded)
+    if not has_clock:
+        return {}, (), False
     begin, end = _whole(recorded, spans)
     is_cut = sum(_count(one, begin, end) for one in recorded) > most_events
     until = affordable(recorded, begin, end, most_events) if is_cut else end
     works = _open(recorded, begin, until)[0]
     return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut), is_cut
+
+
+def _on_one_clock(recorded: Sequence[Recorded]) -> tuple[Sequence[Recorded], bool]:
+    """Return the files whose times can be compared, and whether they can; all files where none of them has a clock."""
+    timed = [one for one in recorded if one.has_clock]
+    return (timed, True) if timed or not recorded else (recorded, False)
+
+
+def _lengths(worker: WorkerSummary) -> WorkerSummary:
+    """Return what remains of a worker where nothing is known of the time between its events."""
+    return replace(worker, recorded=0, busy=0, launches=None, communication=None, idle={}, gaps=())
 
 
 def _open(

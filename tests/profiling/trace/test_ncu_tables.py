@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from profiling.analysis.summary import open_works, summarise
+from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.finding import diagnose
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.readers.ncu_csv import ORIGIN
 from profiling.trace.store import Store
+from profiling.trace.writer import StoreWriter
 
 ABOUT = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
          "Device", "CC")  # fmt: skip
@@ -174,3 +178,30 @@ def test_what_is_hostile_costs_only_itself(tmp_path: Path) -> None:
     other.write_text("step,loss\n1,2\n")
     with pytest.raises(Unreadable, match="of no format"):
         reader_of(other)
+
+
+def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None:
+    rows = [(*about(i, "gemm" if i % 2 else "ncclKernel_AllReduce"), "x", "Duration", "ns", "500") for i in range(6)]
+    with read(tmp_path / "a.csv", table((*ABOUT, *LONG), *rows)) as store:
+        recorded = Recorded(store=store)
+
+        (worker,) = summarise([recorded], phase_spans(())).workers
+        assert [
+            (kernel.name, kernel.calls, kernel.total) for kernel in sorted(worker.kernels, key=lambda one: one.name)
+        ] == [
+            ("gemm", 3, 1500),
+            ("ncclKernel_AllReduce", 3, 1500),
+        ]
+        assert (worker.recorded, worker.idle, worker.gaps, worker.communication) == (0, {}, (), None)
+        assert summarise([recorded], phase_spans(())).budget.steps == ()
+        assert open_works([recorded], phase_spans(())) == ({}, (), False)
+        found = {one.key: one.state for one in diagnose(Evidence(recorded=(recorded,)))}
+        for rule in ("device_idle", "long_gap", "communication_exposed", "no_overlap"):
+            assert found[rule] == "not_enough_data"
+
+        with StoreWriter(tmp_path / "b", source="test") as writer:
+            lane = writer.lane("thread", process="p", pid=1, thread="main")
+            writer.add(lane, 1_760_000_000 * 10**9, 100, writer.name("aten::mm"), Category.OPERATOR)
+            writer.finish()
+        with Store(tmp_path / "b") as timed:  # beside a file with a clock it does not make the window a life long
+            assert summarise([recorded, Recorded(store=timed)], phase_spans(())).begin == timed.begin
