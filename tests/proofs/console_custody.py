@@ -1,20 +1,24 @@
-"""What the console makes of a capture: everything that a run told goes through its ingest, then it ends."""
+"""What the console makes of a capture: everything that a run's console was sent goes through a real one's ingest."""
 
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any, cast
 
-from tests.jobs.engine.conftest import Ended
+from profiling.events import Event
+from tests.proofs.ridden_run import Shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custody:
-    """How a capture ended on the console: `ready` or `failed`, and why."""
+    """How a capture ended on the console: `ready` or `failed`, why, and what it was told of it."""
 
     state: str
     problem: str
+    meta: Mapping[str, Any]
 
 
 def set_up() -> None:
@@ -28,10 +32,10 @@ def set_up() -> None:
     call_command("migrate", verbosity=0)
 
 
-def custody_of(ended: Ended, capture: str, *, tool: str) -> Custody:
-    """Play a run to the console as its runner does, files first that are on the cluster, and return its verdict.
+def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
+    """Play a run to the console as its runner does, and return its verdict. Nothing is kept of it.
 
-    Nothing is kept of it.
+    Of a runner that was killed the attempt has ended before the clean-up job brings the rest.
     """
     from django.db import transaction
 
@@ -49,23 +53,31 @@ def custody_of(ended: Ended, capture: str, *, tool: str) -> Custody:
         row = Capture.objects.create(
             run=run, attempt=1, pk=capture, tool=tool, seconds=300, num_steps=1, state="armed", created_at=now
         )
-        told = [{**event, "attempt": 1} for event in ended.events]
-        store([delivery(run.pk, 1, told)], memory=Memory(), now=now)
-        for event in ended.of("artifact"):
-            if event["meta"].get("capture") != capture:
+        told = [event for event in shipped.events if event != shipped.last_word]  # files come before it
+        before, rest = told[: shipped.num_before], told[shipped.num_before :]
+        store([delivery(run.pk, 1, cast(list[Event], before))], memory=Memory(), now=now)
+        if rest:
+            finish(run_id=run.pk, attempt=1, state="failed", cause={}, cleanup={}, now=now)
+            store([delivery(run.pk, 2, cast(list[Event], rest))], memory=Memory(), now=now)
+        for name, data in shipped.files.items():
+            about = shipped.about[name]
+            meta = json.loads(about["meta"])
+            if meta.get("capture") != capture:
                 continue
-            data = (ended.run_dir / event["path"]).read_bytes()
-            about = {key: event[key] for key in ("step", "path", "meta", "size")}
-            piece = Piece(offset=0, sha256=event["meta"]["sha256"], type="trace", data=data, **about)
-            assert receive(run_id=run.pk, attempt=1, name=event["name"], piece=piece).is_ready
-        last = "finished" if ended.code == 0 else "stopped" if ended.code == 10 else "failed"
-        finish(run_id=run.pk, attempt=1, state=last, cause={}, cleanup={}, now=now)
+            piece = Piece(
+                offset=0,
+                sha256=about["sha256"],
+                type="trace",
+                data=data,
+                step=int(about["step"]),
+                path=about["path"],
+                size=int(about["size"]),
+                meta=meta,
+            )
+            assert receive(run_id=run.pk, attempt=1, name=name, piece=piece).is_ready
+        if not rest:
+            finish(run_id=run.pk, attempt=1, state=shipped.last_word["state"], cause={}, cleanup={}, now=now)
         row.refresh_from_db()
-        found = Custody(state=row.state, problem=row.problem)
+        found = Custody(state=row.state, problem=row.problem, meta=row.meta)
         transaction.set_rollback(True)
     return found
-
-
-def announced(ended: Ended, capture: str) -> list[Path]:
-    """Return the files of a capture that the run told of."""
-    return [ended.run_dir / e["path"] for e in ended.of("artifact") if e["meta"].get("capture") == capture]
