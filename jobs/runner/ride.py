@@ -133,7 +133,7 @@ class Ride:
             return self._wait(report)
         report.commands.trainer_has_ended()
         how = ended.signal_name or f"exit code {ended.code}"
-        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}) while it was recorded.")
+        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}).")
         if report.is_fenced:
             return EXIT_FENCED
         if translation is not None and recording is not None:
