@@ -287,6 +287,7 @@ const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 function told({ meta }) {
   const { start_seconds: start, stop_seconds: stop, step_seconds: steps, neighbor_step_seconds: other } = meta.overhead ?? {};
   const parts = [gettext("All files are here, checksums right.")];
+  if (meta.truncated) parts.push(fill(gettext("It was cut short: %(why)s"), { why: meta.truncated }));
   if (Number.isFinite(start) && Number.isFinite(stop)) parts.push(fill(gettext("Starting and stopping held the run up for %(time)s."), { time: numbers.duration(start + stop) }));
   if (Number.isFinite(other) && steps?.length) {
     const mean = steps.reduce((sum, seconds) => sum + seconds, 0) / steps.length;
