@@ -14,6 +14,7 @@ from profiling.phases import BY_KEY
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.limits import Limits, Progress
+from profiling.trace.nsys_payloads import Payloads
 from profiling.trace.tables import Tables
 from profiling.trace.writer import StoreWriter
 
@@ -93,6 +94,7 @@ class _Report:
         }
         self._lanes: dict[tuple[str, int, int, int], int] = {}
         self._order: dict[int, int] = {}  # processes, for links that are unique among them
+        self._payloads = Payloads(tables)
 
     # -- the CPU --
 
@@ -105,8 +107,9 @@ class _Report:
             )
             if kind == _DOMAIN and isinstance(tid, int)
         }
-        columns = ("eventType", "start", "end", "globalTid", "text", "textId", "domainId", "int64Value")
-        for kind, start, end, tid, text, number, domain, payload in self._tables.rows("NVTX_EVENTS", *columns):
+        columns = ["eventType", "start", "end", "globalTid", "text", "textId", "domainId", "int64Value"]
+        columns += ["binaryData"] if self._payloads.are_there else ["no payload"]
+        for kind, start, end, tid, text, number, domain, payload, data in self._tables.rows("NVTX_EVENTS", *columns):
             if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
                 continue
             name = text if text is not None else self._texts.get(number, "")
@@ -126,7 +129,9 @@ class _Report:
                 self._truncated.append(name)
                 details["truncated"] = True
             lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
-            self._add(lane, start, end, name, category, info=details)
+            size = self._payloads.add(tid, start, end, name, domain, data) if kind == _PUSH_POP else 0
+            self._add(lane, start, end, name, category, size=size, info=details)
+        self._payloads.close()
 
     def calls(self) -> None:
         """Calls of the CUDA runtime and driver."""
@@ -134,7 +139,10 @@ class _Report:
         for start, end, tid, correlation, name in self._tables.rows("CUPTI_ACTIVITY_KIND_RUNTIME", *columns):
             text = _VERSION.sub("", self._texts.get(name, "cuda call"))
             category = Category.SYNC if "Synchronize" in text else Category.RUNTIME
-            self._add(self._thread(tid), start, end, text, category, link=self._link(tid, correlation))
+            link = self._link(tid, correlation)
+            if self._payloads.are_there:
+                self._payloads.launched(tid, start, text, link)
+            self._add(self._thread(tid), start, end, text, category, link=link)
 
     def system_calls(self) -> None:
         """Calls of the operating system."""
@@ -160,8 +168,10 @@ class _Report:
             name = self._texts.get(number, "kernel")
             details: dict[str, Any] = {"grid": row[7:10], "block": row[10:13]}
             details |= {key: value for key, value in zip(_KERNEL_FACTS, row[13:], strict=True) if value}
-            link = self._link(pid, correlation)
-            self._add(self._stream(pid, device, stream), start, end, name, of_kernel(name), link=link, info=details)
+            link, category = self._link(pid, correlation), of_kernel(name)
+            size = self._payloads.sent(link) if category == Category.COMMUNICATION else 0
+            lane = self._stream(pid, device, stream)
+            self._add(lane, start, end, name, category, link=link, size=size, info=details)
         columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "graphId")
         for start, end, pid, device, stream, correlation, graph in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *columns
