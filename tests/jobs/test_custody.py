@@ -170,6 +170,23 @@ def test_files_that_the_clean_up_brings_make_a_cut_off_capture_ready_after_all(t
     assert (capture.problem, "failed" in capture.state_times) == ("", False)
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_what_the_runner_found_after_the_trainers_end_is_ready_and_says_that_it_was_cut(
+    trainer: Trainer, has_ended: bool
+) -> None:
+    capture = trainer.tell(arm(trainer), "recording", step=4, meta={"tool": "nsys", "missing": {}})
+    if has_ended:  # the runner was killed; its clean-up job comes after the console has ended the attempt
+        end(trainer)
+    trainer.announce(capture, "policy-0.json.gz")
+    trainer.upload(capture, "policy-0.json.gz")
+
+    told = {"first_step": 4, "num_steps": 1, "missing": {}, "truncated": "The trainer's driver ended (SIGKILL)."}
+    assert trainer.tell(capture, "importing", meta=told).state == "ready"
+
+    assert (capture.problem, recorded_steps(capture)) == ("", (4, 4))
+    assert capture.meta["truncated"] == "The trainer's driver ended (SIGKILL)."
+
+
 def test_what_the_trainer_gave_up_stays_failed(trainer: Trainer) -> None:
     capture = trainer.tell(arm(trainer), "recording")
     end(trainer)
