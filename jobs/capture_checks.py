@@ -54,7 +54,7 @@ def check_shown(*, what: What, tool: str, device: Device, seconds: float) -> Non
         raise CaptureRefused(
             "tool", text % {"tool": tool, "what": what, "device": device, "allowed": _one_of(shown)}, is_conflict=True
         )
-    if seconds and load_tool(tool).shows[what].by_steps:
+    if seconds and load_tool(tool).shows[what].is_extra:
         text = _("%(tool)s records %(what)s by whole steps alone. Leave the seconds out.")
         raise CaptureRefused("seconds", text % {"tool": tool, "what": what})
 

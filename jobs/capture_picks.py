@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobs.models import Attempt, Run
 from jobs.profilers import Worker, cannot, names
 from profiling.config import WHATS, Device, What
-from profiling.picking import Pick, candidates, device_of, lacking_of, pick, shown_by, without
+from profiling.picking import Pick, candidates, device_of, lacking_of, pick, seen_in, without
 from profiling.recorders.recorder import load_tool
 
 WORDS: Mapping[What, tuple[Promise, Promise]] = {
@@ -32,20 +32,25 @@ _DEVICES: Mapping[Device, Promise] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A tool that shows the thing and can be named by who knows better; `problem` says why no worker has it."""
+    """A tool that shows the thing, and can be named by who knows better; `num_able` of the workers have it.
+
+    `also` and `without` are what else its files show and do not show. `problem` says why no worker has it.
+    """
 
     name: str
     about: str
-    problem: str
+    also: tuple[What, ...]
+    without: tuple[What, ...]
+    by_steps: bool
     num_able: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What is recorded for `what`: with `tool`, "" where none can and `problem` says why; `why` it is the one.
 
-    `also` and `without` are what else its files show and do not show; `recorded` is another thing than `what` where the
-    device has nothing of the kind. `num_able` of the workers have the tool.
+    `recorded` is another thing than `what` where the device has nothing of the kind. `tools` can be named for it.
     """
 
     what: What
@@ -53,10 +58,6 @@ class Choice:
     tool: str
     why: str
     problem: str
-    also: tuple[What, ...]
-    without: tuple[What, ...]
-    num_able: int
-    by_steps: bool
     tools: tuple[Named, ...]
 
 
@@ -87,22 +88,22 @@ def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
         tool=tool,
         why=_why(found, by_name) if tool else "",
         problem="" if tool else _problem(found, by_name),
-        also=tuple(w for w in shown_by(tool, device) if w != found.recorded) if tool else (),
-        without=without(tool, device) if tool else (),
-        num_able=len(found.able),
-        by_steps=bool(tool) and load_tool(tool).shows[found.recorded].by_steps,
-        tools=tuple(_named(name, by_name) for name in candidates(found.recorded, device)),
+        tools=tuple(_named(name, found, by_name) for name in candidates(found.recorded, device)),
     )
 
 
-def _named(tool: str, by_name: Mapping[str, Worker]) -> Named:
+def _named(tool: str, found: Pick, by_name: Mapping[str, Worker]) -> Named:
     lacking = lacking_of(tool, {name: worker.problems for name, worker in by_name.items()})
+    seen = seen_in(tool, found.recorded, device=found.device)
     is_lost = bool(lacking) and len(lacking) == len(by_name)
     return Named(
         name=tool,
         about=_(load_tool(tool).about),
-        problem=cannot(tool, [by_name[name] for name in lacking]) if is_lost else "",
+        also=tuple(what for what in seen if what != found.recorded),
+        without=without(device=found.device, seen=seen),
+        by_steps=load_tool(tool).shows[found.recorded].is_extra,
         num_able=len(by_name) - len(lacking),
+        problem=cannot(tool, [by_name[name] for name in lacking]) if is_lost else "",
     )
 
 
@@ -120,7 +121,7 @@ def _why(found: Pick, by_name: Mapping[str, Worker]) -> str:
         said.append(text % {"tool": other.tool, "workers": lacking})
     if found.recorded != found.what:
         text = _("On %(device)s there are no %(what)s: %(recorded)s are recorded instead.")
-        said.insert(0, text % {"device": _DEVICES[found.device], "what": found.what, "recorded": found.recorded})
+        said.insert(1, text % {"device": _DEVICES[found.device], "what": found.what, "recorded": found.recorded})
     return " ".join(said)
 
 

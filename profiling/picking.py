@@ -93,9 +93,15 @@ def shown_by(tool: str, device: Device | None = None) -> tuple[What, ...]:
     return tuple(what for what, shown in shows.items() if device is None or device in shown.on)
 
 
-def without(tool: str, device: Device) -> tuple[What, ...]:
-    """Return what cannot be seen in the files of a tool, of what this device has."""
-    return tuple(w for w in WHATS if w not in shown_by(tool, device) and (w, device) not in INSTEAD)
+def seen_in(tool: str, what: What, *, device: Device) -> tuple[What, ...]:
+    """Return what can be seen in a file that the tool records for `what`, itself among them."""
+    shows = load_tool(tool).shows
+    return tuple(one for one in shown_by(tool, device) if one == what or not shows[one].is_extra)
+
+
+def without(*, device: Device, seen: Sequence[What]) -> tuple[What, ...]:
+    """Return what is not among what can be seen, of what this device has."""
+    return tuple(what for what in WHATS if what not in seen and (what, device) not in INSTEAD)
 
 
 def device_of(workers: Sequence[Tools], *, planned: Device) -> Device:

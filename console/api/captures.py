@@ -121,18 +121,24 @@ class CostOut(Schema):
 
 
 class ToolOut(Schema):
-    """A tool that shows the thing on this device; `problem` says why no worker has it, empty if one has."""
+    """A tool that shows the thing on this device; `problem` says why no worker has it, empty if one has.
+
+    `by_steps`: whole steps only, not by time.
+    """
 
     name: str
     about: str
+    also: list[str] = Field(description="What else its files show")
+    without: list[str] = Field(description="What they do not show")
+    by_steps: bool
+    num_able: int = Field(description="Of the workers asked for, those that have it")
     problem: str
-    num_able: int
 
 
 class ChoiceOut(Schema):
     """What can be asked for, and the tool that is picked for it on these workers; empty where none can, see `problem`.
 
-    `recorded` is another thing where the device has nothing of the kind. `by_steps`: not by time.
+    `recorded` is another thing where the device has nothing of the kind.
     """
 
     what: str
@@ -140,10 +146,6 @@ class ChoiceOut(Schema):
     tool: str
     why: str
     problem: str
-    also: list[str] = Field(description="What else its files show")
-    without: list[str] = Field(description="What they do not show")
-    num_able: int
-    by_steps: bool
     tools: list[ToolOut] = Field(description="Those that can be named for it, the first to be picked first")
 
 

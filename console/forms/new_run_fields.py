@@ -11,11 +11,12 @@ from django.utils.translation import gettext_lazy
 from console.catalog_words import knob_allowed
 from console.forms.new_run import Combination, baseline, default_spec, show, spec_to_form
 from console.forms.new_run_recipes import recipe_of
+from jobs.capture_picks import WORDS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import RANGES
-from profiling.config import Marks
+from profiling.config import TOOLS, Marks
 
 GROUP_TITLES = {
     "placement": gettext_lazy("Placement"),
@@ -324,19 +325,20 @@ def _profile(values: Mapping[str, str]) -> Group:
         allowed = _("a whole number from %(low)s to %(high)s") % _range(f"profile.{name}")
         return field(name, label, text, kind="number", allowed=allowed)
 
-    tools = (("none", _("Nothing")), ("torch", _("torch profiler trace")), ("nsys", _("nsys report")))
+    whats = (("none", _("Nothing")), *((what, str(title)) for what, (title, _about) in WORDS.items()))
+    tools = (("none", _("Picked for it")), *((name, name) for name in TOOLS))
     marks = (("auto", _("Automatic")), *((name, name) for name in get_args(Marks) if name != "auto"))
     ready = (("auto", _("Where nsys is installed")), ("on", _("On")), ("off", _("Off")))
     fields = (
         field(
-            "tool",
+            "what",
             _("Record"),
             _(
-                "A capture of some steps, asked for at launch. While the run trains, its page can record others. "
-                "Phases are always measured, whatever stands here."
+                "What a capture of some steps is to show, asked for at launch. While the run trains, its page can "
+                "record others. Phases are always measured, whatever stands here."
             ),
             kind="choice",
-            choices=tools,
+            choices=whats,
         ),
         number("first_step", _("First step"), _("Steps count from 1. The first one holds start-up work: skip it.")),
         number(
@@ -354,6 +356,17 @@ def _profile(values: Mapping[str, str]) -> Group:
             _("Ranks"),
             _("Which ranks of these roles to record: 0, 2 or 0-3. Empty is all of them."),
             placeholder=_("all"),
+            is_essential=False,
+        ),
+        field(
+            "tool",
+            _("Tool"),
+            _(
+                "Picked once the workers are there, by their device and by what they have: nsys, torch's profiler, its "
+                "memory snapshot, Ascend's profiler or samples of stacks. Name one only if you know better."
+            ),
+            kind="choice",
+            choices=tools,
             is_essential=False,
         ),
         field(

@@ -23,6 +23,8 @@ from console.views.run_files import run_file, run_log, visible_run
 from console.views.run_words import phase_note, resume_note, resume_refusal, sample_note
 from jobs.access import allows
 from jobs.attempt_spec import latest_spec_json
+from jobs.capture_picks import WORDS
+from jobs.captures import USUAL
 from jobs.catalog.runspec import RunSpec, parse_spec, to_text
 from jobs.cluster import is_local
 from jobs.models import Run
@@ -79,6 +81,8 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, found.project, request.user) if can_edit else "",
         "page": page_data(found, spec, tab, can_edit),
+        "whats": WORDS.items(),
+        "usual_what": USUAL,
         "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
     }
     return render(request, "run/run.html", context)

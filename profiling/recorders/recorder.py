@@ -53,14 +53,14 @@ class Recorder(Protocol):
 class Shown:
     """How a tool shows a thing: `on` which devices, and at which place among the tools that show it there, from 1.
 
-    `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `by_steps` says that
-    it takes a recording of whole steps.
+    `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `is_extra`: it is
+    there only where it is asked for, and only in a recording of whole steps.
     """
 
     on: tuple[Device, ...]
     order: int
     because: str
-    by_steps: bool = False
+    is_extra: bool = False
 
 
 class Tool(Protocol):

@@ -170,7 +170,7 @@ class TorchTool(InMemory):
         "communication": Shown(on=("cpu", "cuda"), order=2, because="names each collective of torch"),
         "timing": Shown(on=("cpu", "cuda", "npu"), order=2, because="has the phases as ranges among the operators"),
         "memory": Shown(
-            on=("cpu", "cuda"), order=2, because="tells what each operator took and gave back", by_steps=True
+            on=("cpu", "cuda"), order=2, because="tells what each operator took and gave back", is_extra=True
         ),
     }
 

@@ -125,13 +125,17 @@ def test_the_choices_say_which_tool_and_why(client: Client, run: Run) -> None:
     assert kernels["why"] == (
         "nsys, because it is ready on all 3 workers and sees each kernel and its launch while the calls stay fast."
     )
-    assert (kernels["also"], kernels["without"]) == (["communication", "timing"], ["operators", "memory", "stacks"])
+    nsys, torch = kernels["tools"]
+    assert (nsys["also"], nsys["without"]) == (["communication", "timing"], ["operators", "memory", "stacks"])
+    assert (nsys["num_able"], nsys["problem"], torch["num_able"]) == (3, "", 0)
+    assert torch["problem"] == f"torch cannot record policy 0-1, vllm 0: {HELD}"
     assert "is ready on 2 of 3 workers (not on vllm 0)" in part["why"]
     assert (vllm["num_workers"], vllm["by"]["kernels"]["tool"]) == (1, "torch")
     assert vllm["by"]["kernels"]["why"].endswith("nsys would come first, but is not ready on vllm 0.")
     assert (cpu["device"], cpu["by"]["kernels"]["recorded"]) == ("cpu", "operators")
-    assert cpu["by"]["kernels"]["why"].startswith(
-        "On a processor there are no kernels: operators are recorded instead. torch, because it is ready on all 3"
+    assert cpu["by"]["kernels"]["why"] == (
+        "torch, because it is ready on all 3 workers and names every operator, with what it launches. "
+        "On a processor there are no kernels: operators are recorded instead."
     )
     assert [tool["name"] for tool in cpu["by"]["timing"]["tools"]] == ["nsys", "torch"]
 

@@ -48,7 +48,7 @@ def test_it_asks_for_what_was_named(run: Run) -> None:
 
     capture = Capture.objects.get()
     assert code == 0
-    assert f"{capture.pk} asked for: 3 steps with torch" in out
+    assert f"{capture.pk} asked for: kernels of 3 steps with torch" in out
     assert (capture.first_step, capture.roles, capture.ranks) == (7, ["policy"], [0, 1])
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -182,41 +183,109 @@ def ask_for(reporter: Reporter, **more: Any) -> str:
     return request_capture(run_id=reporter.run.pk, user=reporter.console.user, now=timezone.now(), **asked).pk
 
 
+MORE = "Choose what to record, of which steps and workers"
+WHY = "nsys is not installed on node a, or not in the PATH that Ray was started with."
+
+
+def tell(reporter: Reporter, *, places: dict[str, str] | None = None, **nsys: str) -> None:
+    """Let workers tell that they have torch and stacks, and nsys as given."""
+    told = {
+        name.replace("_", "-"): {"torch": "", "stacks": "", "memory": "It takes a GPU.", "nsys": problem}
+        for name, problem in nsys.items()
+    }
+    meta = {"profilers": told, "places": places or {}}
+    reporter.post([events.note("Profilers found", attempt=1, meta=meta)])
+
+
+def shoot(page: Page, name: str) -> None:
+    """Keep pictures of the page in both themes and two widths where PITWALL_SHOTS names a folder."""
+    if not (shots := os.environ.get("PITWALL_SHOTS")):
+        return
+    for width, theme in itertools.product((1280, 390), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("theme => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
+        page.screenshot(path=str(Path(shots) / f"{name}-{width}-{theme}.png"))
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_dialog_asks_what_and_says_which_tool_it_takes(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=1)
+    tell(reporter, policy_0="", policy_1="", vllm_0="")
+    open_profile(page, reporter)
+    page.get_by_role("button", name=MORE).click()
+    dialog = page.locator('[data-dialog="profile"]')
+    why, shows = dialog.locator('[data-field="ask-why"]'), dialog.locator('[data-field="ask-shows"]')
+
+    expect(dialog.get_by_role("radio", name="Kernels")).to_be_checked()
+    expect(why).to_contain_text("torch, because it is ready on all 3 workers")
+    expect(why).to_contain_text("On a processor there are no kernels: operators are recorded instead.")
+    expect(shows).to_have_text("It shows too: communication, timing. Not in it: memory, where it hangs.")
+    shoot(page, "ask-kernels")
+    page.keyboard.press("ArrowUp")  # the cards are one group of radios
+    page.keyboard.press("ArrowUp")
+    expect(dialog.get_by_role("radio", name="Timing")).to_be_checked()
+    expect(why).to_have_text(
+        "nsys, because it is ready on all 3 workers and adds ranges of phases and little else to the steps."
+    )
+    assert page.evaluate(NAMELESS) == []
+    dialog.get_by_text("Choose the tool myself").click()
+    dialog.get_by_role("radio", name="torch operators").check()
+    expect(why).to_contain_text("torch, because you chose it: operators, kernels and phases")
+    shoot(page, "ask-named")
+    dialog.get_by_role("radio", name="Picked").check()
+    expect(why).to_contain_text("nsys, because it is ready")
+    dialog.get_by_role("radio", name="torch operators").check()
+    dialog.get_by_role("radio", name="Where it hangs").check()
+    expect(why).to_contain_text("stacks, because it is ready on all 3 workers")  # torch does not show it
+    expect(dialog.get_by_role("radio", name="torch operators")).to_have_count(0)
+    dialog.get_by_role("radio", name="Memory").check()
+    expect(why).to_contain_text("torch, because")
+    dialog.get_by_label("Or seconds, at once").fill("5")
+    expect(dialog.get_by_role("button", name="Only whole steps")).to_be_disabled()
+    dialog.get_by_label("Or seconds, at once").fill("")
+    dialog.get_by_role("radio", name="Timing").check()
+    dialog.get_by_role("button", name="Profile next 2 steps").press("Enter")
+
+    expect(dialog).to_be_hidden()
+    expect(page.locator('[data-field="capture-title"]')).to_have_text("Next 2 steps, nsys")
+    asked = Capture.objects.get(run=reporter.run)
+    assert (asked.what, asked.tool) == ("timing", "nsys")
+
+
 def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     page: Page, live_console: LiveConsole
 ) -> None:
     reporter = start(live_console, steps=1)
-    why = "nsys is not installed on node a, or not in the PATH that Ray was started with."
-    names = ("policy-0", "policy-1", "vllm-0")
-    told = {name: {"torch": "", "nsys": why} for name in names}
-    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
+    tell(reporter, policy_0=WHY, policy_1=WHY, vllm_0=WHY)
     open_profile(page, reporter)
-    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    page.get_by_role("button", name=MORE).click()
     dialog = page.locator('[data-dialog="profile"]')
+    why = dialog.locator('[data-field="ask-why"]')
 
+    dialog.get_by_role("radio", name="Timing").check()
+    expect(why).to_contain_text("nsys would come first, but is not ready on policy 0-1, vllm 0.")
     expect(dialog.get_by_text("policy 0–1, vLLM 0: nsys is not installed on node a")).to_be_visible()
-    expect(dialog.get_by_role("radio", name="nsys")).to_be_disabled()
     dialog.get_by_text("How to install nsys").click()
     expect(dialog.locator("pre")).to_contain_text("apt-get install -y nsight-systems")
+    dialog.get_by_text("Choose the tool myself").click()
+    expect(dialog.get_by_role("radio", name="nsys")).to_be_disabled()
     assert page.evaluate(NAMELESS) == []
+    shoot(page, "ask-lacking-all")
     dialog.get_by_role("button", name="Cancel").click()
-    told["vllm-0"]["nsys"] = ""
-    told["policy-1"]["nsys"] = "Its folder is split."
-    places = {"policy-0": "a", "policy-1": "b", "vllm-0": "c"}
-    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told, "places": places})])
-    expect(page.locator("[data-captures]")).to_be_hidden()
+
+    tell(reporter, places={"policy-0": "a", "policy-1": "b"}, policy_0=WHY, policy_1="Its folder is split.", vllm_0="")
     until(page, f"window.pitwallRun.store.seq >= {reporter.batch}")
-    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    page.get_by_role("button", name=MORE).click()
+    dialog.get_by_role("radio", name="Timing").check()
+    expect(why).to_contain_text("torch, because it is ready on all 3 workers")
     expect(dialog.get_by_text("on 1 of 3 workers")).to_be_visible()
-    dialog.get_by_role("radio", name="nsys").check()
-    expect(dialog.get_by_text("nsys records vLLM 0. It is not ready on:")).to_be_visible()
     expect(dialog.get_by_role("listitem")).to_have_text(
-        [f"policy 0: {why}", "policy 1 (node b): Its folder is split."], use_inner_text=True
+        [f"policy 0: {WHY}", "policy 1 (node b): Its folder is split."], use_inner_text=True
     )
-    expect(dialog.get_by_label("policy", exact=True)).to_be_disabled()
-    dialog.get_by_role("radio", name="torch operators").check()
-    expect(dialog.get_by_label("policy", exact=True)).to_be_checked()
-    dialog.get_by_role("radio", name="nsys").check()
+    shoot(page, "ask-lacking-some")
+    dialog.get_by_label("policy", exact=True).uncheck()
+    expect(why).to_contain_text("nsys, because it is ready on the worker")
+    expect(dialog.get_by_role("listitem")).to_have_count(0)
     dialog.get_by_label("1", exact=True).check()
     dialog.get_by_label("0", exact=True).uncheck()
     expect(dialog.get_by_role("button", name="Choose a role and a rank")).to_be_disabled()
@@ -237,22 +306,22 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
 def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     page: Page, live_console: LiveConsole
 ) -> None:
-    def on_a_small_disk(route: Route) -> None:
+    def on_small_disks(route: Route) -> None:
         answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "free_bytes": 10 << 20})
+        route.fulfill(response=answer, json={**answer.json(), **room})
 
+    room = {"free_bytes": 20 << 20, "cluster_free_bytes": 10 << 20}
     reporter = start(live_console, steps=1)
-    told = {name: {"torch": "", "nsys": "not there", "stacks": ""} for name in ("policy-0", "policy-1")}
-    reporter.post([events.note("Profilers found", attempt=1, meta={"profilers": told})])
-    page.route("**/api/runs/*/captures", on_a_small_disk)
+    tell(reporter, policy_0="not there", policy_1="not there")
+    page.route("**/api/runs/*/captures", on_small_disks)
     open_profile(page, reporter)
-    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    page.get_by_role("button", name=MORE).click()
     dialog = page.locator('[data-dialog="profile"]')
     cost = dialog.locator('[data-field="ask-cost"]')
 
     # 2 workers x 2 steps x 0.26 MB, by docs/profile.md
     expect(cost).to_contain_text("Files of about 1015.6 KiB, the run stands still for about 0.3 s")
-    expect(cost).to_contain_text("The console's disk has room for 10.0 MiB.")
+    expect(cost).to_contain_text("Room: 20.0 MiB on the console's disk, 10.0 MiB on the run's on the cluster.")
     dialog.get_by_label("1", exact=True).uncheck()
     expect(cost).to_contain_text("Files of about 507.8 KiB")
     dialog.get_by_label("How many steps").fill("39")
@@ -260,15 +329,11 @@ def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
     dialog.get_by_label("1", exact=True).check()
     expect(dialog.get_by_role("button", name="Not enough room")).to_be_disabled()
-    expect(cost).to_contain_text("has only room for 10.0 MiB: record fewer steps or workers")
-    dialog.get_by_role("radio", name="stacks").check()
-    expect(cost).to_contain_text("How large its files get is not known yet")
+    expect(cost).to_contain_text("That is too little: record fewer steps or workers, or make room.")
+    shoot(page, "ask-no-room")
+    dialog.get_by_role("radio", name="Where it hangs").check()
+    expect(cost).to_contain_text("How large its files get is not known yet. Room: 20.0 MiB")
     expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
-    if shots := os.environ.get("PITWALL_SHOTS"):
-        dialog.get_by_role("radio", name="torch operators").check()
-        for theme in ("light", "dark"):
-            page.evaluate("theme => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
-            page.screenshot(path=str(Path(shots) / f"ask-cost-{theme}.png"))
 
 
 def test_perfetto_shows_a_real_trace_and_asks_nobody_else(

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from profiling.config import TOOLS, WHATS, Device, ProfileConfig, What
-from profiling.picking import Passed, candidates, device_of, pick, planned_tool, shown_by, without
+from profiling.picking import Passed, candidates, device_of, pick, planned_tool, seen_in, shown_by, without
 from profiling.recorders.recorder import load_tool
 
 DEVICES: tuple[Device, ...] = get_args(Device)
@@ -117,10 +117,16 @@ def test_every_pick_is_of_a_tool_that_shows_it_on_workers_that_have_it() -> None
 
 def test_what_a_tool_shows_and_what_not_divide_what_the_device_has() -> None:
     for tool, device in itertools.product(TOOLS, DEVICES):
-        assert not set(shown_by(tool, device)) & set(without(tool, device))
-    assert shown_by("nsys", "cuda") == ("kernels", "communication", "timing")
-    assert without("nsys", "cuda") == ("operators", "memory", "stacks")
-    assert without("torch", "cpu") == ("stacks",)  # a processor has no kernels to miss
+        for what in shown_by(tool, device):
+            seen = seen_in(tool, what, device=device)
+            assert what in seen
+            assert not set(seen) & set(without(device=device, seen=seen))
+    seen = seen_in("nsys", "kernels", device="cuda")
+    assert seen == ("kernels", "communication", "timing")
+    assert without(device="cuda", seen=seen) == ("operators", "memory", "stacks")
+    seen = seen_in("torch", "operators", device="cpu")
+    assert without(device="cpu", seen=seen) == ("memory", "stacks")  # a processor has no kernels to miss
+    assert without(device="cpu", seen=seen_in("torch", "memory", device="cpu")) == ("stacks",)
 
 
 def test_the_device_is_told_by_tools_of_one_device() -> None:

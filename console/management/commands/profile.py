@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from console.api_client import ApiClient
 from console.api_command import REFUSED, ApiCommand
-from profiling.config import names_of, ranks_of
+from profiling.config import TOOLS, WHATS, names_of, ranks_of
 
 FAILED = 1
 WITHDRAWN = 2
@@ -25,7 +25,10 @@ class Command(ApiCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
         parser.add_argument("run", help="id of the run, like r-12ab34cd")
-        parser.add_argument("--tool", default="torch", help="torch, nsys, stacks, memory or msprof")
+        parser.add_argument("--what", default="", help=f"{', '.join(WHATS[:-1])} or {WHATS[-1]}; else kernels")
+        parser.add_argument(
+            "--tool", default="", help=f"{', '.join(TOOLS[:-1])} or {TOOLS[-1]}; else picked for --what"
+        )
         parser.add_argument("--steps", type=int, default=2, metavar="N", help="how many steps to record")
         parser.add_argument("--seconds", type=float, default=0, metavar="S", help="record at once, by time, not steps")
         parser.add_argument("--from-step", type=int, default=0, metavar="N", help="the first step; else the next one")
@@ -50,6 +53,7 @@ class Command(ApiCommand):
         except ValueError as error:
             raise CommandError(f"--ranks: {error}", returncode=REFUSED) from error
         asked = {
+            "what": options["what"],
             "tool": options["tool"],
             "first_step": options["from_step"],
             "num_steps": options["steps"],
@@ -62,7 +66,7 @@ class Command(ApiCommand):
     def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, Any], folder: Path | None) -> int:
         capture = client.profile(run_id, asked)
         what = f"{capture['seconds']:g} s" if capture["seconds"] else f"{capture['num_steps']} steps"
-        self.stdout.write(f"{capture['id']} asked for: {what} with {capture['tool']}")
+        self.stdout.write(f"{capture['id']} asked for: {capture['what']} of {what} with {capture['tool']}")
         if folder is None:
             return 0
         said = ""

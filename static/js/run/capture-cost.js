@@ -1,21 +1,22 @@
-/** What a capture will cost, before it is asked for: in a sentence, and whether the console's disk has the room. */
+/** What a capture will cost, before it is asked for: in a sentence, and whether the disks have the room. */
 
 import { bytes, fill, gettext, ngettext } from "../format.js";
 
 const SLOWER = 1.02; // below this a recorded step takes as long as its neighbours
 
 /** Return {text, isTooLarge} of a capture of so many workers. */
-export function costOf({ costs, freeBytes, tool, workers, steps, seconds }) {
+export function costOf({ costs, freeBytes, clusterFreeBytes, tool, workers, steps, seconds }) {
   const cost = costs.find((one) => one.tool === tool);
   const each = cost && (seconds ? cost.second_bytes : cost.step_bytes);
-  const room = fill(gettext("room for %(size)s"), { size: bytes(freeBytes) });
-  if (!cost || each === null || workers === 0) return { text: fill(gettext("How large its files get is not known yet; the console's disk has %(room)s."), { room }), isTooLarge: false };
+  const rooms = { here: bytes(freeBytes), there: clusterFreeBytes === null ? "" : bytes(clusterFreeBytes) };
+  const disks = fill(rooms.there ? gettext("Room: %(here)s on the console's disk, %(there)s on the run's on the cluster.") : gettext("Room: %(here)s on the console's disk."), rooms);
+  if (!cost || each === null || workers === 0) return { text: `${gettext("How large its files get is not known yet.")} ${disks}`, isTooLarge: false };
   const size = each * workers * (seconds || steps);
-  const isTooLarge = size > freeBytes;
+  const isTooLarge = size > Math.min(freeBytes, clusterFreeBytes ?? Infinity);
   const parts = [fill(gettext("Files of about %(size)s"), { size: bytes(size) })];
   if (cost.stall_seconds !== null) parts.push(fill(gettext("the run stands still for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
   if (cost.slowdown !== null && cost.slowdown > SLOWER) parts.push(fill(gettext("recorded steps take %(n)s times as long"), { n: cost.slowdown.toFixed(2) }));
   const source = cost.captures ? fill(ngettext("by %(n)s capture before", "by %(n)s captures before", cost.captures), { n: cost.captures }) : gettext("measured on the bundled model; larger models make larger files");
-  const disk = isTooLarge ? fill(gettext("The console's disk has only %(room)s: record fewer steps or workers, or delete captures."), { room }) : fill(gettext("The console's disk has %(room)s."), { room });
-  return { text: `${parts.join(", ")} (${source}). ${disk}`, isTooLarge };
+  const advice = isTooLarge ? ` ${gettext("That is too little: record fewer steps or workers, or make room.")}` : "";
+  return { text: `${parts.join(", ")} (${source}). ${disks}${advice}`, isTooLarge };
 }

@@ -18,6 +18,7 @@ export class Captures extends EventTarget {
     this.install = "";
     this.costs = [];
     this.freeBytes = Infinity;
+    this.clusterFreeBytes = null;
     this.isLoaded = false;
     store.on("captures", (items) => this.#hear(items));
   }
@@ -36,6 +37,7 @@ export class Captures extends EventTarget {
       this.install = answer.install_nsys;
       this.costs = answer.costs;
       this.freeBytes = answer.free_bytes;
+      this.clusterFreeBytes = answer.cluster_free_bytes;
       this.isLoaded = true;
       this.dispatchEvent(new Event("change"));
     } catch (error) {
@@ -89,6 +91,16 @@ export function stepsTitle(capture) {
   if (!capture.steps) return count === 1 ? gettext("Next step") : fill(gettext("Next %(count)s steps"), { count });
   const [first, last] = capture.steps;
   return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
+}
+
+/** Return what the steps to come are called on a button. */
+export function nextText(count) {
+  return count === 1 ? gettext("Profile next step") : fill(gettext("Profile next %(count)s steps"), { count });
+}
+
+/** Return with which tool; of a capture asked for at launch none is picked before its workers are there. */
+export function toolText({ tool }) {
+  return tool || gettext("tool not picked yet");
 }
 
 /** Return the name of a role as people write it. */

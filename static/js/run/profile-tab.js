@@ -3,7 +3,7 @@
 import { bytes, el, fill, gettext, icon, ngettext, write } from "../format.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
-import { CUSTODY, roleName, stepsTitle, whoText } from "./captures.js";
+import { CUSTODY, roleName, stepsTitle, toolText, whoText } from "./captures.js";
 import * as numbers from "../charts/numbers.js";
 import { CapturePhases } from "./profile-phases.js";
 
@@ -122,7 +122,7 @@ export class ProfileTab {
     const time = new Date(one.created_at);
     const error = one.state === "failed" ? el("span", { class: "run-capture-problem cut", title: one.problem }, one.problem) : null;
     return el("div", { class: "run-capture", role: "option", tabindex: isChosen ? "0" : "-1", "aria-selected": String(isChosen), "data-capture": one.id },
-      el("span", { class: "run-capture-name" }, el("b", {}, stepsTitle(one)), " ", el("span", { class: "faint" }, one.tool)), badge(one.state),
+      el("span", { class: "run-capture-name" }, el("b", {}, stepsTitle(one)), " ", el("span", { class: "faint", title: one.what ? fill(gettext("asked for: %(what)s"), { what: one.what }) : "" }, toolText(one))), badge(one.state),
       el("span", { class: "faint cut", title: whoText(one) }, whoText(one)),
       el("span", { class: "faint num nowrap", title: numbers.moment(time) }, `${one.size ? `${bytes(one.size)}  ` : ""}${numbers.minute(time)}`), error);
   }
@@ -182,7 +182,7 @@ export class ProfileTab {
   }
 
   #head(capture) {
-    write(field("capture-title"), `${stepsTitle(capture)}, ${capture.tool}`);
+    write(field("capture-title"), `${stepsTitle(capture)}, ${toolText(capture)}`);
     write(field("capture-note"), [capture.author && fill(gettext("by %(name)s"), { name: capture.author }), capture.attempt > 1 && fill(gettext("attempt %(n)s"), { n: capture.attempt }), capture.id].filter(Boolean).join(" · "));
     const zip = action("capture-zip");
     zip.hidden = !capture.zip_url;
@@ -243,7 +243,7 @@ export class ProfileTab {
   #openDelete() {
     const { capture } = this;
     const count = capture.files.length;
-    write(field("capture-delete-title"), fill(gettext("Delete %(steps)s, %(tool)s?"), { steps: lower(stepsTitle(capture)), tool: capture.tool }));
+    write(field("capture-delete-title"), fill(gettext("Delete %(steps)s, %(tool)s?"), { steps: lower(stepsTitle(capture)), tool: toolText(capture) }));
     write(field("capture-delete-text"), count ? fill(ngettext("Its %(count)s file (%(size)s) is removed for good.", "Its %(count)s files (%(size)s) are removed for good.", count), { count, size: bytes(capture.size) }) : gettext("It has no files. Its line is removed."));
     write(field("capture-delete-problem"), "");
     this.doomed = capture.id;
