@@ -269,7 +269,9 @@ def test_phases_carry_memory(run: Ended) -> None:
     assert all(held > 1e8 for held in update["memory"]["resident"])
 
 
-def test_a_worker_killed_in_a_capture_fails_both_with_the_right_cause(start_engine: Any, tmp_path: Path) -> None:
+def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded_is_kept(
+    start_engine: Any, tmp_path: Path
+) -> None:
     running = start_engine(tmp_path, SFT)
     running.wait_for_step(2)
     ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
@@ -280,9 +282,10 @@ def test_a_worker_killed_in_a_capture_fails_both_with_the_right_cause(start_engi
 
     assert ended.code == 1
     assert (ended.cause["role"], ended.cause["rank"]) == ("policy", 1)
-    assert custody(ended.events, "doomed") == ["armed", "recording", "failed"]
-    assert last_word(ended, "doomed")["text"].startswith("The run failed: ")
-    assert "policy rank 1 died" in last_word(ended, "doomed")["text"]
+    assert custody(ended.events, "doomed") == ["armed", "recording", "stopping", "writing"]  # its end is the runner's
+    assert "policy rank 1 died" in last_word(ended, "doomed")["meta"]["truncated"]
+    assert set(files(ended, "doomed")) == {"policy-0"}
+    assert annotations(ended.run_dir / files(ended, "doomed")["policy-0"]["path"])
     wait_until(lambda: not nsys_processes(), 60)
 
 
