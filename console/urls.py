@@ -27,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.trace_summary")),
     path("", include("console.views.trace_difference")),
     path("", include("console.views.perfetto")),
+    path("", include("console.views.stacks")),
     path("", include("console.views.run")),
     path("", include("console.views.run_symptoms")),
     path("", include("console.views.diagnosis")),

@@ -111,6 +111,7 @@ PAGES: dict[str, Rule] = {
     "GET /runs/{run_id}/files/{artifact_id}": VIEWER,
     "GET /runs/{run_id}/captures/{capture_id}.zip": VIEWER,
     "GET /runs/{run_id}/captures/{capture_id}/perfetto": VIEWER,
+    "GET /runs/{run_id}/captures/{capture_id}/stacks": VIEWER,
     "GET /perfetto/{name}": SIGNED_IN,
     "GET /settings": VIEWER,
     "POST /settings/accounts": _form("superuser", username="newcomer"),
