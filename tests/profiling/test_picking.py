@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -161,3 +162,13 @@ def test_each_thing_is_shown_somewhere_and_every_tool_says_how() -> None:
         for how in tool.shows.values():
             assert set(how.on) <= set(DEVICES)
             assert how.because == how.because.rstrip(".")
+
+
+def test_the_table_of_the_documentation_holds() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
+    rows = {line.split("|")[1].split()[0]: line.split("|")[2:5] for line in page.splitlines() if line.startswith("| ")}
+
+    for what in WHATS:
+        for device, cell in zip(DEVICES, rows[what], strict=True):
+            named = [tool for tool in cell.replace("memory snapshot", "memory").strip().split(", ") if tool in TOOLS]
+            assert named == list(candidates(what, device)), (what, device)
