@@ -21,7 +21,7 @@ from jobs.custody import recorded_steps
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.series import MAX_POINTS, Series
 from jobs.spans import as_phase_spans, newest_span, read_steps
-from jobs.trace_answers import PATIENCE, answer
+from jobs.trace_answers import answer
 from jobs.trace_files import files_of, recordings
 from profiling.analysis.summary import within
 from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Step
@@ -83,7 +83,7 @@ def diagnose_run(run: Run) -> Diagnosis:
     return Diagnosis(findings=tuple(diagnose(evidence, live=True)), steps=_looked_at(evidence))
 
 
-def diagnose_trace(trace: Trace, *, patience: float = PATIENCE) -> Diagnosis:
+def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
     """Return what all rules say of the imported files of a trace; an upload has nothing but these.
 
     Raises: StillReckoning while the rules that look into the files do.

@@ -44,11 +44,11 @@ class StillReckoning(Exception):
     """The answer is not there yet; the sentence says to ask again."""
 
 
-def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *, patience: float = PATIENCE) -> T:
+def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *, patience: float | None = None) -> T:
     """Return what `work` returns, a dataclass of that shape; `about` says by its repr all that it depends on.
 
-    `work` must not touch the database. Raises: StillReckoning after `patience` seconds, and at once where too many
-    others wait; whatever `work` raises, which is not kept.
+    `work` must not touch the database. Raises: StillReckoning after `patience` seconds (None: PATIENCE), and at once
+    where too many others wait; whatever `work` raises, which is not kept.
     """
     name = sha256(f"{shape.__name__} {about!r} {_code()}".encode()).hexdigest()[:24]
     path = trace_folder(trace) / f"answer-{name}.json"
@@ -64,7 +64,7 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             future = _pool.submit(_answer, path, shape, work, language)
             _under_way[path] = future
     try:
-        found: T = future.result(timeout=patience)
+        found: T = future.result(timeout=PATIENCE if patience is None else patience)
     except NotYet as error:
         if future.done():  # it was `work` that ran out of time
             raise

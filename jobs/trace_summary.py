@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from jobs.models import Trace
 from jobs.spans import as_phase_spans
-from jobs.trace_answers import PATIENCE, answer
-from jobs.trace_files import files_of, recordings
+from jobs.trace_answers import answer
+from jobs.trace_files import File, files_of, recordings
 from jobs.trace_phases import read_phases
 from profiling.analysis.difference import Difference, Side, difference
 from profiling.analysis.phases import phases_of
@@ -45,7 +45,7 @@ def phases_beside(trace: Trace) -> PhaseSpans:
 
 
 def summary_of(
-    trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float = PATIENCE
+    trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float | None = None
 ) -> Summary:
     """Return what was recorded in a window of a trace, all of it by default. Raises: StillReckoning."""
     spans, files = phases_beside(trace), files_of(trace)
@@ -70,7 +70,7 @@ def compare(
     worker: Worker | None = None,
     other_worker: Worker | None = None,
     drop_first: bool = False,
-    patience: float = PATIENCE,
+    patience: float | None = None,
 ) -> Compared:
     """Return what differs from one trace to another.
 
@@ -80,7 +80,12 @@ def compare(
 
     def work() -> Compared:
         (name, files, spans), (other_name, other_files, other_spans) = sides
-        with recordings(files) as before, recordings(other_files) as after:
+        both = sorted(_workers(files) & _workers(other_files))
+        alone, other_alone = worker or next(iter(both), None), other_worker or worker or next(iter(both), None)
+        with (
+            recordings(_files_of(files, alone)) as before,
+            recordings(_files_of(other_files, other_alone)) as after,
+        ):
             left, is_left_cut = _side(name, before, spans, drop_first)
             right, is_right_cut = _side(other_name, after, other_spans, drop_first)
             common = sorted(set(left) & set(right))
@@ -90,13 +95,26 @@ def compare(
                 difference=difference(left[mine], right[theirs]),
                 worker=mine,
                 other_worker=theirs,
-                workers=tuple(sorted(left)),
-                other_workers=tuple(sorted(right)),
+                workers=tuple(sorted({*left, *_workers(files)})),
+                other_workers=tuple(sorted({*right, *_workers(other_files)})),
                 is_cut=is_left_cut or is_right_cut,
             )
 
     about = ([(files, _digest(spans)) for _name, files, spans in sides], worker, other_worker, drop_first)
     return answer(one, about, Compared, work, patience=patience)
+
+
+def _workers(files: Sequence[File]) -> set[Worker]:
+    """Return the workers that the files are of, as the run says; of some files nobody says it."""
+    return {(file.role, file.rank) for file in files if file.role}
+
+
+def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
+    """Return the files of one worker where it is known of all of them, so that the others need not be read."""
+    if worker is None or not all(file.role for file in files):
+        return files
+    role = worker[0].partition("/")[0]  # one process of several
+    return [file for file in files if (file.role, file.rank) == (role, worker[1])] or files
 
 
 def _side(

@@ -21,7 +21,7 @@ from jobs.access import allows
 from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.diagnosis import changed, diagnose_run
-from jobs.models import Run
+from jobs.models import Run, Trace
 from profiling.finding import QUESTIONS, Finding, Turn, amount
 
 HOW = {
@@ -80,12 +80,11 @@ def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
     digest = sha256(repr([(one.key, one.state, one.level) for one in found.findings]).encode()).hexdigest()[:16]
     if request.GET.get("seen") == digest:
         return HttpResponse(status=204)
-    timeline = reverse("run", args=[run.pk, "timeline"])
     context = {
         "run": run,
         "digest": digest,
         "computed_at": timezone.now(),
-        "questions": questions(found.findings, run=run, timeline=timeline),
+        "questions": questions(found.findings, run=run),
         "diagnosis": found,
         "can_edit": allows(role, "editor"),
         "is_live": True,
@@ -93,13 +92,21 @@ def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "diagnosis/findings.html", context)
 
 
-def questions(findings: Iterable[Finding], *, run: Run | None, timeline: str) -> list[QuestionRow]:
-    """Return findings by question; `timeline` is the page that shows a window, `run` the one that can be cloned."""
+def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | None = None) -> list[QuestionRow]:
+    """Return findings by question, each with the page that shows its window: the trace's for rules that look into its
+    files, else the run's, which reaches further. `run` is the one that can be cloned.
+    """
     spec = _spec(run) if run else None
+    of_trace = reverse("trace", args=[trace.pk]) if trace else ""
+    of_run = reverse("run", args=[run.pk, "timeline"]) if run else of_trace
     found = list(findings)
     made = []
     for key, title in QUESTIONS.items():
-        rows = tuple(_row(one, run, spec, timeline) for one in found if one.rule.question == key)
+        rows = tuple(
+            _row(one, run, spec, of_trace if of_trace and one.rule.reads_files else of_run)
+            for one in found
+            if one.rule.question == key
+        )
         firing = sum(row.state == "fires" for row in rows)
         if rows:
             lacking = tuple(row for row in rows if row.state == "not_enough_data")

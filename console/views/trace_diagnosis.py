@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET
 
 from console.views.diagnosis import questions
@@ -20,8 +20,7 @@ def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
         found = diagnose_trace(trace)
     except StillReckoning as error:
         return still_reckoning(request, context, error)
-    timeline = reverse("trace", args=[trace.pk])
-    context["questions"] = questions(found.findings, run=trace.run, timeline=timeline)
+    context["questions"] = questions(found.findings, run=trace.run, trace=trace)
     context["diagnosis"] = found
     return render(request, "trace/diagnosis.html", context)
 

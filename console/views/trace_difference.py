@@ -145,8 +145,15 @@ def _row(item: Item) -> dict[str, Any]:
         "delta": change_text(item.delta),
         "tone": "bad" if item.delta > 0 else "good",
         "share": share_text(item.share),
-        "calls": f"{item.calls_before:.4g} → {item.calls_after:.4g}" if item.calls_before or item.calls_after else "—",
+        "calls": f"{_count(item.calls_before)} → {_count(item.calls_after)}"
+        if item.calls_before or item.calls_after
+        else "—",
     }
+
+
+def _count(calls: float) -> str:
+    """Return calls a step: of a mean of several steps they need not be whole."""
+    return f"{calls:,.0f}" if calls >= 100 or calls == int(calls) else f"{calls:.3g}"
 
 
 def _waterfall(found: Difference, items: tuple[Item, ...]) -> list[Fall]:

@@ -33,7 +33,7 @@ _LEAST = 0.15  # per cent of a bar: thinner parts cannot be seen
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a bar: x and width in per cent of it."""
+    """A part of a bar: x and width in per cent of it; `is_narrow`: its label does not fit in on a phone."""
 
     key: str
     title: str
@@ -41,6 +41,7 @@ class Segment:
     width: str
     label: str
     label_x: str
+    is_narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
         "idle": _idle(worker) if worker else [],
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
+        "engines": [(key, worker_text(one.role, one.rank)) for key, one in workers.items() if one.rollout],
         "rollout": _rollout(worker.rollout) if worker and worker.rollout else None,
         "memory": [_memory(one) for one in summary.memory],
         "by_phase": _by_phase(worker) if worker else [],
@@ -127,6 +129,12 @@ def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
         return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""
     parts = mine.by_kind()
     wall = sum(parts.values())
+    if not mine.is_recorded:
+        said = _(
+            "Of %(worker)s only phases and ranges were recorded, no operator and no kernel: where they are is known, "
+            "what fills them is not."
+        )
+        return said % {"worker": worker_text(mine.role, mine.rank)}
     worst = sorted((kind for kind in parts if kind not in ("compute", "not_recorded")), key=lambda kind: -parts[kind])
     each = time_text(wall / len(mine.steps))
     words = {
@@ -153,8 +161,9 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
         text = _("mean of %(n)s steps, %(low)s–%(high)s") if len(steps) > 1 else _("one step")
         note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
         found.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
-    busy = worker.busy / worker.recorded if worker.recorded else None
-    what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else _("operators, no device")
+    busy = worker.busy / worker.recorded if worker.recorded and worker.has_work else None
+    what = _("operators, no device") if worker.has_work else _("no operators: record with the torch profiler")
+    what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what
     found.append(
         {
             "label": _("Device busy") if worker.has_device else _("Processor busy"),
@@ -262,6 +271,7 @@ def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], ste
                     width=f"{width:.3f}%",
                     label=share if width > 6 else "",
                     label_x=f"{at + 0.6:.3f}%",
+                    is_narrow=width < 16,
                 )
             )
         at += width

@@ -56,7 +56,7 @@ class StepBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBudget:
-    """The budget of one worker, step by step. `is_recorded`: a trace of it is there, not its phases only."""
+    """The budget of one worker, step by step. `is_recorded`: a trace tells what it did, not its phases only."""
 
     role: str
     rank: int
@@ -89,7 +89,7 @@ def totals(steps: Sequence[StepBudget]) -> dict[str, int]:
 
 def kinds_of(work: Work | None, phases: WorkerPhases, whole: Intervals) -> dict[str, Intervals]:
     """Share out a set of moments of one worker by kind."""
-    if work is None:
+    if work is None or not work.tells_work:
         return partition(whole, [("waiting", phases.elsewhere)], "not_recorded")
     begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
     outside = gaps(interval(work.begin, work.end), begin, end)
@@ -113,7 +113,7 @@ def budget(works: Mapping[Worker, Work], spans: PhaseSpans, steps: Sequence[Step
             WorkerBudget(
                 role=role,
                 rank=rank,
-                is_recorded=work is not None,
+                is_recorded=work is not None and work.tells_work,
                 has_device=work is not None and work.has_device,
                 steps=_table((role, rank), phases, kinds[role, rank], whole, steps),
             )

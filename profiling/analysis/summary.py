@@ -31,7 +31,8 @@ MOST_EVENTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSummary:
-    """What one worker did in the window. Times in ns.
+    """What one worker did in the window. Times in ns. `has_work`: its trace says when it computed or communicated; else
+    there are ranges alone, and neither `busy` nor `idle` mean anything.
 
     `busy` is how long its device did anything (its processor, where no device was recorded), `idle` the rest of what
     was recorded by cause, `device_by_phase` when kernels were launched. None: nothing of the kind was recorded.
@@ -42,6 +43,7 @@ class WorkerSummary:
     label: str
     device_name: str
     has_device: bool
+    has_work: bool
     recorded: int
     busy: int
     operators: tuple[Operator, ...]
@@ -239,7 +241,7 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
     begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
     seen = clipped(whole, work.begin, work.end)
     side = DeviceSide(work, whole)
-    parts = idle_by_cause(work, phases, seen)
+    parts = idle_by_cause(work, phases, seen) if work.tells_work else {}
     rollouts = phases.own.get("rollout")
     shapes = count_store(store, begin, end)
     return WorkerSummary(
@@ -248,6 +250,7 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
         label=label(work),
         device_name=_device_name(work, store),
         has_device=work.has_device,
+        has_work=work.tells_work,
         recorded=total(seen),
         busy=total(intersection(work.busy, seen)),
         operators=operators(side),
@@ -258,7 +261,7 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
         communication=communication(work, begin, end) if len(work.collectives) else None,
         device_by_phase=side.by_phase(phases.own) if work.has_device and phases.own else {},
         idle={cause: total(found) for cause, found in parts.items()},
-        gaps=longest_gaps(work, phases, seen),
+        gaps=longest_gaps(work, phases, seen) if work.tells_work else (),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
     )

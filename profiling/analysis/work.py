@@ -95,6 +95,15 @@ class Work:
         """Return True if work of a device was recorded; else all work is that of the processor."""
         return len(self.device) > 0
 
+    @property
+    def tells_work(self) -> bool:
+        """Return True if it says when the worker computed or communicated: kernels, operators or collectives.
+
+        A recording with nsys on a processor holds ranges alone: the worker is in a phase, and what it does in it is
+        not known.
+        """
+        return self.has_device or len(self.operators) > 0 or len(self.collectives) > 0
+
     @cached_property
     def collectives(self) -> Events:
         """Collectives: on streams where there are devices, else those that the processor carries out itself."""

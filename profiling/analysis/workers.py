@@ -1,11 +1,14 @@
 """Who did the work: one file may hold one worker or several, and one worker may be in several files."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from profiling.analysis.work import Work
+
+_PLUMBING = re.compile(r"ray::|(ba|da)?sh$")
 
 
 def split(work: Work) -> tuple[Work, ...]:
@@ -49,13 +52,17 @@ def _numbered(work: Work, parts: Iterable[Sequence[int]]) -> tuple[Work, ...]:
 
 
 def label(work: Work) -> str:
-    """Return the process and device of a worker, as its lanes tell: "python 4037, device 0"."""
+    """Return the process and device of a worker, as its lanes tell: "python 4037, device 0".
+
+    What Ray or a shell calls the process of a worker (its newest call, "sh") says nothing of it.
+    """
     streams = [lane for lane in work.lanes.values() if lane.kind == "stream"]
     threads = [lane for lane in work.lanes.values() if lane.kind == "thread"]
     first = next(iter(threads or streams), None)
     if first is None:
         return ""
-    process = first.process if first.process and first.process != str(first.pid) else ""
+    is_telling = first.process and first.process != str(first.pid) and not _PLUMBING.match(first.process)
+    process = first.process if is_telling else "process" if first.pid >= 0 else ""
     parts = [" ".join(part for part in (process, str(first.pid) if first.pid >= 0 else "") if part)]
     devices = sorted({lane.device for lane in streams if lane.device >= 0})
     parts += [f"device {device}" for device in devices]

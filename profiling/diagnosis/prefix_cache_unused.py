@@ -6,6 +6,11 @@ from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 
+_NO_BLOCK = (
+    "Prefix caching is on, and nothing is ever found in it: it keeps whole blocks alone (16 tokens on GPUs, 128 on "
+    "processors), and how long prompts are is not told."
+)
+
 
 def _judge(evidence: Evidence) -> Seen | Missing:
     hits = evidence.reading("prefix_cache_hit_percent")
@@ -19,6 +24,8 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         return Missing(what="readings")
     expected = (samples - 1) / samples if samples > 1 else 0.0
     share = float(np.median(values)) / 100
+    if share == 0 and evidence.knobs.get("rollout.enable_prefix_caching") is True:
+        return Missing(what="readings", text=_NO_BLOCK)
     begin, end = whole_window(hits, evidence)
     words = {"samples": samples, "expected": f"{100 * expected:.0f} %", "share": f"{100 * share:.0f} %"}
     lost = max(0.0, expected - share)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from jobs import trace_answers
 from jobs.cluster import forget_state
 from tests.console.commands import served_here  # noqa: F401 (fixture)
 from tests.console.live_console import console_cluster, live_console, made_database  # noqa: F401 (fixtures)
@@ -16,3 +17,9 @@ def _cluster_is_asked_anew() -> Iterator[None]:
     forget_state()
     yield
     forget_state()
+
+
+@pytest.fixture(autouse=True)
+def _pages_of_traces_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page wait for what is reckoned of a trace, however busy the machine is."""
+    monkeypatch.setattr(trace_answers, "PATIENCE", 120.0)

@@ -1,6 +1,8 @@
 """The tab Summary of a trace, and the same over the API: numbers, words, and who may see them."""
 
+import functools
 import re
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 
 from console.trace_words import CHANGES, DEFINITIONS, KINDS, change_text, share_text, short_name, time_text, worker_text
-from jobs import trace_summary
+from jobs import diagnosis, trace_answers, trace_summary
 from jobs.models import Layer, Project, Trace
 from profiling.analysis.budget import KINDS as ALL
 from profiling.evidence import phase_spans
@@ -261,3 +263,64 @@ def test_numbers_of_differences_and_short_names() -> None:
     )
     assert short_name("Memcpy HtoD (Pinned -> Device)") == "Memcpy HtoD (Pinned -> Device)"
     assert short_name("(anonymous)") == "(anonymous)"
+
+
+def test_of_a_captures_workers_only_the_compared_ones_are_read(
+    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = imported(project, file=None), imported(project, file=None, slow=50)
+    for trace in (one, other):
+        trace.layers.update(role="policy", rank=0)
+        Layer.objects.create(trace=trace, file_name="gone", role="vllm", rank=0, state="ready")
+    read: list[str] = []
+    opened = trace_summary.recordings
+
+    def watched(files: Any) -> Any:
+        read.extend(file.role for file in files)
+        return opened(files)
+
+    monkeypatch.setattr(trace_summary, "recordings", watched)
+    found = client.get(f"/api/traces/{one.pk}/difference?other={other.pk}").json()
+    assert (found["worker"], found["other_worker"], found["after"] - found["before"]) == (
+        "policy-0",
+        "policy-0",
+        50_000,
+    )
+    assert read == ["policy", "policy"]
+    assert "vLLM 0" in _text(client.get(f"/traces/{one.pk}/difference?other={other.pk}"))  # can be chosen
+
+
+def test_a_very_large_trace_says_which_part_is_reckoned(
+    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = imported(project, file=None, steps=64)
+    few = functools.partial(trace_summary.summarise, most_events=20)
+    monkeypatch.setattr(trace_summary, "summarise", few)
+    text = _text(client.get(f"/traces/{trace.pk}/summary"))
+    # 64 steps of 100 us hold four events each; a 64th of it is a step, and the step that begins at its end counts
+    assert "These are 256 events in 6.40 ms: only the first 500 µs is reckoned with" in text
+    assert "It holds steps 1 to 5." in text
+    found = client.get(f"/api/traces/{trace.pk}/analysis").json()
+    assert (found["is_cut"], int(found["asked_end"]) - int(found["end"])) == (True, 5_900_000)
+
+
+def test_a_page_that_waits_shows_that_it_does(
+    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = imported(project, file=None), imported(project, file=None, slow=50)
+    go = threading.Event()
+    for module, name in ((trace_summary, "recordings"), (diagnosis, "recordings")):
+        opened = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda files, opened=opened: (go.wait(30), opened(files))[1])
+    monkeypatch.setattr(trace_answers, "PATIENCE", 0)
+    addresses = [f"/traces/{one.pk}/{tab}" for tab in ("summary", "diagnosis", f"difference?other={other.pk}")]
+    try:
+        for address in addresses:
+            page = client.get(address)
+            assert "This is being reckoned." in _text(page)
+            assert f'hx-get="{address}"' in page.content.decode()
+    finally:
+        go.set()
+    monkeypatch.setattr(trace_answers, "PATIENCE", 60)
+    for address in addresses:
+        assert "being reckoned" not in _text(client.get(address))

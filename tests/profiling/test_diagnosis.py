@@ -265,6 +265,16 @@ def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:
     assert (told(70.0, 64.0), told(10.0, 64.0), told(70.0, 4.0)) == ("fires", "clear", "clear")
 
 
+def test_a_prefix_cache_that_is_on_and_holds_no_block_is_not_to_be_switched_on() -> None:
+    knobs = {"rollout.samples_per_prompt": 4, "rollout.enable_prefix_caching": True}
+    rows, hits = driver(even(8, rollout=1.0)), series("prefix_cache_hit_percent", [0.0] * 8, role="vllm")
+    found = judged("prefix_cache_unused", rules()["prefix_cache_unused"], evidence(rows, hits, knobs=knobs))
+    assert found.state == "not_enough_data"
+    assert "whole blocks" in found.record
+    off = evidence(rows, hits, knobs={**knobs, "rollout.enable_prefix_caching": False})
+    assert judged("prefix_cache_unused", rules()["prefix_cache_unused"], off).state == "fires"
+
+
 def test_what_a_profiler_holds_is_no_growth() -> None:
     memory = [1e9] * 10 + [1.4e9, 1.8e9, 1.9e9] + [1.9e9] * 9
     rows = driver(even(22, update=1.0))

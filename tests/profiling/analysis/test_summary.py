@@ -168,3 +168,33 @@ def test_phases_alone_have_a_budget(tmp_path) -> None:
     assert not worker.is_recorded
     assert worker.by_kind() == {"waiting": 150 * MS, "not_recorded": 150 * MS}
     assert [step.wall for step in found.budget.path] == [100 * MS] * 3
+
+
+def test_ranges_alone_do_not_say_that_nothing_was_computed(tmp_path, stack) -> None:
+    rows = [(1, "main", "phase", "update", 20, 90), (1, "main", "range", "update/forward", 20, 50)]
+    spans = phase_spans(
+        [
+            ("driver", 0, 1, "update", "", 0, AT, 100 * MS),
+            ("policy", 0, 1, "update", "", 0, AT + 20 * MS, 70 * MS),
+        ]
+    )
+    (store,) = (made(tmp_path / "nsys", stack, rows),)
+    found = summarise([Recorded(store=store, role="policy", rank=0)], spans)
+    (worker,) = found.workers
+    assert (worker.has_work, worker.idle, worker.gaps) == (False, {}, ())
+    assert [one.name for one in worker.ranges] == ["update", "update/forward"]
+    (budget,) = found.budget.workers
+    assert (budget.is_recorded, budget.by_kind()) == (False, {"waiting": 30 * MS, "not_recorded": 70 * MS})
+
+
+@pytest.mark.parametrize(
+    ("process", "label"),
+    [("ray::Actor.stop_recording", "process 1"), ("sh", "process 1"), ("bash", "process 1"), ("shard", "shard 1")],
+)
+def test_a_worker_is_not_called_after_what_started_it(tmp_path, stack, process: str, label: str) -> None:
+    with StoreWriter(tmp_path / "a", source="made") as writer:
+        lane = writer.lane("thread", process=process, pid=1, thread="main", tid=1)
+        writer.add(lane, AT, MS, writer.name("aten::mm"), Category.OPERATOR)
+        writer.finish()
+    (worker,) = summarise([Recorded(store=stack.enter_context(Store(tmp_path / "a")))], NONE).workers
+    assert worker.label == label
