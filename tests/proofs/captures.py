@@ -2,7 +2,8 @@
 
 Three parts, each on a real Ray head with real workers: every way in which an actor or a run can end, while something
 records or is being written; recordings by time, started and ended again and again; disks that are full. Arguments:
-names of parts. PITWALL_PROOF_CAPTURES says how many captures a way (20), PITWALL_PROOF_CYCLES how many cycles (100).
+names of parts, or of ways to end. PITWALL_PROOF_CAPTURES says how many captures a way (20), PITWALL_PROOF_CYCLES how
+many cycles (100).
 """
 
 import json
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -186,19 +187,13 @@ def is_usable(path: Path) -> bool:
         return import_trace(path, Path(made) / "store.duckdb").events > 0
 
 
-def ends(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
-    """Every way to end, `count` times each."""
+def ends(head: RayHead, folder: Path, count: int, names: Collection[str]) -> tuple[list[str], int]:
+    """Ways to end, `count` times each. What was found of one is kept, also of a proof that is ended early."""
     set_up()
-    both = "torch and nsys by turns" if not problem_of_install() else "torch only: nsys is not usable here"
-    lines = [
-        f"{count} runs a way, {both}; of four, two end while it records, two while the file is written.",
-        "",
-        "| way | captures | usable | failed, reason true | wrong | reasons |",
-        "|---|---|---|---|---|---|",
-    ]
     wrong = 0
-    for name, way in WAYS.items():
+    for name in names:
         tally = Tally()
+        begin = time.monotonic()
         for number in range(count):
             try:
                 state, problem, reason = one_end(head, folder, name, number)
@@ -211,12 +206,24 @@ def ends(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
                 short = re.sub(r"\s+", " ", re.sub(r"at step \d+", "at step N", reason))[:240].replace("|", "/")
                 tally.reasons[short] = tally.reasons.get(short, 0) + 1
         said = "; ".join(f"{n} × {text}" for text, n in tally.reasons.items()) or "–"
-        row = f"| {name}: {way.text} | {count} | {tally.ready} | {tally.failed} | {len(tally.wrong)} | {said} |"
+        minutes = f"{(time.monotonic() - begin) / 60:.1f}"
+        cells = (f"{name}: {WAYS[name].text}", count, tally.ready, tally.failed, len(tally.wrong), minutes, said)
+        row = f"| {' | '.join(map(str, cells))} |"
         print(row, *tally.wrong, sep="\n", flush=True)
-        lines.append(row)
+        keep(f"end-{name}", [row])
         wrong += len(tally.wrong)
-        keep("ends", [*lines, "", "Broken off here."])  # what was found stays, also of a proof that is ended early
-    return [*lines, "", LOST_WHY], wrong
+    both = "torch and nsys by turns" if not problem_of_install() else "torch only: nsys is not usable here"
+    rows = [path.read_text().rstrip() for name in WAYS if (path := kept(f"end-{name}")).exists()]
+    lines = [
+        f"Each way many times, {both}; of four runs two end while it records, two while the file is written.",
+        "",
+        "| way | captures | usable | failed, reason true | wrong | minutes | reasons |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        LOST_WHY,
+    ]
+    return lines, wrong
 
 
 def cycles(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
@@ -346,7 +353,7 @@ def _record(running: Running, capture: str, tool: str) -> str:
 
 
 PARTS: dict[str, tuple[str, Callable[[RayHead, Path, int], tuple[list[str], int]]]] = {
-    "ends": ("Ways to end", ends),
+    "ends": ("Ways to end", lambda head, folder, count: ends(head, folder, count, WAYS)),
     "cycles": ("Started and ended, again and again", cycles),
     "disk": ("Full disks", full_disk),
 }
@@ -359,19 +366,26 @@ def main(names: list[str]) -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     total = 0
     with running_head() as head, tempfile.TemporaryDirectory(prefix="pw-captures-") as made:
-        for name in names or PARTS:
+        if ways := [name for name in names if name in WAYS]:
+            lines, total = ends(head, Path(made), count, ways)
+            keep("ends", lines)
+        for name in [one for one in names if one not in WAYS] if names else PARTS:
             begin = time.monotonic()
             lines, wrong = PARTS[name][1](head, Path(made), number if name == "cycles" else count)
-            lines += ["", f"{wrong} wrong. {(time.monotonic() - begin) / 60:.1f} minutes."]
-            keep(name, lines)
+            keep(name, [*lines, "", f"{wrong} wrong. {(time.monotonic() - begin) / 60:.1f} minutes."])
             total += wrong
     write()
     return 1 if total else 0
 
 
+def kept(name: str) -> Path:
+    """Return where what was found of a part, or of a way to end, is kept for the report."""
+    return RESULTS / f"captures-{name.replace(' ', '-')}.md"
+
+
 def keep(name: str, lines: Sequence[str]) -> None:
-    """Keep what a part found, for the report."""
-    (RESULTS / f"captures-{name}.md").write_text("\n".join(lines) + "\n")
+    """Keep it there."""
+    kept(name).write_text("\n".join(lines) + "\n")
 
 
 def write() -> None:
@@ -386,9 +400,8 @@ def write() -> None:
         "what was done.",
     ]
     for name, (title, _) in PARTS.items():
-        kept = RESULTS / f"captures-{name}.md"
-        if kept.exists():
-            lines += ["", f"## {title}", "", kept.read_text().rstrip()]
+        if kept(name).exists():
+            lines += ["", f"## {title}", "", kept(name).read_text().rstrip()]
     REPORT.write_text("\n".join(lines) + "\n")
 
 
