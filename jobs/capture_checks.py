@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.catalog.trainer import trainers
 from jobs.models import Capture, Run
 from jobs.profilers import Worker, cannot
 from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What
@@ -72,17 +71,6 @@ def not_running(*, run_id: str) -> str:
     return text % {"name": run.name, "state": run.state}
 
 
-def check_trainer(*, run: Run) -> None:
-    """Refuse for other trainers, which look for no commands. Raises: CaptureRefused."""
-    trainer = trainers()[run.spec.get("trainer", {}).get("name") or "native"]
-    if trainer.package:
-        text = _(
-            "%(label)s takes no commands while it trains. What it can record itself is chosen before the launch, by "
-            "the knobs of the group profiling."
-        )
-        raise CaptureRefused("tool", text % {"label": trainer.label}, is_conflict=True)
-
-
 def chosen(*, known: Sequence[Worker], roles: Sequence[str], ranks: Sequence[int]) -> list[Worker]:
     """Return the workers that are asked for. Raises: CaptureRefused naming what there is."""
     there = sorted({worker.role for worker in known})
@@ -128,6 +116,8 @@ def check_steps(*, run: Run, first_step: int, num_steps: int) -> None:
         raise CaptureRefused("first_step", text % about, is_conflict=True)
     first = first_step or under_way + (1 if run.step else 0)
     left = run.num_steps - first + 1
+    if not run.num_steps:
+        return  # of another trainer, where the data decide
     if left <= 0:
         text = _("The run has %(total)s steps; none is left to record from step %(first)s on.")
         raise CaptureRefused("first_step", text % {"total": run.num_steps, "first": first}, is_conflict=True)

@@ -21,21 +21,21 @@ from jobs.capture_checks import (
     check_shown,
     check_steps,
     check_tool,
-    check_trainer,
     chosen,
     not_running,
 )
 from jobs.capture_cost import expected_bytes, free_bytes
 from jobs.capture_picks import as_what, choice, device_for
 from jobs.capture_room import cluster_free_bytes
+from jobs.catalog.own_profile import launch_tool, own_profile
 from jobs.catalog.runspec import RunSpec
 from jobs.custody import OPEN, called, held
 from jobs.files import delete_file
 from jobs.layers import delete_folder
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.profilers import Worker, workers
-from profiling.config import Device, What, names_of, ranks_of
-from profiling.picking import INSTEAD, planned_tool, shown_by
+from profiling.config import MAX_FIRST_STEP, Device, What, names_of, ranks_of
+from profiling.picking import INSTEAD, shown_by
 
 USUAL: What = "kernels"
 """What is recorded where nobody says what: on a processor these are operators."""
@@ -67,7 +67,6 @@ def request_capture(
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
         if attempt is None or attempt.state != "running":
             raise CaptureRefused("state", not_running(run_id=run_id), is_conflict=True)
-        check_trainer(run=attempt.run)
         known = workers(run=attempt.run, attempt=attempt.number)
         found = chosen(known=known, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
         device = device_for(attempt.run, attempt=attempt.number, workers=known)
@@ -103,27 +102,27 @@ def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture 
     """Arm the capture that the spec asks for, if it does; call it in the transaction that makes the attempt.
 
     Unless the spec names a tool the built-in trainer picks it, once it knows its workers; other trainers are configured
-    before they have any, so it is the one for the planned device.
+    before they have any. What another trainer's own profiler records is a capture, too, whoever asked for it.
     An attempt that resumes records what is left of the asked steps after its checkpoint, or nothing; a retry by policy
     nothing that a person withdrew.
     """
-    wanted = spec.profile
+    wanted, own = spec.profile, own_profile(spec)
+    first_wanted, count = (own.first_step, own.num_steps) if own else (wanted.first_step, wanted.num_steps)
     after = attempt.resume_step if attempt.resume_attempt else 0
-    last = min(wanted.first_step + wanted.num_steps - 1, spec.num_steps)
-    first = max(wanted.first_step, after + 1)
-    if wanted.what == "none" or first > last or _was_withdrawn(attempt):
+    last = min(first_wanted + count - 1, spec.num_steps or MAX_FIRST_STEP)
+    first = max(first_wanted, after + 1)
+    if (wanted.what == "none" and own is None) or first > last or _was_withdrawn(attempt):
         return None
-    device: Device = "cuda" if attempt.num_gpus else "cpu"
-    picked = wanted.tool if spec.is_native else planned_tool(wanted, device=device)
+    tool = own.tool if own else wanted.tool if spec.is_native else launch_tool(spec)
     asked = {
-        "what": wanted.what,
-        "tool": "" if picked == "none" else picked,
+        "what": wanted.what if wanted.what != "none" else shown_by(tool)[0],
+        "tool": "" if tool == "none" else tool,
         "first_step": first,
         "num_steps": last - first + 1,
-        "roles": names_of(wanted.roles),
-        "ranks": ranks_of(wanted.ranks),
+        "roles": sorted(own.roles) if own else names_of(wanted.roles),
+        "ranks": sorted(own.ranks) if own else ranks_of(wanted.ranks),
     }
-    return _arm(attempt, asked, user=None, now=now)
+    return _arm(attempt, asked, user=None, now=now, by="trainer" if own else "")
 
 
 def withdraw_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | None, now: datetime) -> Capture:
@@ -225,7 +224,10 @@ def _resolved(
     return what, picked.tool
 
 
-def _arm(attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser | None, now: datetime) -> Capture:
+def _arm(
+    attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser | None, now: datetime, by: str = ""
+) -> Capture:
+    """Make the capture and ask the run for it; `by` "trainer" if its own profiler was told at the launch already."""
     actor_id = user.pk if user else None
     row = Capture.objects.create(
         run_id=attempt.run_id,
@@ -239,6 +241,7 @@ def _arm(attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser |
     told = {
         name: value for name, value in asked.items() if name != "seconds" or value
     }  # older trainers know no seconds
+    told |= {"by": by} if by else {}
     attempt.commands.create(verb="profile", payload={"capture": row.pk, **told}, created_by_id=actor_id, created_at=now)
     custody.tell(row, f"{called(row)} asked for", now, user=user)
     return row

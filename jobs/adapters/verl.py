@@ -9,6 +9,7 @@ from jobs.adapters.logs.verl_logs import VerlLogs
 from jobs.adapters.pasted import TOO_DEEP
 from jobs.adapters.recorded import RecordedFile
 from jobs.adapters.scoring import source_of
+from jobs.adapters.verl_profile import profiled
 from jobs.adapters.verl_reading import read_back
 from jobs.adapters.verl_recorded import recorded_files
 from jobs.adapters.verl_spellings import spellings
@@ -37,6 +38,7 @@ class VerlAdapter:
 
         Raises: ValueError with a sentence for what verl cannot do at all: data from a hub, rewards from a URL.
         """
+        spec = profiled(spec)
         metrics = str(run_dir / METRICS)
         overrides = [override(key, value) for key, value in settings(spec, run_dir, VERL_CONVERSIONS)]
         env = {

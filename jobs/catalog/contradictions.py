@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
+from jobs.catalog.own_profile import profile_problem
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
@@ -96,6 +97,8 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
     else:
         _check_told(spec, refuse)
     _check_profile(spec, refuse)
+    if (problem := profile_problem(spec)) is not None:
+        refuse(*problem)
     return found
 
 

@@ -40,6 +40,30 @@ def test_every_recipe_is_taken_and_reads_back(recipe: str) -> None:
     assert differences(spec) == []
 
 
+@pytest.mark.parametrize(
+    ("version", "algorithm", "tool"),
+    [
+        *((version, algorithm, "torch") for version in VERSIONS for algorithm in ("ppo", "grpo", "sft")),
+        *((version, algorithm, "memory") for version in VERSIONS for algorithm in ("ppo", "sft")),
+        (CHECKED, "ppo", "nsys"),
+        (CHECKED, "grpo", "nsys"),
+        (CHECKED, "grpo", "msprof"),
+    ],
+)
+def test_hydra_takes_what_a_run_asks_to_record(version: str, algorithm: str, tool: str) -> None:
+    raw = {
+        "algorithm": algorithm,
+        "trainer": {"name": "verl", "version": version},
+        "model": {"kind": "path", "id": "/m"},
+        "data": {"kind": "path", "id": "/d.parquet"},
+        "profile": {"tool": tool, "first_step": 3, "num_steps": 2},
+    }
+    spec = parse_spec(raw)
+
+    assert refusals(spec, from_files=True) == []
+    assert any("save_path" in word for word in overrides_of(spec)[1])
+
+
 def test_specs_that_verl_refuses_still_compose() -> None:
     """What is wrong with them is what they say, not how it is written."""
     broken = list(rejected(CHECKED))[::12]

@@ -345,8 +345,37 @@ def test_a_runner_that_cannot_withdraw_leaves_it_armed(trainer: Trainer, error: 
     assert (capture.state, capture.withdraw_asked_at is not None) == ("armed", is_asked)
 
 
-def test_another_trainer_is_not_asked_to_record() -> None:
-    run = make_run(state="running", spec={"algorithm": "sft", "trainer": {"name": "openrlhf"}})
+def test_another_trainer_is_recorded_on_demand_also_where_nobody_knows_its_steps() -> None:
+    run = make_run(state="running", num_steps=0, spec={"algorithm": "sft", "trainer": {"name": "openrlhf"}})
 
-    with pytest.raises(CaptureRefused, match="OpenRLHF takes no commands while it trains"):
-        request_capture(run_id=run.pk, tool="torch", first_step=0, num_steps=1, roles=[], ranks=[], user=None, now=NOW)
+    asked: dict[str, Any] = {"tool": "torch", "first_step": 0, "num_steps": 1, "roles": [], "ranks": []}
+
+    row = request_capture(run_id=run.pk, **asked, user=None, now=NOW)
+
+    assert row.state == "armed"
+    assert "by" not in Command.objects.get(verb="profile").payload
+
+
+VERL = {"algorithm": "sft", "trainer": {"name": "verl"}, "data": {"kind": "path", "id": "/d"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "by"),
+    [
+        ({"profile": {"what": "operators", "first_step": 3, "num_steps": 2}}, ("torch", 3, 2, []), "trainer"),
+        ({"profile": {"what": "stacks", "first_step": 3}}, ("stacks", 3, 2, []), None),
+        (
+            {"knobs": {"profiling.enable": True, "profiling.first_step": 4, "profiling.last_step": 5}},
+            ("torch", 4, 2, [0]),
+            "trainer",
+        ),
+    ],
+)
+def test_what_another_trainer_records_itself_is_a_capture(more: Any, asked: tuple[Any, ...], by: str | None) -> None:
+    run = make_run(state="queued", num_steps=0, spec=VERL | more)
+
+    row = Capture.objects.get(run=run)
+
+    assert (row.tool, row.first_step, row.num_steps, row.ranks) == asked
+    assert Command.objects.get(verb="profile").payload.get("by") == by
+    assert row.what in ("operators", "stacks")
