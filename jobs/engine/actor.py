@@ -4,7 +4,6 @@ result.
 Imports nothing heavy, so that the driver can create all actors at once and their imports overlap.
 """
 
-import contextlib
 import importlib
 import os
 import socket
@@ -21,6 +20,7 @@ import psutil
 
 from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
+from jobs.engine.role_trace import RoleTrace
 from profiling import profile, recording
 from profiling.capture_files import recordings, stem
 from profiling.config import Marks
@@ -32,9 +32,6 @@ CAPTURES = "captures"
 
 LOOKING = "looking"
 """One of its own for looking where the threads stand: what recordings wait for may be just what hangs."""
-
-IDLE_SECONDS = 60.0  # for a role that traces itself to come between two calls; the driver waits longer
-END_IDLE_SECONDS = 120.0  # the same at the end of a recording: what was traced would be lost
 
 UNWRITABLE = "no run directory"  # begins the error of a worker whose node does not take its files
 
@@ -131,14 +128,12 @@ class Actor:
         _use_interface_of_node()
         self._role, self._rank, self._queue, self._marks = role, rank, queue, marks
         self._recordings = recordings(Path(log_dir).parent)
-        self._stem = self._recordings
-        self._is_tracing = False  # the role itself traces its processes
-        self._is_overdue = False  # its trace was to end in the middle of a call, and nobody waits for it any more
         self._traced: set[Path] = set()
         self._capture = Capture(Path(log_dir), role, rank)
         self._process = psutil.Process()
         self._target: Any = None
         self._calls = threading.Lock()  # held by the call under way
+        self._own_trace = RoleTrace(self._calls)
         self._caller = 0  # its thread
         self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
         self._flusher.start()
@@ -176,25 +171,12 @@ class Actor:
         return recording.problems()
 
     def start_recording(self, tool: str, capture: str, *, is_beside: bool = False, what: str = "") -> str:
-        """Begin to record; return why not, "" if it has begun. `is_beside` says that this is not the thread of calls.
-
-        A role that traces processes of its own is asked between two calls: its library takes one request at a time.
-        """
-        self._stem = self._recordings / stem(capture, f"{self._role}-{self._rank}")
+        """Begin to record; return why not, "" if it has begun. `is_beside` says that calls have another thread."""
+        name = stem(capture, f"{self._role}-{self._rank}")
         try:
             if tool == "torch" and getattr(self._target, "traces_itself", False):
-                if not self._calls.acquire(timeout=IDLE_SECONDS):
-                    return (
-                        f"It is in the middle of a call that takes more than {IDLE_SECONDS:.0f} s. Record whole steps."
-                    )
-                try:
-                    self._drop_overdue_trace()
-                    self._target.start_trace()
-                finally:
-                    self._calls.release()
-                self._is_tracing = True
-            else:
-                recording.start(tool, folder=self._recordings, name=self._stem.name, is_beside=is_beside, what=what)
+                return self._own_trace.start(self._target, self._recordings / name)
+            recording.start(tool, folder=self._recordings, name=name, is_beside=is_beside, what=what)
         except Exception as error:  # never a reason to end training
             return _sentence(error)
         return ""
@@ -202,21 +184,11 @@ class Actor:
     def stop_recording(self) -> tuple[list[str], str]:
         """End the recording; return where its files will be, and why there will be none."""
         try:
-            if self._is_tracing:
-                self._is_tracing = False
-                if not self._calls.acquire(timeout=END_IDLE_SECONDS):
-                    self._is_overdue = True
-                    return [], (
-                        f"It was in the middle of a call for more than {END_IDLE_SECONDS:.0f} s when the recording was "
-                        "to end, so its trace is dropped. Record whole steps."
-                    )
-                try:
-                    paths = self._target.stop_trace(self._stem)
-                finally:
-                    self._calls.release()
-                self._traced.update(paths)
-                return list(map(str, paths)), ""
-            return [str(recording.stop())], ""
+            if not self._own_trace.is_recording:
+                return [str(recording.stop())], ""
+            paths, problem = self._own_trace.stop()
+            self._traced.update(paths)
+            return list(map(str, paths)), problem
         except Exception as error:  # as above
             return [], _sentence(error)
 
@@ -257,7 +229,7 @@ class Actor:
                     else:
                         value = body()
                 finally:
-                    self._drop_overdue_trace()
+                    self._own_trace.between_calls()
         except RunProblem as problem:
             raise RoleError(problem.message, problem.field, "") from None
         except Exception as error:
@@ -269,15 +241,6 @@ class Actor:
             readings |= self._target.readings()
         spans = tuple(_with_step(span, step) for span in profile.drain())
         return Answer(value=value, spans=spans, readings=readings, lines=self._capture.new_lines())
-
-    def _drop_overdue_trace(self) -> None:
-        """End a trace that nobody waits for any more; its processes would trace on for ever. Between two calls."""
-        if not self._is_overdue:
-            return
-        self._is_overdue = False
-        with contextlib.suppress(Exception):  # the capture has failed already, and training goes on
-            for path in self._target.stop_trace(self._stem):
-                path.unlink(missing_ok=True)
 
     def _flush_lines(self) -> None:
         """Once a second, for the times when no result is under way."""
