@@ -20,15 +20,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A stack, the outermost call first, and the threads that were seen with it; `share` is the most of any of them."""
+    """A stack, the outermost call first, and the threads that were seen with it."""
 
     stack: tuple[str, ...]
     standing: tuple[Standing, ...]
-
-    @property
-    def share(self) -> float:
-        """Share of the samples of the thread that was there most."""
-        return max(one.share for one in self.standing)
 
     @property
     def processes(self) -> int:

@@ -21,6 +21,7 @@ from jobs.captures import delete_capture, end_capture, opens_in_perfetto, reques
 from jobs.custody import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.profilers import workers
+from jobs.trace_queue import TIMELESS
 from profiling.capture import STATES
 from profiling.config import TOOLS
 from profiling.launch_nsys import INSTALL
@@ -98,6 +99,7 @@ class CaptureOut(Schema):
     files: list[CaptureFileOut]
     zip_url: str | None
     trace_url: str | None = Field(description="Its timeline; null until it records")
+    stacks_url: str | None = Field(description="The page of its samples of stacks; null where none have arrived")
 
 
 class RecordableOut(Schema):
@@ -334,7 +336,12 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
         files=files,
         zip_url=reverse("capture-zip", args=[run.pk, row.pk]) if is_ready else None,
         trace_url=reverse("trace", args=[row.trace.pk]) if hasattr(row, "trace") else None,
+        stacks_url=reverse("run-stacks", args=[run.pk, row.pk]) if any(_is_stacks(file) for file in files) else None,
     )
+
+
+def _is_stacks(file: CaptureFileOut) -> bool:
+    return file.is_ready and file.name.endswith(TIMELESS)
 
 
 def _withdrawal(row: Capture) -> WithdrawalOut | None:

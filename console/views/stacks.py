@@ -28,9 +28,9 @@ _MOST_WORKERS = 12
 class Row:
     """A stack as the page shows it: the newest frames first, those below `rest` folded away."""
 
+    num_processes: int
     where: list[str]
     more: int
-    share: str
     frames: list[tuple[str, str]]
     rest: list[tuple[str, str]]
 
@@ -106,9 +106,9 @@ def _rows(found: list[Place]) -> list[Row]:
         frames = [_frame(call) for call in reversed(place.stack)]
         rows.append(
             Row(
+                num_processes=place.processes,
                 where=where[:_MOST_WORKERS],
                 more=max(len(where) - _MOST_WORKERS, 0),
-                share=_percent(place.share),
                 frames=frames[:_OPEN_FRAMES],
                 rest=frames[_OPEN_FRAMES:],
             )

@@ -54,13 +54,17 @@ def test_ranks_that_stand_in_one_place_are_named_together(client: Client, run: R
     page = answer.content.decode()
     assert answer.status_code == 200
     first, second = answer.context["groups"][0][1]
-    assert (first.where, first.share) == (["policy 0 100 %", "policy 1 100 %"], "100 %")
+    assert (first.where, first.num_processes) == (["policy 0 100 %", "policy 1 100 %"], 2)
     assert first.frames == [("all_reduce", "torch/dist.py:3"), ("train", "engine/loop.py:9")]
     assert second.where == ["vllm 0 100 %"]
     assert answer.context["groups"][1][1][0].where == ["policy 0 beat 100 %"]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert" not in page
     assert "3 processes" in page
+    told = client.get(f"/api/runs/{run.pk}/captures/{capture.pk}").json()
+    assert told["stacks_url"] == f"/runs/{run.pk}/captures/{capture.pk}/stacks"
+    none = Capture.objects.create(run=run, attempt=1, tool="torch", state="armed", first_step=3, num_steps=1)
+    assert client.get(f"/api/runs/{run.pk}/captures/{none.pk}").json()["stacks_url"] is None
 
 
 def test_a_long_file_is_read_to_a_limit_and_says_so(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

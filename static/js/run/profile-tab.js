@@ -190,6 +190,9 @@ export class ProfileTab {
     const timeline = action("capture-trace");
     timeline.hidden = !capture.trace_url;
     if (capture.trace_url) timeline.href = capture.trace_url;
+    const stacks = action("capture-stacks");
+    stacks.hidden = !capture.stacks_url;
+    if (capture.stacks_url) stacks.href = capture.stacks_url;
     const trace = capture.files.find((one) => one.perfetto_url);
     const perfetto = action("capture-perfetto");
     perfetto.hidden = !trace;
@@ -299,6 +302,7 @@ function told({ meta }) {
 
 function howTo(capture) {
   if (capture.tool === "nsys") return gettext("Open reports in Nsight Systems (nsys-ui), of the same version or a newer one; older ones cannot read them.");
+  if (capture.tool === "stacks") return gettext("A line holds a stack and how often it was seen: tools for flame graphs read these files as they are.");
   const perfetto = gettext("Perfetto opens here, without internet. The same files open in any other Perfetto.");
   if (capture.tool !== "torch") return perfetto;
   return `${perfetto} ${gettext("TensorBoard with its plugin torch-tb-profiler shows them too: unpack the zip, then tensorboard --logdir FOLDER.")}`;
