@@ -72,6 +72,9 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     machine_of_vllm = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}[vllm_node["address"]]
     marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
     forgotten = machine_of_vllm.start("sleep", "1000", env=marks, log=Path(os.devnull))
+    status, cut = api.post("/captures", {"tool": "nsys", "seconds": 300, "roles": ["policy", "vllm"], "ranks": [0]})
+    assert status == 201, cut
+    wait_until(lambda: api.get(f"/captures/{cut['id']}")["state"] == "recording", 60)
     kill_worker(machine_of_vllm, "vllm", run_id)
 
     expect(state(page)).to_contain_text("failed", timeout=60_000)
@@ -84,6 +87,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     assert any("sleep 1000" in ended for ended in proof["ended"]), proof
     assert "nodes_unchecked" not in proof
     assert forgotten.wait(5) != 0
+    both_nodes_have_kept(api.get(f"/captures/{cut['id']}"))
 
     checkpoint = api.get("/checkpoints")["checkpoints"][0]["step"]
     status, answer = api.post("/resume", {"step": checkpoint, "num_steps": checkpoint + MORE_STEPS})
@@ -155,6 +159,13 @@ def captures_arrive_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> N
             for role in ("policy", "vllm"):
                 (name,) = [name for name in names if role in name]
                 assert len(opened.read(name)) > 1000
+
+
+def both_nodes_have_kept(capture: Mapping[str, Any]) -> None:
+    """Check a capture that vLLM's death cut short: its report comes from its own node, after that of the policy."""
+    assert (capture["state"], capture["problem"]) == ("ready", ""), capture
+    assert {file["role"]: file["size"] > 1000 for file in capture["files"]} == {"policy": True, "vllm": True}
+    assert "vllm" in capture["meta"]["truncated"].lower()
 
 
 def ended_capture(api: Api, name: str) -> dict[str, Any] | None:
