@@ -80,12 +80,13 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     run_dir.mkdir()
     first = {"capture": "atlaunch", "tool": "torch", "first_step": 1}
     later = {"capture": "withdrawn", "tool": "torch", "first_step": LAST - 2}
+    picked = {"capture": "picked", "what": "memory", "tool": "", "first_step": LAST - 1, "num_steps": 1, "ranks": [0]}
     rest = {"capture": "atend", "tool": "torch", "first_step": LAST, "roles": ["reference"]}
     (run_dir / "commands.jsonl").write_text(
         "".join(
             json.dumps({"number": i, "verb": "profile", "payload": {"num_steps": 2, "roles": [], "ranks": []} | p})
             + "\n"
-            for i, p in enumerate([first, later, rest], start=1)
+            for i, p in enumerate([first, later, picked, rest], start=1)
         )
     )
     running = start_engine(run_dir, GRPO)
@@ -163,6 +164,18 @@ def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
     assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
     (places,) = [e["meta"]["places"] for e in run.of("note") if "profilers" in e["meta"]]
     assert places == dict.fromkeys(profilers, socket.gethostname())
+
+
+def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run: Ended) -> None:
+    events = [e for e in run.of("capture") if e["capture"] == "picked"]
+
+    assert [e["state"] for e in events] == ["armed", "recording", "stopping", "writing", "importing"]
+    assert {e["meta"]["tool"] for e in events[:2]} == {"torch"}
+    for worker, event in files(run, "picked").items():
+        with gzip.open(run.run_dir / event["path"]) as file:
+            told = [e for e in json.load(file)["traceEvents"] if e["name"] == "[memory]"]
+        assert told, worker  # only a trace for memory has what operators allocate
+    assert set(files(run, "picked")) == {"policy-0", "vllm-0", "reference-0"}
 
 
 def test_a_capture_asked_for_at_launch_goes_through_its_custody(run: Ended) -> None:
