@@ -99,6 +99,7 @@ def _wait_gone(
     """Return what is still there after at most `seconds`; new processes that appear meanwhile count too."""
     deadline = clock() + seconds
     while True:
+        _reap()  # who waits for a process takes one that nobody has collected for alive
         found = look()
         rest = deadline - clock()
         if not found or rest <= 0:

@@ -59,7 +59,9 @@ class Salvage:
             try:
                 self._end(report, capture, told, found, problems, why)
             except OSError as error:
-                report.capture_failed(capture, f"{why} Its files were not kept: {error.strerror or error}.")
+                _fail(report, capture, f"{why} Its files were not kept: {error.strerror or error}.")
+        for half in recordings(self._run_dir).glob(".part-*"):  # nobody is left to go on with it
+            half.unlink(missing_ok=True)
 
     def _open(self) -> dict[str, dict[str, Any]]:
         known = self._progress.captures.items()
@@ -95,7 +97,7 @@ class Salvage:
                 missing.setdefault(worker, " ".join(reasons) or load_tool(window.tool).lost)
         cut = str(told.get("truncated") or ("" if told["state"] in ("stopping", "writing") else why))
         if not num_files:
-            report.capture_failed(capture, f"{(cut or why).rstrip('.')}. {missing_text(missing)}")
+            _fail(report, capture, f"{(cut or why).rstrip('.')}. {missing_text(missing)}")
             return
         meta: dict[str, Any] = {"first_step": window.first_step, "num_steps": window.num_steps, "num_files": num_files}
         meta |= {"missing": missing} | ({"truncated": cut} if cut else {})
@@ -138,6 +140,11 @@ class Salvage:
             )
         )
         self._progress.artifacts[event["name"]] = event
+
+
+def _fail(report: Report, capture: str, text: str) -> None:
+    report.say(f"capture {capture}: failed. {text}")
+    report.capture(capture, "failed", text=text)
 
 
 def _is_whole(path: Path) -> bool:

@@ -110,6 +110,7 @@ folder.mkdir()
 for worker in ('policy-0', 'policy-1', 'vllm-0-worker1'):
     (folder / f'{worker}.pt.trace.json.gz').write_text(worker)
 (folder / 'policy-1.pt.trace.json.gz.part').write_text('half')
+(made / '.part-c1-policy-1.pt.trace.json').write_text('half')
 log.write(events.artifact('c1-policy-0.pt.trace.json.gz', artifact='trace', path='traces/c1/policy-0.pt.trace.json.gz',
     attempt=attempt, step=3, size=8, meta={'capture': 'c1', 'role': 'policy', 'rank': 0}))
 told('stopping')
@@ -125,6 +126,7 @@ sys.exit(1)
     assert {name for name in console.ready if name.startswith("c1")} == set(names)
     meta = console.of_kind("capture")[-1]["meta"]
     assert (meta["missing"], meta["num_files"], "truncated" in meta) == ({}, 3, False)
+    assert list((house.run_dir / "traces" / ".recording").iterdir()) == []
 
 
 @pytest.mark.parametrize("state", ["armed", "importing", "failed", "withdrawn"])
