@@ -143,13 +143,13 @@ def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:
         shown = ", ".join(shown_by(wanted.tool))
         if wanted.what == "none":
             text = Sentence(
-                "Nothing is asked for, but the tool {tool} is named. Use {shown}, or name no tool.",
+                "Nothing is asked for, but the tool {tool} is named. Ask for {shown}, or name no tool.",
                 tool=wanted.tool,
                 shown=shown,
             )
         else:
             text = Sentence(
-                "{tool} does not show {what}. Use {shown}, or name no tool.",
+                "{tool} does not show {what}. Ask for {shown}, or name no tool.",
                 tool=wanted.tool,
                 what=wanted.what,
                 shown=shown,

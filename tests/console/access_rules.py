@@ -186,6 +186,7 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/artifacts": VIEWER,
     "GET /api/runs/{run_id}/trainer-command": VIEWER,
     "GET /api/runs/{run_id}/captures": VIEWER,
+    "GET /api/runs/{run_id}/captures/choices": VIEWER,
     "POST /api/runs/{run_id}/captures": Rule(needs="editor", body=lambda: {"tool": "torch"}),
     "POST /api/runs/{run_id}/captures/{capture_id}/end": EDITOR,
     "GET /api/runs/{run_id}/captures/{capture_id}": VIEWER,

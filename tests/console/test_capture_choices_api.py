@@ -101,6 +101,28 @@ def test_what_no_tool_can_show_is_refused_with_the_reasons(client: Client, run: 
     assert not Capture.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "field", "sentence"),
+    [
+        ({"what": "colors"}, 422, "what", "Use timing, operators, kernels, memory, communication or stacks"),
+        ({"what": "operators", "tool": "nsys"}, 409, "tool", "nsys does not show operators on cpu. Ask for timing"),
+        ({"what": "kernels", "tool": "memory"}, 409, "tool", "memory shows nothing on cpu"),
+        ({"what": "memory", "seconds": 3}, 422, "seconds", "by whole steps alone"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    client: Client, run: Run, asked: dict[str, Any], status: int, field: str, sentence: str
+) -> None:
+    tell(run)
+
+    answer = ask(client, run, **asked)
+
+    (problem,) = answer.json()["problems"]
+    assert (answer.status_code, problem["field"]) == (status, field)
+    assert sentence in problem["message"]
+    assert not Capture.objects.exists()
+
+
 def test_a_tool_that_is_named_is_taken_and_what_it_is_best_at_is_kept(client: Client, run: Run) -> None:
     tell(run)
 
@@ -193,8 +215,8 @@ def test_specs_of_before_keep_their_meaning(profile: dict[str, str], what: str) 
 @pytest.mark.parametrize(
     ("profile", "sentence"),
     [
-        ({"tool": "nsys", "what": "none"}, "Nothing is asked for, but the tool nsys is named. Use kernels,"),
-        ({"tool": "stacks", "what": "kernels"}, "stacks does not show kernels. Use stacks, or name no tool."),
+        ({"tool": "nsys", "what": "none"}, "Nothing is asked for, but the tool nsys is named. Ask for kernels,"),
+        ({"tool": "stacks", "what": "kernels"}, "stacks does not show kernels. Ask for stacks, or name no tool."),
         ({"what": "colors"}, "Use one of none, timing, operators"),
     ],
 )

@@ -106,10 +106,6 @@ def test_a_capture_is_asked_for_and_reaches_the_runner_once(client: Client, run:
     ("asked", "status", "field", "sentence"),
     [
         ({"tool": "vtune"}, 422, "tool", "Use torch, nsys, stacks, memory or msprof"),
-        ({"what": "colors"}, 422, "what", "Use timing, operators, kernels, memory, communication or stacks"),
-        ({"what": "operators", "tool": "nsys"}, 409, "tool", "nsys does not show operators on cpu. Ask for timing"),
-        ({"what": "kernels", "tool": "memory"}, 409, "tool", "memory shows nothing on cpu"),
-        ({"what": "memory", "seconds": 3}, 422, "seconds", "by whole steps alone"),
         ({"num_steps": 0}, 422, "num_steps", "Use 1 to 100"),
         ({"num_steps": 101}, 422, "num_steps", "Use 1 to 100"),
         ({"first_step": -1}, 422, "first_step", "0 for the next one"),

@@ -125,6 +125,7 @@ def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: Li
     expect(page.locator("[data-captures] .state")).to_have_text("ready")
     expect(page.locator('[data-action="capture-zip"]')).to_be_visible()
     expect(page.locator("[data-capture-files]")).to_contain_text("made by torch 2.99.1 (kineto)")
+    shoot(page, "profile-ready")
     assert page.locator("[data-capture-key]:not([hidden])").count() > 0
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate("window.isSamePage") is True
@@ -204,7 +205,7 @@ def shoot(page: Page, name: str) -> None:
     for width, theme in itertools.product((1280, 390), ("light", "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate("theme => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
-        page.screenshot(path=str(Path(shots) / f"{name}-{width}-{theme}.png"))
+        page.screenshot(path=str(Path(shots) / f"{name}-{width}-{theme}.png"), animations="disabled")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
@@ -278,6 +279,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     page.get_by_role("button", name=MORE).click()
     dialog.get_by_role("radio", name="Timing").check()
     expect(why).to_contain_text("torch, because it is ready on all 3 workers")
+    dialog.get_by_text("Choose the tool myself").click()
     expect(dialog.get_by_text("on 1 of 3 workers")).to_be_visible()
     expect(dialog.get_by_role("listitem")).to_have_text(
         [f"policy 0: {WHY}", "policy 1 (node b): Its folder is split."], use_inner_text=True

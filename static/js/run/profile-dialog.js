@@ -33,6 +33,9 @@ export class ProfileDialog {
     elements.first_step.value = "";
     elements.seconds.value = "";
     write(field("ask-problem"), "");
+    for (const name of ["ask-install", "ask-tools"]) field(name).open = false;
+    const picked = find('[data-ask-tools] [value=""]');
+    if (picked) picked.checked = true; // who named a tool for one capture did not name it for all
     this.key = null;
     await this.#choose();
     find('[data-dialog="profile"]').showModal();
