@@ -7,17 +7,27 @@ from profiling.evidence import Evidence, Floats, Ints, Recorded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """One sampled quantity of one device (-1: of the host): `time` in Unix ns and `value`, both [n]."""
+    """One sampled quantity of one device (-1: of the host): `time` in Unix ns and `value`, both [n].
+
+    `process` is the node, or what else the source tells devices of one number apart by; "" where it tells nothing.
+    """
 
     recorded: Recorded
+    process: str
     device: int
     time: Ints
     value: Floats
 
     @property
+    def where(self) -> tuple[int, str, str, int]:
+        """Which device of which file it is of: counters of one device have the same."""
+        return id(self.recorded), self.recorded.role, self.process, self.device
+
+    @property
     def words(self) -> dict[str, object]:
         """How a sentence calls what it is of."""
-        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        worker = f"{self.recorded.role} {self.recorded.rank}" if self.recorded.role else self.process
+        whose = f" of {worker}" if worker else ""
         return {"device": f"device {self.device}{whose}"}
 
 
@@ -29,5 +39,6 @@ def counters(evidence: Evidence, *names: str) -> list[Counter]:
         for series in recorded.store.series:
             if series.name.lower() in wanted and series.samples:
                 time, value = recorded.store.samples(series.id)
-                found.append(Counter(recorded=recorded, device=series.device, time=time, value=value))
+                one = Counter(recorded=recorded, process=series.process, device=series.device, time=time, value=value)
+                found.append(one)
     return found

@@ -16,7 +16,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
     for reserved in held:
         if reserved.device < 0:  # the host has no allocator of its own
             continue
-        mine = [one for one in given if one.recorded is reserved.recorded and one.device == reserved.device]
+        mine = [one for one in given if one.where == reserved.where]
         if mine and reserved.value.max() > 0:
             yield _at_the_peak(reserved, mine[0])
 

@@ -12,14 +12,14 @@ _TENSOR = 0.3
 def _judge(evidence: Evidence) -> Seen | Missing:
     memory = counters(evidence, "DCGM_FI_PROF_DRAM_ACTIVE", "DRAM Active")
     tensor = {
-        (one.recorded.rank, one.device): float(np.mean(one.value))
+        one.where: float(np.mean(one.value))
         for one in counters(evidence, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Tensor Active")
     }
-    both = [one for one in memory if (one.recorded.rank, one.device) in tensor]
+    both = [one for one in memory if one.where in tensor]
     if not both:
         return Missing(what="counters")
     worst = max(both, key=lambda one: float(np.mean(one.value)))
-    used, products = float(np.mean(worst.value)), tensor[worst.recorded.rank, worst.device]
+    used, products = float(np.mean(worst.value)), tensor[worst.where]
     return Seen(
         value=used,
         begin=int(worst.time.min()),

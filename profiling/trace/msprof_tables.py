@@ -44,6 +44,7 @@ class _Report:
         self._most = limits.events
         self._texts = tables.texts("STRING_IDS")
         self._unusable = 0
+        self._owners: dict[int, int] = {}  # device -> the process whose tasks ran on it
 
     def calls(self) -> None:
         """Operators of torch and calls of CANN."""
@@ -81,15 +82,20 @@ class _Report:
             )
 
     def collectives(self) -> None:
-        """Collectives as a whole; their parts are tasks."""
+        """Collectives as a whole, on the device of the process that called them; their parts are tasks.
+
+        Older databases do not say which device that is: it is the only one then.
+        """
+        only = next(iter(self._owners)) if len(self._owners) == 1 else -1
         for start, end, name, connection, group, device in self._tables.rows(
             "COMMUNICATION_OP", "startNs", "endNs", "opName", "connectionId", "groupName", "deviceId"
         ):
+            at = _number(device) if isinstance(device, int) else only
             where = self._writer.lane(
                 "stream",
                 process="",
-                pid=-1,
-                device=_number(device),
+                pid=self._owners.get(at, -1),
+                device=at,
                 stream=-1,
                 title=f"HCCL {self._text(group)}".strip(),
             )
@@ -131,6 +137,7 @@ class _Report:
         if not isinstance(device, int) or not isinstance(stream, int):
             return None
         whose = pid if isinstance(pid, int) else -1
+        self._owners.setdefault(device, whose)
         kind: Any = "range" if is_wait else "stream"
         title = "waits" if is_wait else ""
         return self._writer.lane(kind, process="", pid=whose, device=device, stream=stream, title=title)
