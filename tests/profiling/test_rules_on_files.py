@@ -30,6 +30,11 @@ def said(path: Path, *keys: str) -> list[Finding]:
         return [judged(key, rules()[key], evidence) for key in keys]
 
 
+def value(found: Finding) -> float:
+    assert found.seen is not None
+    return round(found.seen.value, 3)
+
+
 def states(path: Path, *keys: str) -> list[str]:
     return [found.state for found in said(path, *keys)]
 
@@ -72,16 +77,16 @@ def test_pages_of_dcgm_feed_the_rules_of_counters(tmp_path: Path) -> None:
     )
     assert reader_of(page).name == "dcgm"
     idle, bandwidth, throttling = said(page, "sm_idle", "memory_bandwidth", "throttling")
-    assert (idle.state, idle.level, idle.seen and idle.seen.value) == ("fires", "bad", pytest.approx(0.4))
+    assert (idle.state, idle.level, value(idle)) == ("fires", "bad", 0.4)
     assert "device 0 of node-2" in idle.sentence()
     # both nodes have a GPU 0: that of node-1 reads much and multiplies little
-    assert (bandwidth.state, bandwidth.seen and bandwidth.seen.value) == ("fires", pytest.approx(0.7))
+    assert (bandwidth.state, value(bandwidth)) == ("fires", 0.7)
     assert "device 0 of node-1" in bandwidth.sentence()
-    assert (throttling.state, throttling.seen and throttling.seen.value) == ("fires", pytest.approx(0.25))
+    assert (throttling.state, value(throttling)) == ("fires", 0.25)
 
 
 def test_pages_of_a_healthy_node_are_clear(tmp_path: Path) -> None:
-    steady = {
+    steady: dict[tuple[str, str, int], Sequence[float]] = {
         (SM, "node-1", 0): [0.9] * 4,
         (DRAM, "node-1", 0): [0.7] * 4,  # full, and multiplying: not bound by memory
         (TENSOR, "node-1", 0): [0.6] * 4,
@@ -145,7 +150,7 @@ def snapshot(path: Path, *, reserved: int, used: int) -> Path:
 
 def test_a_memory_snapshot_feeds_the_rule_of_fragmentation(tmp_path: Path) -> None:
     (found,) = said(snapshot(tmp_path / "a.pickle", reserved=10 * 1024, used=5 * 1024), "fragmentation")
-    assert (found.state, found.level, found.seen and found.seen.value) == ("fires", "bad", 0.5)
+    assert (found.state, found.level, value(found)) == ("fires", "bad", 0.5)
     assert "10.00 GiB" in found.sentence()
     assert states(snapshot(tmp_path / "b.pickle", reserved=1000, used=950), "fragmentation") == ["clear"]
 
@@ -193,10 +198,10 @@ def test_a_database_of_msprof_feeds_the_rules_of_devices(tmp_path: Path, says: b
     path = database(tmp_path / "ascend_pytorch_profiler_3.db", tasks, [(50, 80)], says=says)
     assert reader_of(path).name == "msprof"
     idle, exposed, overlap, bound = said(path, "device_idle", "communication_exposed", "no_overlap", "cpu_bound")
-    assert (idle.state, idle.seen and idle.seen.value) == ("fires", pytest.approx(0.6, abs=0.001))
-    assert (exposed.state, exposed.seen and exposed.seen.value) == ("fires", pytest.approx(0.2, abs=0.001))
-    assert (overlap.state, overlap.seen and overlap.seen.value) == ("fires", pytest.approx(1 / 3, abs=0.001))
-    assert (bound.state, bound.seen and bound.seen.value) == ("fires", pytest.approx(0.4, abs=0.001))
+    assert (idle.state, value(idle)) == ("fires", 0.6)
+    assert (exposed.state, value(exposed)) == ("fires", 0.2)
+    assert (overlap.state, value(overlap)) == ("fires", 0.333)
+    assert (bound.state, value(bound)) == ("fires", 0.4)
     assert idle.sentence().startswith("Device 2 is busy for 60 %")
 
 
