@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from profiling.evidence import Evidence, Recorded
 
 SOURCE = "flight-recorder"
+_MOST_CALLS = 10_000
+"""Newest calls of a rank that are looked at; a recorder holds some thousands."""
 
 _ALIKE = frozenset(
     {
@@ -107,7 +109,8 @@ def _flight(recorded: Recorded, rank: int) -> Flight:
     calls: dict[Key, dict[int, Call]] = {}
     rows = store.sql(
         "SELECT e.ts, n.text AS name, i.text AS info FROM ev e JOIN names n ON n.id = e.name "
-        "JOIN infos i ON i.id = e.info ORDER BY e.ts"
+        "JOIN infos i ON i.id = e.info ORDER BY e.ts DESC LIMIT ?",
+        [_MOST_CALLS],
     )
     for created, name, info in zip(rows["ts"].tolist(), rows["name"].tolist(), rows["info"].tolist(), strict=True):
         details = json.loads(info)
