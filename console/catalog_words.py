@@ -39,6 +39,7 @@ from profiling.finding import QUESTIONS, RECORD
 from profiling.finding import rules as diagnosis_rules
 from profiling.judging import NO_PHASE
 from profiling.phases import BY_KEY, PHASES
+from profiling.recorders.recorder import load_tool, tool_names
 
 MODULE = Path(__file__).with_name("catalog_texts.py")
 _HEAD = '''"""Texts of the catalogue and the phases for makemessages; made by console.catalog_words, do not edit."""
@@ -214,6 +215,8 @@ def _diagnosis_texts() -> Iterator[str]:
         yield from (rule.title, rule.definition, rule.source, rule.fires, rule.clear, rule.advice)
     yield NO_PHASE
     yield from _texts_of_missing()
+    for tool in map(load_tool, tool_names()):
+        yield from (tool.about, *(shown.because for shown in tool.shows.values()))
 
 
 def _texts_of_missing() -> Iterator[str]:

@@ -92,7 +92,7 @@ def request_capture(
             check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
         able = sum(not worker.problems.get(tool) for worker in found)
         expected = expected_bytes(run=attempt.run, tool=tool, workers=able, num_steps=num_steps, seconds=seconds)
-        check_room(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run))
+        check_room(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run, now=now))
         row = _arm(attempt, asked, user=user, now=now)
         record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
     return row

@@ -193,7 +193,7 @@ def list_captures(
         install_nsys=INSTALL,
         costs=[CostOut(**asdict(cost)) for cost in costs(run)],
         free_bytes=free_bytes(),
-        cluster_free_bytes=cluster_free_bytes(run),
+        cluster_free_bytes=cluster_free_bytes(run, now=timezone.now()),
     )
 
 

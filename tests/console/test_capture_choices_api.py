@@ -1,21 +1,24 @@
 """Ask for what is to be seen: which tool is picked, why, and what is refused; what there is to choose; the disks."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AbstractUser
 from django.test import Client
+from django.utils import timezone
 
-from jobs import capture_room
 from jobs.capture_checks import CaptureRefused, check_room
 from jobs.capture_picks import WORDS
 from jobs.captures import arm_at_launch
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.custody import hear
 from jobs.models import Attempt, Capture, Command, Run, RunEvent
-from jobs.series import Series
+from jobs.storing import Memory, store
+from profiling import events
 from profiling.config import WHATS
+from tests.batches import delivery
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -238,33 +241,25 @@ def test_a_disk_of_the_cluster_that_is_too_small_is_a_reason_too() -> None:
     assert refused.value.field == "disk"
 
 
-def test_the_room_on_the_cluster_is_that_of_the_fullest_disk_by_now(
-    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert client.get(f"/api/runs/{run.pk}/captures").json()["cluster_free_bytes"] is None
-    shown = [_series(0, 1, 9e9, 7e9), _series(1, 1, 2e9, 8e9), _series(0, 0, 1e9, 1e9)]
-    monkeypatch.setattr(capture_room, "read_series", lambda **_about: type("Answer", (), {"series": shown}))
+def test_the_room_on_the_cluster_is_that_of_the_fullest_disk_by_now(client: Client, run: Run) -> None:
+    def read(rank: int, room: float, *, seconds_ago: float, role: str = "node") -> Any:
+        t = int((timezone.now().timestamp() - seconds_ago) * 1e9)
+        return events.system({"disk_free_bytes": room}, attempt=1, role=role, rank=rank, t=t)
 
-    assert client.get(f"/api/runs/{run.pk}/captures").json()["cluster_free_bytes"] == 7_000_000_000
+    url = f"/api/runs/{run.pk}/captures"
+    assert client.get(url).json()["cluster_free_bytes"] is None
+    some = [
+        read(0, 9e9, seconds_ago=40),
+        read(0, 7e9, seconds_ago=20),
+        read(1, 2e9, seconds_ago=40),
+        read(1, 8e9, seconds_ago=20),
+        read(2, 1e9, seconds_ago=900),  # a node that has not told lately
+        read(3, math.nan, seconds_ago=10),
+        read(0, 1.0, seconds_ago=10, role="policy"),
+    ]
+    store([delivery(run.pk, 1, some)], memory=Memory(), now=NOW)
 
-
-def _series(rank: int, attempt: int, *y: float) -> Series:
-    x: Any = range(len(y))
-    values: Any = y
-    return Series(
-        kind="system",
-        name="disk_free_bytes",
-        role="node",
-        rank=rank,
-        attempt=attempt,
-        of=len(y),
-        row_points=1,
-        x=x,
-        y=values,
-        low=values,
-        high=values,
-        smooth=None,
-    )
+    assert client.get(url).json()["cluster_free_bytes"] == 7_000_000_000
 
 
 def test_each_thing_to_see_has_its_words() -> None:

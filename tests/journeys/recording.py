@@ -28,20 +28,21 @@ def record_next_steps(page: Page) -> None:
 
 
 def record_with_nsys(page: Page) -> bool:
-    """Ask for an nsys report of one step of policy 0 in the dialog, and wait until it is on the page.
+    """Ask for the timing of one step of policy 0 in the dialog, for which nsys is picked, and wait for its report.
 
     Where nsys is not installed, the dialog must say so and how to install it; returns False then.
     """
-    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    page.get_by_role("button", name="Choose what to record, of which steps and workers").click()
     dialog = page.locator('[data-dialog="profile"]')
     expect(dialog).to_be_visible()
+    dialog.get_by_role("radio", name="Timing").check()
     if not shutil.which("nsys"):
         expect(dialog.get_by_text("nsys is not installed")).to_be_visible()
         dialog.get_by_text("How to install nsys").click()
         expect(dialog.get_by_text("sudo apt-get install -y nsight-systems").first).to_be_visible()
         dialog.get_by_role("button", name="Cancel").click()
         return False
-    dialog.get_by_role("radio", name="nsys").check()
+    expect(dialog.locator('[data-field="ask-why"]')).to_contain_text("nsys, because it is ready on all")
     dialog.get_by_label("How many steps").fill("1")
     for role in dialog.locator('[name="roles"]').all():
         role.set_checked(role.get_attribute("value") == "policy")
@@ -109,7 +110,7 @@ def look_at_the_timeline(tab: Page, *, kind: str) -> None:
 
 def withdraw_a_capture(page: Page) -> None:
     """Ask for steps far ahead, take them back, and see the trainer drop them, without a reload."""
-    page.get_by_role("button", name="Choose profiler, steps, roles and ranks").click()
+    page.get_by_role("button", name="Choose what to record, of which steps and workers").click()
     dialog = page.locator('[data-dialog="profile"]')
     dialog.get_by_label("From step").fill("4000")
     dialog.get_by_role("button", name="Profile steps 4000").click()
