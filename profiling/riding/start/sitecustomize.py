@@ -3,17 +3,13 @@
 Nothing happens in a process that never imports torch, and nothing anywhere unless PITWALL_RIDE names the folder where
 requests are laid down. Then a thread looks there (profiling.riding.rider). Whatever goes wrong here stays here. A
 sitecustomize that stands behind this one in the path is read as before.
+
+Every Python process that a trainer starts reads this, so it imports next to nothing until torch is there.
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import sys
-import threading
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from types import ModuleType
+from importlib.machinery import ModuleSpec, PathFinder
 
 FOLDER = "PITWALL_RIDE"
 PACKAGE = "profiling"
@@ -23,19 +19,20 @@ LOOK_SECONDS = 0.5
 class _Noticing:
     """Notices that torch is looked for, and leaves it to the others to find it."""
 
-    def find_spec(
-        self,
-        name: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
         """Return nothing."""
         if name == "torch" and self in sys.meta_path:
+            import threading
+
             sys.meta_path.remove(self)
             threading.Thread(target=_ride, name="pitwall", daemon=True).start()
+        return None
 
 
 def _ride() -> None:
+    import time
+    from pathlib import Path
+
     try:
         while getattr(sys.modules.get("torch"), "profiler", None) is None:  # it is being imported, or never will be
             time.sleep(LOOK_SECONDS)
@@ -52,15 +49,16 @@ def _load_package() -> None:
 
     Raises: ImportError if the trainer has another package of that name.
     """
-    folder = Path(__file__).resolve().parents[2]
+    import importlib.util
+
+    folder = os.path.realpath(os.path.join(__file__, "..", "..", ".."))  # noqa: PTH118 (pathlib is slow to import)
     there = sys.modules.get(PACKAGE)
     if there is not None:
-        if folder not in [Path(place).resolve() for place in getattr(there, "__path__", ())]:
+        if folder not in [os.path.realpath(place) for place in getattr(there, "__path__", ())]:
             raise ImportError(f"the trainer has a package {PACKAGE} of its own")
         return
-    spec = importlib.util.spec_from_file_location(
-        PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
+    init = os.path.join(folder, "__init__.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(PACKAGE, init, submodule_search_locations=[folder])
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder} holds no package")
     module = importlib.util.module_from_spec(spec)
@@ -70,11 +68,12 @@ def _load_package() -> None:
 
 def _read_the_next() -> None:
     """Execute the sitecustomize that this file stands before, if there is one."""
-    here = Path(__file__).resolve().parent
-    places = [number for number, entry in enumerate(sys.path) if Path(entry or ".").resolve() == here]
-    rest = sys.path[max(places, default=-1) + 1 :]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    here = os.path.realpath(os.path.dirname(__file__))  # noqa: PTH120
+    places = [number for number, entry in enumerate(sys.path) if os.path.realpath(entry) == here]
+    spec = PathFinder.find_spec("sitecustomize", sys.path[max(places, default=-1) + 1 :])
     if spec is not None and spec.loader is not None:
+        import importlib.util
+
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
