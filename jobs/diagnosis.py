@@ -54,8 +54,6 @@ READINGS = (
     *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
 )
 MAX_SPANS = 100_000
-MOST_EVENTS = 10_000_000
-"""Events of a trace that rules look at; of a longer one those that begin first."""
 _WIDER = (1.5, 12.0, math.inf)
 
 
@@ -95,7 +93,7 @@ def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
 
     def work() -> OfFiles:
         with recordings(files) as recorded:
-            return judge_files(Evidence(recorded=within(recorded, MOST_EVENTS), capture=evidence.capture))
+            return judge_files(Evidence(recorded=within(recorded), capture=evidence.capture))
 
     of_files = answer(trace, (files, evidence.capture), OfFiles, work, patience=patience)
     findings = diagnose(evidence, of_files=of_files)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 1_000_000
 """Events that are looked at, over all files; of a longer trace its first steps."""
+MOST_RULED = 10_000_000
+"""Events that rules look at, over all files: they read columns of few kinds; of a longer trace what begins first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +200,7 @@ def affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) ->
     return begin + max((end - begin) * max(part, 1) // 64, 1)
 
 
-def within(recorded: Sequence[Recorded], most: int) -> tuple[Recorded, ...]:
+def within(recorded: Sequence[Recorded], most: int = MOST_RULED) -> tuple[Recorded, ...]:
     """Return the files, looked at only so far that at most so many events begin in all of them together."""
     if not recorded:
         return ()

@@ -1,4 +1,5 @@
-"""Traces of ten million events: how fast they come in and in how much memory, how soon there is something to see.
+"""Traces of ten million events: how fast they come in and in how much memory, how soon there is something to see, and
+what the summary and the rules of diagnosis take.
 
     python -m tests.bench.traces [--events 10000000]
 
@@ -20,6 +21,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from profiling import plain
+from profiling.analysis.summary import Summary, summarise, within
+from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.finding import judge_files
 from profiling.trace.store import Store
 from profiling.trace.tiles import MOST_BYTES, tile
 from tests.bench.stage import ROOT, Result, print_table
@@ -170,6 +175,29 @@ def tiles(target: Path) -> tuple[list[float], int]:
     return took, largest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Seconds that what is reckoned of a trace takes: the summary, all rules, and reading the kept summary again."""
+
+    summary: float
+    rules: float
+    again: float
+
+
+def answers(target: Path) -> Answers:
+    """Reckon as the console does with the first who asks, and read as it does with the next."""
+    began = time.perf_counter()
+    with Store(target) as store:
+        found = summarise([Recorded(store=store)], phase_spans(()))
+        text = plain.written(found)
+    summary = time.perf_counter()
+    with Store(target) as store:
+        judge_files(Evidence(recorded=within([Recorded(store=store)])))
+    rules = time.perf_counter()
+    plain.read(Summary, text)
+    return Answers(summary=summary - began, rules=rules - summary, again=time.perf_counter() - rules)
+
+
 def result(what: str, values: list[float], unit: str) -> Result:
     """Return one number as the table shows it."""
     return Result(
@@ -186,6 +214,7 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
         taken = runs[0].events
         views = [view(target) for _ in range(5)]
         took, largest = tiles(target)
+        told = [answers(target) for _ in range(TIMES)]
         kept = target.stat().st_size / (1 << 20)
         packed = source.stat().st_size / (1 << 20)
     millions = f"{taken / 1e6:.3g} M events"
@@ -198,6 +227,9 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
         result("first view: open and tiles of the whole trace", [seconds for seconds, _ in views], "s"),
         result(f"tile ({TILES} at all levels)", took, "s"),
         result("tile: the largest", [max(largest, *(size for _, size in views))], "bytes"),
+        result("summary, the first time: open and reckon", [one.summary for one in told], "s"),
+        result("diagnosis, the first time: open and all rules", [one.rules for one in told], "s"),
+        result("summary, kept: read again", [one.again for one in told], "s"),
         result("import, a second of one core", [taken / each.processor for each in runs], "events/s"),
     ]
     by_gate = {"rate": found[2], "memory": found[3], "view": found[5], "tile": found[6], "bytes": found[7]}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profiling.analysis.summary import open_works, summarise
-from profiling.evidence import Recorded, phase_spans
+from profiling.analysis.summary import open_works, summarise, within
+from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.finding import judge_files
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter
@@ -198,3 +199,18 @@ def test_a_worker_is_not_called_after_what_started_it(tmp_path, stack, process: 
         writer.finish()
     (worker,) = summarise([Recorded(store=stack.enter_context(Store(tmp_path / "a")))], NONE).workers
     assert worker.label == label
+
+
+def test_rules_look_at_so_many_events_and_say_how_far(tmp_path, stack) -> None:
+    rows = [(1, "s7", "kernel", "gemm", 10 * i, 10 * i + 5) for i in range(64)]
+    files = [Recorded(store=made(tmp_path / "a", stack, rows), role="policy", rank=0)]
+    assert within(files, 64) == tuple(files)
+    (cut,) = within(files, 16)
+    assert len(cut.events()["ts"]) == 16
+    assert 155 * MS < cut.window <= 160 * MS  # a 64th of the file is a little less than 10 ms
+    found = judge_files(Evidence(recorded=(cut,)))
+    assert (found.looked, found.whole) == (cut.window, 635 * MS)
+    seen = found.judgements["device_idle"].seen
+    assert seen is not None
+    assert seen.value == pytest.approx(80 * MS / cut.window)
+    assert within([], 16) == ()
