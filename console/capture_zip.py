@@ -112,6 +112,7 @@ def about(capture: Capture, entries: list[Entry]) -> dict[str, str]:
         "run_name": capture.run.name,
         "attempt": capture.attempt,
         "capture": capture.pk,
+        "what": capture.what,
         "tool": capture.tool,
         "first_step": first,
         "last_step": last,

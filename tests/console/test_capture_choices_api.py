@@ -9,6 +9,8 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
+from console.forms.new_run import combination_of, form_to_raw, spec_to_form
+from console.forms.new_run_fields import groups
 from jobs.capture_checks import CaptureRefused, check_room
 from jobs.capture_picks import WORDS
 from jobs.captures import arm_at_launch
@@ -17,7 +19,7 @@ from jobs.custody import hear
 from jobs.models import Attempt, Capture, Command, Run, RunEvent
 from jobs.storing import Memory, store
 from profiling import events
-from profiling.config import WHATS
+from profiling.config import TOOLS, WHATS
 from tests.batches import delivery
 from tests.rows import NOW, make_project, make_run, make_user
 
@@ -230,6 +232,19 @@ def test_a_spec_that_contradicts_itself_is_refused(profile: dict[str, str], sent
     (problem,) = refused.value.problems
     assert problem.field == "profile.what"
     assert sentence in problem.message
+
+
+def test_the_form_of_a_new_run_asks_what_and_leaves_the_tool_open() -> None:
+    spec = parse_spec({**SPEC, "profile": {"what": "memory"}})
+    values = spec_to_form(spec)
+
+    (group,) = [one for one in groups(values, combination_of(spec)) if one.id == "profile"]
+    fields = {field.name: field for field in group.fields}
+    what, tool = fields["profile.what"], fields["profile.tool"]
+    assert [value for value, _label in what.choices] == ["none", *WHATS]
+    assert [value for value, _label in tool.choices] == ["none", *TOOLS]
+    assert (what.value, tool.value, tool.is_essential) == ("memory", "none", False)
+    assert parse_spec(form_to_raw(values, parse_spec({}))).profile == spec.profile
 
 
 def test_a_disk_of_the_cluster_that_is_too_small_is_a_reason_too() -> None:

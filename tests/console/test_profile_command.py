@@ -52,6 +52,17 @@ def test_it_asks_for_what_was_named(run: Run) -> None:
     assert (capture.first_step, capture.roles, capture.ranks) == (7, ["policy"], [0, 1])
 
 
+def test_it_asks_for_what_is_to_be_seen(run: Run) -> None:
+    code, out, _err = run_command("profile", run.pk, "--what", "stacks", "--seconds", "5")
+    refused, _out, err = run_command("profile", run.pk, "--what", "colors")
+
+    capture = Capture.objects.get()
+    assert (code, refused) == (0, 3)
+    assert f"{capture.pk} asked for: stacks of 5 s with stacks" in out
+    assert (capture.what, capture.tool, capture.seconds) == ("stacks", "stacks", 5)
+    assert "what: 'colors' is nothing that can be asked for. Use timing, operators, kernels, memory," in err
+
+
 @pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume asynchronous")  # the product serves ASGI
 def test_it_saves_the_zip_once_it_is_ready(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(run, monkeypatch, "ready")
