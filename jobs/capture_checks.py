@@ -42,8 +42,12 @@ def check_shape(*, what: str, tool: str, first_step: int, num_steps: int, second
         raise CaptureRefused("first_step", text % {"given": first_step})
 
 
-def check_shown(*, what: What, tool: str, device: Device, seconds: float) -> None:
-    """Refuse a tool in whose files `what` cannot be seen on this device, or not by time. Raises: CaptureRefused."""
+def check_shown(*, what: What, tool: str, device: Device, seconds: float, is_beside: bool) -> None:
+    """Refuse a tool in whose files `what` cannot be seen on this device, or not in such a recording.
+
+    `is_beside` says that the trainer is recorded from beside, as others than the built-in one are. Raises:
+    CaptureRefused.
+    """
     shown = shown_by(tool, device)
     if not shown:
         text = _("%(tool)s shows nothing on %(device)s. Name no tool, and one is picked.")
@@ -53,6 +57,9 @@ def check_shown(*, what: What, tool: str, device: Device, seconds: float) -> Non
         raise CaptureRefused(
             "tool", text % {"tool": tool, "what": what, "device": device, "allowed": _one_of(shown)}, is_conflict=True
         )
+    if is_beside and load_tool(tool).shows[what].is_extra:
+        text = _("%(tool)s records %(what)s only of the built-in trainer. Ask for something else.")
+        raise CaptureRefused("what", text % {"tool": tool, "what": what}, is_conflict=True)
     if seconds and load_tool(tool).shows[what].is_extra:
         text = _("%(tool)s records %(what)s by whole steps alone. Leave the seconds out.")
         raise CaptureRefused("seconds", text % {"tool": tool, "what": what})

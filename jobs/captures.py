@@ -70,7 +70,7 @@ def request_capture(
         known = workers(run=attempt.run, attempt=attempt.number)
         found = chosen(known=known, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
         device = device_for(attempt.run, attempt=attempt.number, workers=known)
-        what, tool = _resolved(as_what(what), tool, device=device, workers=found, seconds=seconds)
+        what, tool = _resolved(as_what(what), tool, run=attempt.run, device=device, workers=found, seconds=seconds)
         asked: dict[str, Any] = {
             "what": what,
             "tool": tool,
@@ -208,19 +208,21 @@ def opens_in_perfetto(name: str) -> bool:
 
 
 def _resolved(
-    what: What | None, tool: str, *, device: Device, workers: Sequence[Worker], seconds: float
+    what: What | None, tool: str, *, run: Run, device: Device, workers: Sequence[Worker], seconds: float
 ) -> tuple[What, str]:
     """Return what is to be seen and with which tool, where one of the two or none was said. Raises: CaptureRefused."""
+    trainer = run.spec.get("trainer", {}).get("name") or "native"
+    about: Any = {"device": device, "seconds": seconds, "is_beside": trainer != "native"}
     if tool:
         if what is None:
             return (shown_by(tool, device) or shown_by(tool))[0], tool
-        check_shown(what=INSTEAD.get((what, device), what), tool=tool, device=device, seconds=seconds)
+        check_shown(what=INSTEAD.get((what, device), what), tool=tool, **about)
         return what, tool
     what = what or USUAL
     picked = choice(what, device=device, workers=workers)
     if not picked.tool:
         raise CaptureRefused("what", picked.problem, is_conflict=True)
-    check_shown(what=picked.recorded, tool=picked.tool, device=device, seconds=seconds)
+    check_shown(what=picked.recorded, tool=picked.tool, **about)
     return what, picked.tool
 
 

@@ -128,6 +128,17 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
     assert not Capture.objects.exists()
 
 
+def test_what_torch_records_only_of_the_built_in_trainer_is_refused_for_others(client: Client, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(spec={**SPEC, "trainer": {"name": "openrlhf"}})
+    tell(run)
+
+    answer = ask(client, run, what="memory")
+
+    assert (answer.status_code, answer.json()["problems"][0]["field"]) == (409, "what")
+    assert "torch records memory only of the built-in trainer" in answer.json()["problems"][0]["message"]
+    assert ask(client, run, what="operators").status_code == 201
+
+
 def test_a_tool_that_is_named_is_taken_and_what_it_is_best_at_is_kept(client: Client, run: Run) -> None:
     tell(run)
 
