@@ -33,6 +33,8 @@ _WAITS = {1: "Event Synchronize", 2: "Stream Wait Event", 3: "Stream Synchronize
 _OVERHEADS = {1: "Unknown", 2: "Driver JIT compiler", 3: "Buffer flush", 4: "Instrumentation", 5: "Resource creation",
               6: "Module loading", 7: "Lazy function loading", 8: "Command buffer full"}  # fmt: skip
 _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
+_NUMBERS = ("int64Value", "uint64Value", "doubleValue", "int32Value", "uint32Value", "floatValue")
+"""Columns of a payload that is one number; at most one of them is filled."""
 _OWN_STEP = re.compile(r"step \d+$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
 _VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
@@ -107,9 +109,9 @@ class _Report:
             )
             if kind == _DOMAIN and isinstance(tid, int)
         }
-        columns = ["eventType", "start", "end", "globalTid", "text", "textId", "domainId", "int64Value"]
+        columns = ["eventType", "start", "end", "globalTid", "text", "textId", "domainId", *_NUMBERS]
         columns += ["binaryData"] if self._payloads.are_there else ["no payload"]
-        for kind, start, end, tid, text, number, domain, payload, data in self._tables.rows("NVTX_EVENTS", *columns):
+        for kind, start, end, tid, text, number, domain, *numbers, data in self._tables.rows("NVTX_EVENTS", *columns):
             if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
                 continue
             name = text if text is not None else self._texts.get(number, "")
@@ -118,8 +120,9 @@ class _Report:
             category = _of_range(name, title)
             if found := _OPERATOR.match(name):
                 name, category = found[1], Category.OPERATOR
-            if title == OWN_DOMAIN and payload is not None:
-                details["step"] = payload
+            payload = next((value for value in numbers if value is not None), None)
+            if payload is not None:
+                details["step" if title == OWN_DOMAIN else "payload"] = payload
             if kind == _MARK:
                 end = start
             elif end is None and isinstance(start, int):

@@ -1,15 +1,20 @@
-"""Bytes of NCCL's calls in exports of nsys. After the documented structures and the schemas of a real export: neither
-the real exports here nor the nsys of this machine (2022.4) hold payloads themselves.
+"""Payloads of NVTX ranges in exports of nsys: numbers, recorded here, and the bytes of NCCL's calls.
+
+The latter after the documented structures and the schemas of a real export: neither the real exports here nor the nsys of
+this machine (2022.4) hold such payloads themselves.
 """
 
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from profiling.launch_nsys import problem_of_install
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
@@ -104,3 +109,30 @@ def test_a_payload_that_is_none_has_no_bytes(tmp_path: Path, data: Any) -> None:
 
 def test_a_payload_in_hexadecimal_is_read_too(tmp_path: Path) -> None:
     assert sent(tmp_path, [(100, 200, "ncclAllReduce", payload(5).hex())], [(150, 0)])[1] == [5]
+
+
+RANGES = """
+import nvtx
+with nvtx.annotate("whole", domain="theirs", payload=4096):
+    pass
+with nvtx.annotate("part", domain="theirs", payload=0.5):
+    pass
+with nvtx.annotate("none", domain="theirs"):
+    pass
+"""
+
+
+@pytest.mark.skipif(bool(problem_of_install()), reason="needs nsys")
+def test_a_number_that_somebody_attaches_to_a_range_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "ranges.py"
+    script.write_text(RANGES)
+    report = tmp_path / "a.nsys-rep"
+    command = ["nsys", "profile", "-t", "nvtx", "-s", "none", "--cpuctxsw=none", "-o", str(report)]
+    subprocess.run([*command, sys.executable, str(script)], check=True, capture_output=True, cwd=tmp_path)
+    import_trace(report, tmp_path / "a.store")
+    with Store(tmp_path / "a.store") as store:
+        told = {
+            name: store.detail(store.search(name, 1)[0].event)["info"].get("payload")
+            for name in ("whole", "part", "none")
+        }
+    assert told == {"whole": 4096, "part": 0.5, "none": None}
