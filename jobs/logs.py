@@ -10,6 +10,7 @@ from jobs.models import LogChunk
 
 MAX_LIMIT = 5000
 _CHUNKS_AT_ONCE = 200
+_BEHIND = 2**62
 
 
 class CursorInvalid(ValueError):
@@ -52,16 +53,18 @@ def read_logs(
     query: str = "",
     before: str = "",
     after: str = "",
+    at: datetime | None = None,
     limit: int = 500,
 ) -> LogPage:
-    """Return up to `limit` lines: those before or after a cursor, without one the newest.
+    """Return up to `limit` lines: those before or after a cursor, or from a moment on; else the newest.
 
-    `query` is looked for without regard to case. Raises: CursorInvalid; ValueError if `limit` is out of its range.
+    `query` is looked for without regard to case. Of lines the time is known at which they were read, in pieces of a
+    fraction of a second. Raises: CursorInvalid; ValueError if `limit` is out of its range.
     """
     if not 1 <= limit <= MAX_LIMIT:
         raise ValueError(f"limit: {limit} is not between 1 and {MAX_LIMIT}.")
-    if before and after:
-        raise CursorInvalid("Give before or after, not both.")
+    if bool(before) + bool(after) + (at is not None) > 1:
+        raise CursorInvalid("Give one of before, after and at.")
     every = LogChunk.objects.filter(run_id=run_id)
     chosen = every.filter(role=role) if role else every
     if rank is not None:
@@ -70,8 +73,10 @@ def read_logs(
         chosen = chosen.filter(attempt=attempt)
     if query.isascii() and query:
         chosen = chosen.filter(text__icontains=query)  # other alphabets: SQLite knows no case there, so look below
-    is_forward = bool(after)
+    is_forward = bool(after) or at is not None
     cursor = _parse(after or before) if after or before else None
+    if at is not None:
+        cursor = _just_before(chosen, at)
     lines = list(_take(_lines(chosen, cursor, query, is_forward=is_forward), limit + 1))
     has_more = len(lines) > limit
     lines = lines[:limit] if is_forward else lines[:limit][::-1]
@@ -82,6 +87,12 @@ def read_logs(
         has_newer=has_more if is_forward else bool(before),
         lanes=tuple(lanes),
     )
+
+
+def _just_before(chosen: QuerySet[LogChunk], at: datetime) -> tuple[int, int]:
+    """Return the place before the first line of a moment; behind all lines where none is so late."""
+    first = chosen.filter(at__gte=at).order_by("pk").values_list("pk", flat=True).first()
+    return (_BEHIND, 0) if first is None else (first, -1)
 
 
 def _lines(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.urls import reverse
 from ninja import Field, Schema
 
 from console.api.captures import CaptureOut, capture_out
@@ -97,9 +98,15 @@ class KnobDifferenceOut(Schema):
 
 
 class ComparedCaptureOut(CaptureOut):
-    """A capture; `is_dead` where its run was resumed from before its steps."""
+    """A capture; `is_dead` where its run was resumed from before its steps.
+
+    `summary_url` says where its time goes, `difference_url` what it does differently from the base's capture of
+    the same steps (also GET /api/traces/<base's>/difference?other=<this one>); null until the files were imported.
+    """
 
     is_dead: bool
+    summary_url: str | None
+    difference_url: str | None
 
 
 class CaptureRowOut(Schema):
@@ -167,17 +174,25 @@ def compare_out(
             if row.is_different
         ],
         num_equal=sum(1 for row in settings if not row.is_different),
-        captures=[_captures(row, runs) for row in traces.rows],
+        captures=[_captures(row, runs, ids.index(found.base_id)) for row in traces.rows],
     )
 
 
-def _captures(row: TraceRow, runs: Sequence[Run]) -> CaptureRowOut:
+def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
+    known = row.opened_of(base)
     return CaptureRowOut(
         tool=row.tool,
         steps=row.steps,
         runs={
             run.pk: [
-                ComparedCaptureOut(**capture_out(run, trace.capture).model_dump(), is_dead=trace.is_dead)
+                ComparedCaptureOut(
+                    **capture_out(run, trace.capture).model_dump(),
+                    is_dead=trace.is_dead,
+                    summary_url=reverse("trace-summary", args=[trace.opened]) if trace.opened else None,
+                    difference_url=f"{reverse('trace-difference', args=[known])}?other={trace.opened}"
+                    if known and trace.opened and run.pk != runs[base].pk
+                    else None,
+                )
                 for trace in own
             ]
             for run, own in zip(runs, row.captures, strict=True)

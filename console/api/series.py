@@ -1,5 +1,6 @@
 """What a run reported: series, timeline, samples, logs."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import orjson
@@ -22,6 +23,7 @@ router = Router(tags=["runs"])
 MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 
+MAX_MOMENT = 2**63 - 1
 Names = Annotated[str, Query(..., description="names of metrics, divided by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
 Smooth = Annotated[float | None, Query(None, ge=0, lt=1, description="weight of what came before; left out: none")]
@@ -150,16 +152,28 @@ def list_logs(
     q: Text = "",
     before: Text = "",
     after: Text = "",
+    at: Annotated[int | None, Query(None, ge=0, le=MAX_MOMENT, description="Unix ns")] = None,
     limit: Lines = 500,
 ) -> dict[str, object]:
-    """Read the newest lines, or those before or after a cursor. `q` is looked for without regard to case."""
+    """Read the newest lines, those before or after a cursor, or from the moment `at` on.
+
+    `q` is looked for without regard to case.
+    """
     run = run_for(request, run_id)
     try:
         page: LogPage = read_logs(
-            run_id=run.pk, role=role, rank=rank, attempt=attempt, query=q, before=before, after=after, limit=limit
+            run_id=run.pk,
+            role=role,
+            rank=rank,
+            attempt=attempt,
+            query=q,
+            before=before,
+            after=after,
+            at=None if at is None else datetime.fromtimestamp(at / 1e9, UTC),
+            limit=limit,
         )
     except CursorInvalid as error:
-        raise Refused(422, str(error), field="before" if before else "after") from error
+        raise Refused(422, str(error), field="before" if before else "after" if after else "at") from error
     lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]
     return {"lines": page.lines, "has_older": page.has_older, "has_newer": page.has_newer, "lanes": lanes}
 

@@ -43,8 +43,8 @@ class FileLine:
 class TraceLine:
     """One capture: `look` and `icon` are those of its custody's badge, `who` the roles and ranks asked for.
 
-    `summary_url` says where its time goes, `difference_url` what it does differently from the base's of the same
-    steps; "" until the files were imported.
+    `timeline_url` shows it, `summary_url` says where its time goes, `difference_url` what it does differently from the
+    base's of the same steps; "" until the files were imported.
     """
 
     capture: Capture
@@ -58,6 +58,7 @@ class TraceLine:
     files: tuple[FileLine, ...]
     zip_url: str
     profile_url: str
+    timeline_url: str
     summary_url: str
     difference_url: str
 
@@ -73,15 +74,7 @@ def trace_rows(sides: Sides) -> dict[str, Any]:
 
 
 def _row(row: TraceRow, sides: Sides) -> dict[str, Any]:
-    base = next(
-        (
-            trace.opened
-            for side, traces in zip(sides.shown, row.captures, strict=True)
-            for trace in reversed(traces)
-            if side.is_base and trace.opened
-        ),
-        "",
-    )
+    base = next((row.opened_of(place) for place, side in enumerate(sides.shown) if side.is_base), "")
     columns = [
         (side, profile_url(side), [_line(trace, side, base) for trace in traces])
         for side, traces in zip(sides.shown, row.captures, strict=True)
@@ -111,6 +104,7 @@ def _line(trace: Trace, side: Side, base: str) -> TraceLine:
         files=tuple(_file(row, file) for file in files),
         zip_url=reverse("capture-zip", args=[side.run.pk, row.pk]) if row.state == "ready" else "",
         profile_url=profile_url(side, row.pk),
+        timeline_url=reverse("trace", args=[trace.opened]) if trace.opened else "",
         summary_url=reverse("trace-summary", args=[trace.opened]) if trace.opened else "",
         difference_url=_difference_url(base, trace.opened) if not side.is_base else "",
     )

@@ -44,6 +44,10 @@ class TraceRow:
     steps: tuple[int, int] | None
     captures: tuple[tuple[Trace, ...], ...]
 
+    def opened_of(self, run: int) -> str:
+        """Return what the newest of these captures of a run, by its place, is looked at by; "" where none can be."""
+        return next((trace.opened for trace in reversed(self.captures[run]) if trace.opened), "")
+
     @property
     def num_runs(self) -> int:
         """How many runs have one."""

@@ -205,6 +205,14 @@ class TracePage {
     axis(view.isByStep);
     onKeys({ 0: () => view.setWindow(null), z: () => view.zoomToSelection(), "+": () => view.zoom(0.7), "=": () => view.zoom(0.7), "-": () => view.zoom(1.4) });
     find("[data-lane-list]").addEventListener("change", (event) => {
+      if (event.target.dataset.counter) {
+        const isDone = this.counters.toggle(event.target.dataset.counter, event.target.checked);
+        if (!isDone) {
+          event.target.checked = false;
+          toast(gettext("So many counters are shown that no more can be. Take one away first."), { isError: true });
+        }
+        return;
+      }
       this.layout.show(event.target.value, event.target.checked);
       this.#folds();
       view.draw();
@@ -214,7 +222,13 @@ class TracePage {
   #laneList() {
     const held = find("[data-lane-list]");
     const focused = held.contains(document.activeElement) ? document.activeElement.value : "";
-    held.replaceChildren(...this.layout.groups.map((group) => el("fieldset", {}, el("legend", { class: "menu-head" }, group.title),
+    const counters = [...this.counters.known.values()];
+    const chooser = el("fieldset", {}, el("legend", { class: "menu-head" }, fill(gettext("Counters, %(n)s"), { n: grouped(counters.length) })),
+      ...counters.map(({ key, title, series }) => {
+        const box = el("input", { type: "checkbox", value: `counter ${key}`, "data-counter": key, checked: this.counters.isShown(key) });
+        return el("label", { class: "menu-item" }, box, el("span", { class: "cut", title }, title), el("span", { class: "spacer" }), el("span", { class: "faint num" }, grouped(series.samples)));
+      }));
+    held.replaceChildren(...(counters.length ? [chooser] : []), ...this.layout.groups.map((group) => el("fieldset", {}, el("legend", { class: "menu-head" }, group.title),
       ...group.lanes.map((lane) => {
         const box = el("input", { type: "checkbox", value: lane.key, checked: !this.layout.hidden.has(lane.key) });
         return el("label", { class: "menu-item" }, box, el("span", { class: "cut" }, lane.title), el("span", { class: "spacer" }), el("span", { class: "faint num" }, lane.events ? grouped(lane.events) : ""));

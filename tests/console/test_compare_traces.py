@@ -33,4 +33,9 @@ def test_a_capture_leads_to_its_difference_from_that_of_the_baseline(client: Cli
     assert shown.count("What differs") == 1
     assert f'href="{address}"' in shown
     assert all(f'href="/traces/{trace.pk}/summary"' in shown for trace in (base, other))
+    assert all(f'href="/traces/{trace.pk}" ' in shown for trace in (base, other))
+    (row,) = client.get(f"/api/compare?runs={runs[0].pk},{runs[1].pk}").json()["captures"]
+    (first,), (second,) = (row["runs"][run.pk] for run in runs)
+    assert (first["summary_url"], first["difference_url"]) == (f"/traces/{base.pk}/summary", None)
+    assert (second["trace_url"], second["difference_url"]) == (f"/traces/{other.pk}", address)
     assert "A step takes 150 µs instead of 100 µs" in client.get(address).content.decode()

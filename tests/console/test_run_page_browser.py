@@ -1,13 +1,14 @@
 """The run page in a browser, on a real console: it grows, survives a cut, searches, zooms, and says what is wrong."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from jobs.lifecycle import finish
-from jobs.models import Attempt
+from jobs.models import Attempt, LogChunk
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import open_run, until
@@ -16,6 +17,7 @@ from tests.rows import NOW, make_artifact, make_run
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 NOW_NS = int(NOW.timestamp() * 1e9)
+WINDOW = "window.pitwallRun.tabs.timeline.timeline.view"
 STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
 
 
@@ -278,13 +280,49 @@ def test_a_link_to_a_log_line_leads_there(page: Page, live_console: LiveConsole)
     cursor = page.locator(".run-log-line").nth(40).get_attribute("data-cursor")
     line = page.locator(f'[data-cursor="{cursor}"]')
     text = line.inner_text()
-    line.get_by_role("link").click()
+    line.locator(f'[href="?line={cursor}"]').click()
 
     page.reload()
 
     expect(page.locator(".run-log-line.is-target")).to_be_in_viewport()
     assert page.locator(".run-log-line.is-target").inner_text() == text
     assert page.locator(".run-log-line").count() < 150, "lines out of sight are not in the page"
+
+
+def test_a_moment_leads_to_its_log_lines_and_a_line_to_the_timeline(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console)
+    reporter.steps(300, at_once=50)
+    chunk = LogChunk.objects.filter(run=reporter.run, text__contains="step 151 ").earliest("pk")
+    moment = reporter.clock - 60 * 10**9
+    LogChunk.objects.filter(run=reporter.run, pk__lt=chunk.pk).update(at=datetime.fromtimestamp(0, UTC))
+    LogChunk.objects.filter(run=reporter.run, pk__gte=chunk.pk).update(at=datetime.fromtimestamp(moment / 1e9, UTC))
+
+    page.goto(f"{live_console.url}/runs/{reporter.run.pk}/logs?at={moment - 10**6}")
+
+    marked = page.locator(".run-log-line.is-target")
+    expect(marked).to_contain_text("step 151 of the driver")
+    expect(marked).to_be_in_viewport()
+    expect(page.locator('[data-log="follow"]')).to_have_attribute("aria-pressed", "false")
+    assert "line=" in page.url
+    assert "at=" not in page.url
+    marked.get_by_role("link", name=re.compile(":")).click()
+    expect(page.locator('.run-tabs [aria-current="page"]')).to_have_text("Timeline")
+    until(page, f"window.pitwallRun && Math.abs({WINDOW}.to - {WINDOW}.from - 2.2) < 0.01")
+
+
+def test_a_sample_leads_to_its_step_on_the_timeline(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=20)
+    open_run(page, live_console, reporter.run, "samples")
+    page.locator("[name=step]").fill("7")
+    row = page.locator("[data-samples] tr").first
+    expect(row).to_contain_text("Step 7: what is")
+    row.click()
+    page.get_by_role("link", name="The step on the timeline").click()
+    known = "window.pitwallRun?.store.lanes.steps.get(7)"
+    until(page, f"{known} && {WINDOW}.to - {WINDOW}.from < 1.2")  # a step of 0.95 s and a little around it
+    steps = page.evaluate("[...window.pitwallRun.store.lanes.steps.get(7)]")
+    seen = page.evaluate(WINDOW)
+    assert seen["from"] < steps[0] < steps[1] < seen["to"]
 
 
 def test_new_samples_are_announced_and_shown_on_demand(page: Page, live_console: LiveConsole) -> None:

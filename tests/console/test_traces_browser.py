@@ -249,7 +249,7 @@ def test_lanes_fold_and_hide_and_the_address_keeps_it(page: Page, live_console: 
 
 def test_steps_counters_and_the_window_of_an_address(page: Page, live_console: LiveConsole) -> None:
     trace = make_trace(live_console.project)
-    layer = make_layer(trace, role="policy", rank=1)
+    make_layer(trace, role="policy", rank=1)
     begin, end = BEGIN + 102 * MS, BEGIN + 106 * MS
     open_trace(page, live_console, trace.pk, f"?from={begin}&to={end}&axis=step")
 
@@ -260,7 +260,21 @@ def test_steps_counters_and_the_window_of_an_address(page: Page, live_console: L
     expect(facts).to_contain_text("Busy, policy 1, GPU 0")
     expect(page.locator('[data-axis="step"]')).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".trace-counter")).to_have_count(2)
-    assert layer.pk
+    page.locator("[data-lane-menu] summary").click()
+    chosen = page.get_by_role("group", name="Counters, 2").get_by_role("checkbox")
+    expect(chosen).to_have_count(2)
+    chosen.first.uncheck()
+    expect(page.locator(".trace-counter")).to_have_count(1)
+    until(page, "/counters=[0-9]+[.]0/.test(location.search)")
+    page.reload()
+    until(page, WHOLE)
+    expect(page.locator(".trace-counter")).to_have_count(1)
+    page.locator("[data-lane-menu] summary").click()
+    for box in chosen.all():
+        box.set_checked(False)
+    until(page, "location.search.includes('counters=none')")
+    chosen.last.check()
+    expect(page.locator(".trace-counter")).to_have_count(1)
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])

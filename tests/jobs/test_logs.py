@@ -1,9 +1,11 @@
 """Reading logs: newest first to find, in order to read, no line missed between two pages."""
 
+from datetime import timedelta
+
 import pytest
 
 from jobs.logs import CursorInvalid, read_logs
-from jobs.models import Run
+from jobs.models import LogChunk, Run
 from jobs.storing import Memory, store
 from profiling import events as make
 from tests.batches import delivery
@@ -91,5 +93,20 @@ def test_a_cursor_that_is_none_is_refused(run: Run, cursor: str) -> None:
 
 
 def test_one_cursor_at_a_time(run: Run) -> None:
-    with pytest.raises(CursorInvalid, match="not both"):
+    with pytest.raises(CursorInvalid, match="Give one of"):
         read_logs(run_id=run.pk, before="1.1", after="1.1")
+
+
+def test_lines_of_a_moment_come_first(run: Run) -> None:
+    later = NOW + timedelta(seconds=5)
+    LogChunk.objects.update(at=NOW)
+    LogChunk.objects.filter(text__contains="policy 9").update(at=later)
+
+    page = read_logs(run_id=run.pk, at=later - timedelta(seconds=1), limit=2)
+
+    assert [line.text for line in page.lines] == ["policy 9 100% done_", "vllm 20"]
+    assert (page.has_older, page.has_newer) == (True, True)
+    assert read_logs(run_id=run.pk, role="vllm", at=later, limit=2).lines == ()  # nothing is so late
+    assert read_logs(run_id=run.pk, at=NOW, limit=1).lines[0].text == "vllm 0"
+    with pytest.raises(CursorInvalid, match="one of before, after and at"):
+        read_logs(run_id=run.pk, at=NOW, before="1.0")

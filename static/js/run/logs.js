@@ -15,12 +15,12 @@ export class LogTab {
   constructor({ page, store, query }) {
     Object.assign(this, { page, store, query });
     this.view = new LogView(document.querySelector("[data-log-view]"), {
-      onEdge: (side) => this.#more(side), onLink: (line) => this.#link(line), onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
+      url: page.url, onEdge: (side) => this.#more(side), onLink: (line) => this.#link(line), onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
     });
     this.lane = query.get("process") ?? "";
     this.hits = [];
     this.hitAt = -1;
-    this.isFollowing = !query.get("line");
+    this.isFollowing = !query.get("line") && !query.get("at");
     this.select = document.querySelector("[data-log-stream]");
     this.select.addEventListener("change", () => this.#choose(this.select.value));
     this.attempt = query.get("attempt") ?? "";
@@ -46,7 +46,10 @@ export class LogTab {
     this.isLoaded = true;
     this.#follow(this.isFollowing, { isQuiet: true });
     const line = this.query.get("line");
+    const at = this.query.get("at") ?? "";
+    this.query.set("at", "");
     if (line) await this.#jump(line);
+    else if (/^\d{16,19}$/.test(at)) await this.#moment(at);
     else await this.#newest();
     if (this.search.value) this.find();
   }
@@ -231,6 +234,17 @@ export class LogTab {
       this.view.replace([...older.lines, ...newer.lines]);
       this.view.reveal(cursor);
     });
+  }
+
+  /** Go to the first line of a moment (Unix ns) and mark it; to the newest one where none is so late. */
+  async #moment(at) {
+    const [line] = (await get(this.#url({ at, limit: 1 })).catch(() => ({ lines: [] }))).lines;
+    if (!line) {
+      await this.#newest();
+      return;
+    }
+    this.query.set("line", line.cursor);
+    await this.#jump(line.cursor);
   }
 
   /** Look for the text in all lines of the chosen process. */

@@ -175,6 +175,8 @@ export class SampleTab {
     const named = Object.entries(row.rewards ?? {}).map(([name, value]) => `${name} ${numbers.number(value)}`).join(" · ");
     parts.push([gettext("Reward"), numbers.number(row.reward) + (named ? ` (${named})` : "")]);
     parts.push([gettext("Where"), fill(gettext("step %(step)s, group %(group)s, sample %(index)s, %(tokens)s tokens"), { step: row.step, group: row.group, index: row.index, tokens: grouped(row.tokens) })]);
+    const timeline = el("a", { href: `${this.page.url}/timeline?at_step=${row.step}` }, gettext("The step on the timeline"));
+    if (row.step > 0) parts.push([gettext("When"), timeline]);
     line.after(el("tr", { class: "run-sample-full" }, el("td", { colspan: COLUMNS }, el("dl", {}, ...parts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])))));
   }
 }

@@ -60,10 +60,12 @@ export class TimelineTab {
     else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS) this.timeline.setWindow(this.#latest());
   }
 
-  /** Return the window that a link from elsewhere names by `from` and `to`, in Unix ns; it then becomes the page's own. */
+  /** Return the window that a link from elsewhere names, by `from` and `to` in Unix ns or by `at_step`; it then becomes the page's own. */
   #asked() {
     const moments = [this.query.get("from"), this.query.get("to")];
-    for (const name of ["from", "to"]) this.query.set(name, "");
+    const step = this.store.lanes.steps.get(Number(this.query.get("at_step") ?? Number.NaN));
+    for (const name of ["from", "to", "at_step"]) this.query.set(name, "");
+    if (step) return [step[0] - 0.05 * (step[1] - step[0]), step[1] + 0.05 * (step[1] - step[0])];
     if (!moments.every((moment) => /^\d{16,19}$/.test(moment ?? ""))) return null;
     const [from, to] = moments.map((moment) => this.store.lanes.seconds(moment));
     const margin = Math.max(0.05 * (to - from), 1e-3);

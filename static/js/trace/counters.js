@@ -6,32 +6,66 @@ import { color, faded, onTheme } from "../charts/colors.js";
 import { el, fill, gettext } from "../format.js";
 import * as numbers from "../charts/numbers.js";
 
-const MOST = 6;
+const USUAL = 6; // shown until people choose
+const MOST = 24; // at once: each of them is read again whenever the window rests
 const HEIGHT = 44;
 const REST_MS = 150;
 const POINTS = 2000;
 
-export class Counters {
-  constructor({ page, view, clock }) {
-    Object.assign(this, { page, view, clock });
+export class Counters extends EventTarget {
+  constructor({ page, view, clock, query }) {
+    super();
+    Object.assign(this, { page, view, clock, query });
     this.held = document.querySelector("[data-counters]");
+    this.known = new Map(); // "layer.series" -> { key, layer, series, title }, in the order in which they came
     this.strips = [];
+    const chosen = query.get("counters");
+    this.chosen = chosen === null ? null : new Set(chosen.split(",").filter(Boolean));
     view.addEventListener("drawn", () => this.#follow());
     onTheme(() => this.#rebuild());
   }
 
-  /** Add the counters of a layer, those with the most samples first. */
+  /** Add the counters of a layer, those with the most samples first; the first few are shown until people choose. */
   add(layer, who) {
     for (const series of [...layer.series].sort((a, b) => b.samples - a.samples)) {
-      if (this.strips.length >= MOST || series.samples < 2) continue;
-      const title = [who, series.device >= 0 ? fill(gettext("GPU %(n)s"), { n: series.device }) : "", series.name].filter(Boolean).join(" · ");
-      const last = el("span", { class: "num faint" });
-      const plot = el("div", { class: "trace-counter-plot" });
-      const row = el("div", { class: "trace-counter" }, el("div", { class: "trace-counter-name", title }, el("span", { class: "cut" }, title), last), plot);
-      this.held.append(row);
-      this.strips.push({ layer: layer.id, series, plot, last, data: [[0], [null]], uplot: null, read: null });
+      if (series.samples < 2) continue;
+      const key = `${layer.id}.${series.id}`;
+      const title = [who, series.process, series.device >= 0 ? fill(gettext("GPU %(n)s"), { n: series.device }) : "", series.name].filter(Boolean).join(" · ");
+      this.known.set(key, { key, layer: layer.id, series, title });
+      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < USUAL) this.#show(this.known.get(key));
     }
     this.#follow();
+  }
+
+  isShown(key) {
+    return this.strips.some((strip) => strip.key === key);
+  }
+
+  /** Show a counter, or take it away; returns false where too many are shown already. */
+  toggle(key, isShown) {
+    if (isShown && this.strips.length >= MOST) return false;
+    if (isShown) this.#show(this.known.get(key));
+    else this.#hide(key);
+    this.chosen = new Set(this.strips.map((strip) => strip.key));
+    this.query.set("counters", [...this.chosen].join(",") || "none");
+    this.#follow();
+    return true;
+  }
+
+  #show({ key, layer, series, title }) {
+    const last = el("span", { class: "num faint" });
+    const plot = el("div", { class: "trace-counter-plot" });
+    const row = el("div", { class: "trace-counter" }, el("div", { class: "trace-counter-name", title }, el("span", { class: "cut" }, title), last), plot);
+    this.held.append(row);
+    this.strips.push({ key, layer, series, row, plot, last, data: [[0], [null]], uplot: null, read: null });
+  }
+
+  #hide(key) {
+    for (const strip of this.strips.filter((one) => one.key === key)) {
+      strip.uplot?.destroy();
+      strip.row.remove();
+    }
+    this.strips = this.strips.filter((strip) => strip.key !== key);
   }
 
   #follow() {

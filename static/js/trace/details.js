@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { bytes, el, fill, gettext, write } from "../format.js";
 import { axisText, span } from "./clock.js";
+import { runLinks } from "./moment.js";
 import { CATEGORIES, categoryWord } from "./palette.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -51,7 +52,8 @@ export class Details {
     const table = el("table", { class: "trace-about" }, el("tbody", {}, ...rows.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value)))));
     const linked = [...(answer?.linked ?? []), ...(answer?.operators ?? [])].map((one) => el("li", {},
       el("button", { class: "link", type: "button", "data-event": JSON.stringify({ ...one, layer: event.layer }) }, one.name), el("span", { class: "faint" }, ` ${categoryWord(one.category)}, ${span(one.duration)}`)));
-    find("[data-details-body]").replaceChildren(...[table, linked.length && el("h3", {}, gettext("Linked with")), linked.length && el("ul", { class: "trace-linked" }, ...linked)].filter(Boolean));
+    const elsewhere = runLinks(this, event.begin, Math.max(event.end, event.begin + 1));
+    find("[data-details-body]").replaceChildren(...[table, elsewhere.length && el("div", { class: "trace-links" }, ...elsewhere), linked.length && el("h3", {}, gettext("Linked with")), linked.length && el("ul", { class: "trace-linked" }, ...linked)].filter(Boolean));
   }
 
   #jump(button) {

@@ -90,5 +90,6 @@ function processName(process, pid, processes) {
 function laneTitle(lane) {
   if (lane.title) return lane.title;
   if (lane.kind === "stream") return fill(gettext("GPU %(device)s, stream %(stream)s"), lane);
-  return lane.thread || (lane.tid ? fill(gettext("thread %(tid)s"), lane) : lane.process || lane.kind);
+  const thread = lane.thread.replace(/ \(ray::.*\)$/, ""); // Ray calls a worker's threads after its newest call
+  return thread || (lane.tid ? fill(gettext("thread %(tid)s"), lane) : lane.process || lane.kind);
 }

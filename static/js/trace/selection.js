@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { momentText, span } from "./clock.js";
+import { runLinks } from "./moment.js";
 import { categoryWord } from "./palette.js";
 
 const SOON_MS = 250;
@@ -92,20 +93,8 @@ export class Selection {
 
   /** Lead to the summary of this window, and to the same moment on the run's pages. */
   #links(from, to) {
-    const held = find("[data-links]");
-    const { id, list, runUrl } = this.page;
+    const { id, list } = this.page;
     const summary = el("a", { href: `${list}${id}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}` }, gettext("Where its time goes"));
-    if (!runUrl) {
-      held.replaceChildren(summary);
-      return;
-    }
-    const step = this.view.steps.find(({ begin, end }) => begin < to && end > from)?.number;
-    const last = this.view.steps.findLast(({ begin, end }) => begin < to && end > from)?.number;
-    const seconds = (offset) => (this.clock.date(offset).getTime() / 1000).toFixed(3);
-    const charts = step === undefined ? `${runUrl}/charts?x=time&zoom=${seconds(from)}_${seconds(to)}` : `${runUrl}/charts?zoom=${Math.max(step - 1, 0)}_${last + 1}`;
-    const links = [[gettext("Charts"), charts], [gettext("Logs"), `${runUrl}/logs`]];
-    if (step !== undefined) links.push([gettext("Samples"), `${runUrl}/samples?step=${step}`]);
-    const at = step === undefined ? gettext("The run at this time:") : fill(gettext("The run at step %(step)s:"), { step });
-    held.replaceChildren(summary, el("span", { class: "faint small" }, at), ...links.map(([text, href]) => el("a", { href }, text)));
+    find("[data-links]").replaceChildren(summary, ...runLinks(this, from, to));
   }
 }
