@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import psutil
 
+from jobs.engine import flight
 from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
 from jobs.engine.role_trace import RoleTrace
@@ -215,6 +216,10 @@ class Actor:
         """Return where every thread of this process stands, this one and those that wait for lines left out."""
         mine = {threading.get_ident(), self._flusher.ident or 0}
         return stacks(without=mine, main=self._caller)
+
+    def flight(self) -> bytes:
+        """Return the newest collectives of this process, b"" where they are not recorded."""
+        return flight.dump()
 
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
         if step >= 0:

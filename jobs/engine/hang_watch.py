@@ -2,7 +2,8 @@
 
 No progress is: no step ended for max(5 min, 5 x the median step). Then every worker is asked for the stacks of its
 threads beside the call under way (LOOKING); equal ones stand together in the driver's log, and a note tells of it. It
-is told once until the next step has ended.
+is told once until the next step has ended. Where torch's flight recorder is on, each worker's newest collectives are
+written beside the logs, so that they come along in logs.zip.
 """
 
 import statistics
@@ -10,6 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -33,12 +36,18 @@ def patience(step_seconds: list[float]) -> float:
 
 
 class HangWatch:
-    """Looks at the progress of a loop from a thread of its own; `crew` and `report` are the loop's."""
+    """Looks at the progress of a loop from a thread of its own; `crew`, `report` and `run_dir` are the loop's."""
 
     def __init__(
-        self, *, crew: Crew, report: Report, clock: Callable[[], float] = time.monotonic, first: float = 3.0
+        self,
+        *,
+        crew: Crew,
+        report: Report,
+        run_dir: Path,
+        clock: Callable[[], float] = time.monotonic,
+        first: float = 3.0,
     ) -> None:
-        self._crew, self._report, self._clock = crew, report, clock
+        self._crew, self._report, self._run_dir, self._clock = crew, report, run_dir, clock
         self._first = first  # the first step compiles and allocates: this many times the patience
         self._seconds: list[float] = []
         self._since = clock()
@@ -87,21 +96,46 @@ class HangWatch:
             f"No progress for {waited:.0f} s after step {self._step}: stacks of all processes are in the driver's log"
         )
         self._report.note(text, step=self._step, hang={"seconds": waited, "silent": silent, "stacks": told})
+        written = self._write_flights()
+        if written:
+            folder = written[0].parent.relative_to(self._run_dir)
+            self._report.say(f"The newest collectives of {len(written)} workers are in {folder}, and in logs.zip.")
+
+    def _write_flights(self) -> list[Path]:
+        """Write the newest collectives of each worker that records them, and return the files."""
+        asked = {
+            worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
+        }
+        dumps, _ = _answers(asked)
+        folder = self._run_dir / "log" / "flight" / f"after-step-{self._step}"
+        written = []
+        for name, dump in dumps.items():
+            if dump:
+                folder.mkdir(parents=True, exist_ok=True)
+                path = folder / f"{name}.fr.json"
+                path.write_bytes(dump)
+                written.append(path)
+        return written
 
     def _ask(self) -> tuple[dict[str, Stacks], list[str]]:
         """Return the stacks of all processes, and who did not answer."""
-        found: dict[str, Stacks] = {"driver": stacks(without=[threading.get_ident()])}
-        silent = []
         asked = {
             worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
         }
-        deadline = time.monotonic() + ANSWER_SECONDS
-        for name, reference in asked.items():
-            try:
-                found[name] = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
-            except Exception:  # dead, or stuck in native code with Python's lock in hand
-                silent.append(name)
-        return found, silent
+        found, silent = _answers(asked)
+        return {"driver": stacks(without=[threading.get_ident()]), **found}, silent
+
+
+def _answers(asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what workers answer within ANSWER_SECONDS together, by name, and who did not."""
+    found, silent = {}, []
+    deadline = time.monotonic() + ANSWER_SECONDS
+    for name, reference in asked.items():
+        try:
+            found[name] = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
+        except Exception:  # dead, or stuck in native code with Python's lock in hand
+            silent.append(name)
+    return found, silent
 
 
 def _lines(groups: list[Group], silent: list[str], waited: float) -> list[str]:

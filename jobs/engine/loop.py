@@ -76,7 +76,7 @@ class Loop:
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
         self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
-        self.hang_watch = HangWatch(crew=crew, report=report)
+        self.hang_watch = HangWatch(crew=crew, report=report, run_dir=run_dir)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""

@@ -171,8 +171,9 @@ def _bytes(entry: dict[str, Any], side: str) -> int:
 def _place(frames: Any) -> str:
     """Return the innermost line of somebody's own code, "" if no frame was recorded."""
     known = [frame for frame in _dicts(frames) if isinstance(frame.get("filename"), str)]
-    own = [frame for frame in known if not any(part in frame["filename"] for part in _PLUMBING)]
-    for frame in own or known:
+    above = [frame for frame in known if not any(part in frame["filename"] for part in _PLUMBING)]
+    own = [frame for frame in above if "site-packages/" not in frame["filename"]]
+    for frame in own or above or known:
         return f"{frame['filename'][-200:]}:{_number(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return ""
 

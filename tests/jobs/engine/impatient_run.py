@@ -1,5 +1,6 @@
 """The engine with a rank that stands still for a while, and a hang watch that waits for seconds, not minutes."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from jobs.engine.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
 STILL_SECONDS = 8.0
+os.environ["TORCH_FR_BUFFER_SIZE"] = "500"  # as whoever starts Ray would set it: workers import this, too
 
 
 class StillPolicy(Policy):

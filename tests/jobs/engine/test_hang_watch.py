@@ -8,6 +8,10 @@ import pytest
 
 from jobs.engine import hang_watch as module
 from jobs.engine.hang_watch import HangWatch, patience
+from profiling.evidence import Evidence, Recorded
+from profiling.flights import flights, partings
+from profiling.trace.importing import import_trace
+from profiling.trace.store import Store
 
 from .conftest import GRPO, Ended
 
@@ -22,8 +26,10 @@ class Clock:
 class Stage:
     """A watch over two workers, of which one may not answer."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, silent: str = "") -> None:
-        self.clock, self.silent = Clock(), silent
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, silent: str = "", run_dir: Path = Path(), flight: bytes = b""
+    ) -> None:
+        self.clock, self.silent, self.flight = Clock(), silent, flight
         self.lines: list[str] = []
         self.notes: list[tuple[str, int, dict[str, Any]]] = []
         crew: Any = SimpleNamespace(all=lambda: [self._worker(f"policy-{rank}") for rank in range(2)])
@@ -31,7 +37,7 @@ class Stage:
             say=self.lines.append, note=lambda text, *, step, **meta: self.notes.append((text, step, meta))
         )
         monkeypatch.setattr(module, "ray", SimpleNamespace(get=lambda reference, timeout: reference()))
-        self.watch = HangWatch(crew=crew, report=report, clock=self.clock)
+        self.watch = HangWatch(crew=crew, report=report, run_dir=run_dir, clock=self.clock)
 
     def _worker(self, name: str) -> Any:
         def answer() -> dict[str, tuple[str, ...]]:
@@ -39,8 +45,12 @@ class Stage:
                 raise TimeoutError
             return {"MainThread": ("main (a.py:1)", "all_reduce (b.py:2)")}
 
-        method = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: answer))
-        return SimpleNamespace(name=name, actor=SimpleNamespace(stacks=method))
+        def method(value: Any) -> Any:
+            return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: value))
+
+        return SimpleNamespace(
+            name=name, actor=SimpleNamespace(stacks=method(answer), flight=method(lambda: self.flight))
+        )
 
     def after(self, seconds: float, *, step: int = -1) -> None:
         self.clock.now += seconds
@@ -90,6 +100,16 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("No answer from policy-1" in line for line in stage.lines)
 
 
+def test_the_newest_collectives_are_written_beside_the_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stage = Stage(monkeypatch, run_dir=tmp_path, flight=b'{"entries": []}')
+    stage.after(900)
+    folder = tmp_path / "log" / "flight" / "after-step-0"
+    assert sorted(path.name for path in folder.iterdir()) == ["policy-0.fr.json", "policy-1.fr.json"]
+    assert stage.lines[-1] == ("The newest collectives of 2 workers are in log/flight/after-step-0, and in logs.zip.")
+    Stage(monkeypatch, run_dir=tmp_path / "off").after(900)
+    assert not (tmp_path / "off").exists()
+
+
 @pytest.mark.engine
 def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_engine: Any, tmp_path: Path) -> None:
     program = ("tests.jobs.engine.impatient_run",)
@@ -104,3 +124,14 @@ def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_en
     assert "gather" in found["driver"]
     assert "stand_still" in ended.output
     assert any("The run goes on" in e["text"] for e in ended.of("note"))
+
+    (dumps,) = [path.parent for path in (tmp_path / "hang" / "log" / "flight").glob("after-step-2/policy-1.fr.json")]
+    recorded = []
+    for rank in range(2):
+        import_trace(dumps / f"policy-{rank}.fr.json", tmp_path / f"{rank}.store")
+        recorded.append(Recorded(store=Store(tmp_path / f"{rank}.store")))
+    (parting,) = partings(flights(Evidence(recorded=tuple(recorded))))
+    assert parting.ranks == (1,)
+    assert parting.calls[1] is None
+    assert parting.calls[0] is not None
+    assert "jobs/engine/" in parting.calls[0].place  # not the library's line that it goes through

@@ -1,7 +1,7 @@
 """Payloads of NVTX ranges in exports of nsys: numbers, recorded here, and the bytes of NCCL's calls.
 
-The latter after the documented structures and the schemas of a real export: neither the real exports here nor the nsys of
-this machine (2022.4) hold such payloads themselves.
+The latter after the documented structures and the schemas of a real export: neither the real exports here nor the nsys
+of this machine (2022.4) hold such payloads themselves.
 """
 
 import sqlite3
