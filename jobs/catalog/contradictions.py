@@ -155,7 +155,7 @@ def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:
                 shown=shown,
             )
         refuse("profile.what", text)
-    if wanted.what == "none":
+    if wanted.what == "none" and wanted.tool == "none":
         return
     roles = names_of(wanted.roles) or list(workers)
     unknown = [role for role in roles if role not in workers]
