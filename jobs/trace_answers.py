@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from functools import cache
 from hashlib import sha256
@@ -34,7 +34,7 @@ MOST_KEPT = 32
 PATIENCE = 1.0
 """Seconds that a page waits for an answer before it says that it is being reckoned."""
 
-_pool = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="answer")
+_places = threading.Semaphore(MOST_AT_ONCE)
 _under_way: dict[Path, "Future[Any]"] = {}
 _kept: "OrderedDict[Path, Any]" = OrderedDict()
 _lock = threading.Lock()
@@ -61,8 +61,10 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING:
                 raise StillReckoning(_("The console reckons with other traces. Ask again in a few seconds."))
             language = translation.get_language()
-            future = _pool.submit(_answer, path, shape, work, language)
-            _under_way[path] = future
+            future = _under_way[path] = Future()
+            # a daemon, unlike threads of a pool: a console that ends does not wait for what is in line
+            job = (future, path, shape, work, language)
+            threading.Thread(target=_reckon, args=job, name="answer", daemon=True).start()
     try:
         found: T = future.result(timeout=PATIENCE if patience is None else patience)
     except NotYet as error:
@@ -70,6 +72,16 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             raise
         raise StillReckoning(_("This is being reckoned. Ask again in a few seconds.")) from error
     return found
+
+
+def _reckon(future: "Future[T]", path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> None:
+    with _places:
+        try:
+            found = _answer(path, shape, work, language)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(found)
 
 
 def _answer(path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> T:
