@@ -105,6 +105,7 @@ class AnalysisOut(Schema):
     asked_end: str = Field(description="of the window that was asked for: after `end` where it is cut")
     is_cut: bool = Field(description="too many events: only the window's beginning is reckoned with")
     has_steps: bool
+    has_clock: bool = Field(description="false: only how long things ran is known, not when; there is no budget then")
     path: list[StepBudgetOut]
     budget: list[WorkerBudgetOut]
     workers: list[WorkerOut]
@@ -228,6 +229,7 @@ def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> Analys
         "asked_end": str(summary.asked_end),
         "is_cut": summary.is_cut,
         "has_steps": summary.has_steps,
+        "has_clock": summary.has_clock,
         "path": plain["path"],
         "budget": plain["workers"],
         "workers": workers,

@@ -98,13 +98,13 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
         "worker_name": worker_text(worker.role, worker.rank) if worker else "",
         "answer": _answer(summary, mine),
         "path": _path_bar(summary),
-        "bars": _worker_bars(summary),
+        "bars": _worker_bars(summary) if summary.has_clock else [],
         "step_bars": _step_bars(mine) if mine and len(mine.steps) > 1 else [],
         "legend": _legend(summary),
         "phase_legend": [
             (phase, phase_label(phase) if phase else _("Between the phases")) for phase in _phases(summary)
         ],
-        "figures": _figures(summary, worker, mine) if worker else [],
+        "figures": _figures(summary, worker, mine) if worker and summary.has_clock else [],
         "kernels": [_named(one) for one in worker.kernels[:_SHOWN]] if worker else [],
         "operators": [_named(one) for one in worker.operators[:_SHOWN]] if worker else [],
         "ranges": [_named(one) for one in worker.ranges[:_SHOWN]] if worker else [],
@@ -124,6 +124,8 @@ def _key(worker: WorkerBudget) -> str:
 
 def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
+    if not summary.has_clock:
+        return _("It is known how long each kernel ran, but not when: nothing is said of what lies between them.")
     if mine is None or not mine.steps:
         most = max(summary.memory, key=lambda one: one.peak, default=None)
         return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""

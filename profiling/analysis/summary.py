@@ -66,7 +66,8 @@ class Summary:
     """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, so that of the window
     up to `asked_end` only the part up to `end` is reckoned with.
 
-    `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1.
+    `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1. Without a clock
+    (`has_clock`) there is no budget, and of workers only how long things ran is told.
     """
 
     begin: int
@@ -79,6 +80,7 @@ class Summary:
     workers: tuple[WorkerSummary, ...]
     late: tuple[Late, ...]
     memory: tuple[Memory, ...]
+    has_clock: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain dicts, lists and numbers."""
@@ -129,7 +131,8 @@ def summarise(
         memory=tuple(
             found for one in recorded for found in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
         ),
-        late=stragglers([work for _, work in sorted(chosen.items())], first, last),
+        late=stragglers([work for _, work in sorted(chosen.items())], first, last) if has_clock else (),
+        has_clock=has_clock,
     )
 
 

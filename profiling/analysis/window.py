@@ -85,6 +85,8 @@ def summarise_window(
 
 
 def _devices(store: Store, begin: int, end: int, chosen: Sequence[int] | None) -> tuple[DeviceSum, ...]:
+    if not store.facts.has_clock:
+        return ()  # what lay between its events is not known
     streams = [lane for lane in store.lanes if lane.kind == "stream" and (chosen is None or lane.id in chosen)]
     sums = []
     for process, device in sorted({(lane.process, lane.device) for lane in streams}):

@@ -56,7 +56,7 @@ def _told(parting: Parting) -> str:
 
 PLUGIN = Rule(
     title="Ranks do not meet",
-    question="why",
+    question="where",
     definition="Process groups with a collective that ranks call in different ways, or that some have waited in for "
     "more than 30 s (or for as long as is not known) while others have not called it.",
     unit="count",

@@ -95,7 +95,9 @@ def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
         assert [store.names[name] for name in events["name"]] == ["gloo:all_reduce", "gloo:barrier", "gloo:all_reduce"]
         assert events["bytes"].tolist() == [2048, 0, 28]
         assert set(events["cat"].tolist()) == {Category.COMMUNICATION}
-        assert [(lane.kind, lane.title) for lane in store.lanes] == [("range", "default_pg (0)")]
+        assert [(lane.kind, lane.process, lane.title) for lane in store.lanes] == [
+            ("range", "rank 0", "default_pg (0)")
+        ]
         assert store.meta["rank"] == 0
         last = store.detail(2)["info"]
         assert (last["sequence"], last["over"], last["input"]) == (3, False, "[7] Float")

@@ -59,13 +59,13 @@ class FlightRecorderReader:
             raise Unreadable("The dump holds no collective. Set TORCH_FR_BUFFER_SIZE=2000 before the processes start.")
         told_at = _moment(told.get("dumped_at_ns"))
         until = told_at or max(max(_times(entry)) for entry in entries)
-        for entry in entries:
-            _add(entry, until, groups, writer)
         rank = told.get("rank")
         found = _RANK.search(path.name)
         number = rank if _is_rank(rank) else int(found[1]) if found else None
         if number is not None:
             writer.meta("rank", number)
+        for entry in entries:
+            _add(entry, until, groups, writer, process="" if number is None else f"rank {number}")
         writer.meta("flight", {"dumped_at": told_at, "groups": groups})
         writer.meta("tool", "torch flight recorder")
         writer.meta("tool_version", str(told.get("version", ""))[:100])
@@ -108,7 +108,9 @@ def _groups(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _add(entry: dict[str, Any], until: int, groups: dict[str, dict[str, Any]], writer: StoreWriter) -> None:
+def _add(
+    entry: dict[str, Any], until: int, groups: dict[str, dict[str, Any]], writer: StoreWriter, *, process: str
+) -> None:
     """Add one collective."""
     named = entry.get("process_group")
     named = named if isinstance(named, list | tuple) and len(named) == 2 else ("", "")
@@ -131,7 +133,7 @@ def _add(entry: dict[str, Any], until: int, groups: dict[str, dict[str, Any]], w
         "output": outputs,
         "place": _place(entry.get("frames")),
     }
-    lane = writer.lane("range", process="", pid=-1, title=f"{about or 'process group'} ({group})")
+    lane = writer.lane("range", process=process, pid=-1, title=f"{about or 'process group'} ({group})")
     size = _bytes(entry, "input") or _bytes(entry, "output")
     info = writer.info(orjson.dumps(details).decode())
     writer.add(lane, created, max(end - created, 0), writer.name(name), Category.COMMUNICATION, bytes=size, info=info)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from profiling.analysis.summary import open_works, summarise
+from profiling.analysis.window import summarise_window
 from profiling.evidence import Evidence, Recorded, phase_spans
 from profiling.finding import diagnose
 from profiling.trace.category import Category
@@ -194,6 +195,8 @@ def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None
         ]
         assert (worker.recorded, worker.idle, worker.gaps, worker.communication) == (0, {}, (), None)
         assert summarise([recorded], phase_spans(())).budget.steps == ()
+        assert not summarise([recorded], phase_spans(())).has_clock
+        assert summarise_window(store, begin=store.begin, end=store.end).devices == ()
         assert open_works([recorded], phase_spans(())) == ({}, (), False)
         found = {one.key: one.state for one in diagnose(Evidence(recorded=(recorded,)))}
         for rule in ("device_idle", "long_gap", "communication_exposed", "no_overlap"):
