@@ -111,6 +111,7 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
         "idle": _idle(worker) if worker else [],
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
+        "has_engine": any(one.role.startswith("vllm") for one in summary.workers),
         "engines": [(key, worker_text(one.role, one.rank)) for key, one in workers.items() if one.rollout],
         "rollout": _rollout(worker.rollout) if worker and worker.rollout else None,
         "memory": [_memory(one) for one in summary.memory],

@@ -15,7 +15,7 @@ from profiling.trace.category import Category
 DONE = 0.9
 """The tail begins when this share of the requests is done."""
 
-_COUNTS = re.compile(r"context_(\d+)\((\d+)\).*?generation_(\d+)\((\d+)\)")
+_COUNTS = re.compile(r"context_(\d+)\((?:sq)?(\d+)[^()]*\).*?generation_(\d+)\((?:sq)?(\d+)[^()]*\)")
 _MOST_POINTS = 400
 
 
@@ -101,7 +101,8 @@ def batches(work: Work, begin: int, end: int) -> Batches:
 def counts_of(name: str) -> tuple[int, int, int, int] | None:
     """Return (context requests, their tokens, generation requests, their tokens) of vLLM's name of a pass.
 
-    None for another name. "execute_context_1(37)_generation_15(15)" is (1, 37, 15, 15).
+    None for another name. "execute_context_1(37)_generation_15(15)" is (1, 37, 15, 15); vLLM writes "sq37sk40..." for
+    the tokens where it tells of attention's sizes too.
     """
     found = _COUNTS.search(name)
     if not found or any(len(group) > 12 for group in found.groups()):

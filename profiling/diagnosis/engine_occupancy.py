@@ -1,15 +1,13 @@
 """The engine decodes few sequences at once for much of its time: what is left of a batch whose others are done."""
 
-import re
-
 import numpy as np
 
+from profiling.analysis.rollout import counts_of
 from profiling.evidence import Evidence
 from profiling.finding import Missing, Rule, Seen, Turn
 from profiling.judging import whole_window
 from profiling.trace.category import Category
 
-_RUNNING = re.compile(r"execute_context_(\d+)\(\d+\)_generation_(\d+)\(\d+\)")
 _FEW = 0.25  # of the most sequences that were decoded at once
 _SOME = 8  # sequences: of fewer, none is a tail
 
@@ -74,8 +72,8 @@ def _from_readings(evidence: Evidence) -> Seen | Missing:
 
 def _sequences(name: str) -> int:
     """Return how many sequences a pass of vLLM's named range works on; 0 for another range."""
-    found = _RUNNING.search(name)
-    return int(found[1]) + int(found[2]) if found else 0
+    context, _tokens, generation, _more = counts_of(name) or (0, 0, 0, 0)
+    return context + generation
 
 
 PLUGIN = Rule(

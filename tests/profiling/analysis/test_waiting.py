@@ -93,6 +93,8 @@ def test_the_straggler_is_last_to_enter() -> None:
 
 def test_passes_of_an_engine_tell_what_was_in_them() -> None:
     assert counts_of("execute_context_1(37)_generation_15(15)") == (1, 37, 15, 15)
+    told = "execute_context_2(sq512sk900sqsq9000sqsk90)_generation_30(sq30sk4000sqsq30sqsk4000)"
+    assert counts_of(told) == (2, 512, 30, 30)
     assert counts_of("execute_model") is None
     assert counts_of(f"execute_context_{'9' * 40}(0)_generation_1(1)") is None
 
