@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import Adapter
+from jobs.catalog.own_profile import own_profile
 from jobs.catalog.runspec import RunSpec
 from jobs.runner.commands import Commands
 from jobs.runner.custody import Capture, Teller
@@ -25,6 +26,7 @@ LOOK_SECONDS = 0.2
 WORKERS_SECONDS = 1.0  # between looks for processes: each is a listing of a folder
 HURRIED_SECONDS = 10.0  # that a stop waits at most for what is recorded
 
+HARMLESS = ("stacks",)  # beside the profilers of torch and CUDA
 OWN = "trainer"  # in the payload of a command, under `by`: its own profiler was told already
 
 
@@ -48,6 +50,8 @@ class Recording:
         self._riders = Riders(run_dir, role_of=lambda actor: adapter.role_of(spec=spec, actor=actor), label=label)
         self._teller = Teller(attempt=attempt, write=write)
         self._captures: list[Capture] = []
+        own = own_profile(spec)
+        self._own_until = own.first_step + own.num_steps - 1 if own is not None else 0
         self._next_look = self._next_workers = 0.0
         self._told: dict[str, Riding] = {}
         self._seen: dict[str, Riding] = {}
@@ -61,9 +65,8 @@ class Recording:
         try:
             self._obey(step)
             for capture in self._captures[:]:
-                if not capture.is_recording and self._is_taken(capture):
-                    continue  # a process takes one profiler at a time
-                capture.look(step=step, now=now)
+                if not self._must_wait(capture, step):
+                    capture.look(step=step, now=now)
                 if capture.is_over:
                     self._captures.remove(capture)
             self._tell_workers(step, now)
@@ -87,8 +90,22 @@ class Recording:
             self._say(f"Captures are left as they are.\n{traceback.format_exc()}")
         self._captures.clear()
 
-    def _is_taken(self, capture: Capture) -> bool:
-        return isinstance(capture, Ridden) and any(other.is_recording for other in self._captures)
+    def _must_wait(self, capture: Capture, step: int) -> bool:
+        """Return True for a capture that may not begin yet: a process takes one profiler at a time.
+
+        The trainer's own would not be refused but end the run, so as long as it has steps ahead ours stays away.
+        """
+        if not isinstance(capture, Ridden) or capture.is_recording:
+            return False
+        is_ahead = step < self._own_until and capture.request.tool not in HARMLESS
+        if is_ahead and capture.request.seconds:
+            capture.refuse(
+                f"{self._label} records up to step {self._own_until} itself, and two profilers in one process would "
+                "end it. Ask again after that step, or record stacks.",
+                step=step,
+            )
+            return False
+        return is_ahead or any(other.is_recording for other in self._captures)
 
     def _obey(self, step: int) -> None:
         for verb, payload in self._commands.fresh():

@@ -73,6 +73,10 @@ class Ridden:
         self._teller.state(self.request, "withdrawn", step=step)
         return True
 
+    def refuse(self, why: str, *, step: int) -> None:
+        """Fail it before it begins."""
+        self._fail(why, step)
+
     def end(self) -> None:
         """See Capture."""
         self._is_ended = True

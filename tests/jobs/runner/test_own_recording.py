@@ -141,3 +141,19 @@ def test_a_capture_without_a_file_has_failed(
     house.finish(verl.start(body))
 
     assert [event["text"] for event in console.of_kind("capture") if event["state"] == "failed"] == [why]
+
+
+def test_ours_stays_away_while_the_trainers_own_profiler_has_steps_ahead(
+    verl: Verl, house: House, console: FakeConsole
+) -> None:
+    payload = {"tool": "torch", "first_step": 0, "num_steps": 1, "roles": [], "ranks": []}
+    by_time = {"number": 2, "verb": "profile", "payload": {**payload, "capture": "c-2", "seconds": 60}}
+    steps = {"number": 3, "verb": "profile", "payload": {**payload, "capture": "c-3", "first_step": 2}}
+    console.commands = [ASKED, by_time, steps]
+
+    house.finish(verl.start("train(1)\ntrain(2)\n"))
+
+    said = {event["capture"]: event for event in console.of_kind("capture")}
+    assert said["c-2"]["state"] == said["c-3"]["state"] == "failed"
+    assert "verl 0.9.1 records up to step 2 itself" in said["c-2"]["text"]
+    assert not any(event["state"] == "recording" for event in console.of_kind("capture") if event["capture"] != "c-1")
