@@ -135,6 +135,11 @@ class ApiClient:
         made: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(asked)).json()
         return made
 
+    def captures(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the captures of a run. Raises: RequestRefused, ConsoleAway."""
+        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/captures").json()["captures"]
+        return found
+
     def capture(self, run_id: str, capture_id: str) -> dict[str, Any]:
         """Return a capture."""
         found: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()

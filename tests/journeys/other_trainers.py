@@ -10,12 +10,15 @@ import httpx
 
 from console.api_client import ENDED, ApiClient
 from tests.journeys.conftest import Stack
+from tests.waiting import wait_until
 
 TOKEN = (
     "from django.contrib.auth import get_user_model as g; from console.api_token import make_token; "
     "print(make_token(user=g().objects.order_by('pk').first(), name='test')[1])"
 )
 SMALL = {"train.batch_size": 128, "train.micro_batch_size": 32, "train.num_epochs": 1, "train.max_sequence_tokens": 160}
+TRAINING_SECONDS = 240
+RECORDED_SECONDS = 3
 EAGER = {"kernels.attention": "eager"}
 RUNS: Mapping[str, dict[str, Any]] = {
     "openrlhf sft": {
@@ -40,6 +43,7 @@ RUNS: Mapping[str, dict[str, Any]] = {
         "name": "verl SFT",
         "algorithm": "sft",
         "trainer": {"name": "verl"},
+        "profile": {"what": "operators", "first_step": 3, "num_steps": 2},  # by verl's own profiler
         "knobs": {
             **SMALL,
             **EAGER,
@@ -80,6 +84,30 @@ def files_of(stack: Stack, token: str, run: str) -> dict[str, dict[str, Any]]:
         f"{stack.url}/api/runs/{run}/artifacts", headers={"Authorization": f"Bearer {token}"}, trust_env=False
     )
     return {row["name"]: row for row in answer.raise_for_status().json()["artifacts"]}
+
+
+def found_in(stack: Stack, token: str, trace: str, words: str) -> list[dict[str, Any]]:
+    """Return the names of a trace's events that contain the words, with how many there are of each."""
+    answer = httpx.get(
+        f"{stack.url}/api/traces/{trace}/search",
+        params={"q": words},
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+    )
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["found"]
+    return found
+
+
+def record_once_it_trains(client: ApiClient, run: str) -> str:
+    """Ask a run whose trainer knows nothing of captures for one by time, in the middle of training; return its id."""
+
+    def is_training() -> bool:
+        header = client.run(run)
+        assert header["state"] not in ENDED, header["cause"]
+        return bool(header["state"] == "running" and header["step"] > 0)
+
+    wait_until(is_training, TRAINING_SECONDS)
+    return str(client.profile(run, {"tool": "torch", "seconds": RECORDED_SECONDS})["id"])
 
 
 def shown_command(stack: Stack, token: str, run: str) -> list[str]:

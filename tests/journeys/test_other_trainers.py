@@ -11,7 +11,9 @@ from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import (
     RUNS,
     files_of,
+    found_in,
     points,
+    record_once_it_trains,
     run_folder,
     shown_command,
     token_of,
@@ -44,10 +46,23 @@ def client(stack: Stack, token: str) -> Iterator[ApiClient]:
     made.close()
 
 
+def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked: str) -> None:
+    """The capture has become a trace with the operators of its steps, told by torch's profiler in the trainer."""
+    capture = client.follow_capture(run, asked, tell=lambda _: None)
+    assert capture["state"] == "ready", capture["problem"]
+    (file,) = capture["files"]
+    assert (file["role"], file["rank"], file["tool_version"].split()[0]) == ("policy", 0, "torch")
+    trace = client.follow_trace(capture["trace_url"].rstrip("/").rpartition("/")[2], tell=lambda _: None)
+    assert [layer["state"] for layer in trace["layers"] if layer["file_name"]] == ["ready"], trace["layers"]
+    products = [row for row in found_in(stack, token, trace["id"], "aten::mm") if row["name"] == "aten::mm"]
+    assert sum(row["events"] for row in products) > 50, products
+
+
 def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     client: ApiClient, stack: Stack, environment: str, token: str
 ) -> None:
     launched = client.launch(RUNS["openrlhf sft"], key="openrlhf-sft")
+    asked = record_once_it_trains(client, launched.id)
 
     seen = watch(client, launched.id, seconds=RUN_SECONDS)
 
@@ -63,6 +78,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     launch = json.loads((folder / "launch.json").read_text())
     assert launch["argv"][:3] == [environment, "-m", "openrlhf.cli.train_sft"]
     assert shown_command(stack, token, launched.id) == launch["argv"], "what is shown is byte for byte what ran"
+    check_recording(client, stack, token, launched.id, asked)
     left = files_of(stack, token, launched.id)
     assert left["model-final.zip"]["download_url"]
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
