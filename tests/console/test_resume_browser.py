@@ -212,7 +212,8 @@ def test_another_trainers_run_is_offered_only_what_it_can_do(page: Page, live_co
     open_run(page, live_console, run)
     expect(page.locator('[data-action="stop"]')).to_be_visible()
     expect(page.locator('[data-action="checkpoint"]')).to_be_hidden()
-    expect(page.locator("[data-profile-buttons]")).to_be_hidden()
+    expect(page.locator("[data-profile-buttons]")).to_be_visible()  # by our recorder, from beside
+    expect(page.locator('[data-action="record"]')).to_be_visible()
     page.locator('[data-tab="profile"]').first.click()
     expect(page.get_by_text("No step recorded yet")).to_be_visible()
 
