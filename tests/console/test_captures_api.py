@@ -415,7 +415,7 @@ def test_the_cost_of_a_capture_is_told_from_measurements_and_then_from_the_runs_
         return next(cost for cost in costs if cost["tool"] == tool)
 
     assert (told("torch")["captures"], told("torch")["step_bytes"] > 0) == (0, True)
-    assert told("stacks") == {"tool": "stacks", "captures": 0} | dict.fromkeys(
+    assert told("memory") == {"tool": "memory", "captures": 0} | dict.fromkeys(
         ("step_bytes", "second_bytes", "stall_seconds", "slowdown")
     )
     capture = make_ready(run, {"c-policy-0.json.gz": b"a" * 300, "c-policy-1.json.gz": b"b" * 500})

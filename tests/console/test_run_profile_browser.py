@@ -334,7 +334,7 @@ def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     expect(cost).to_contain_text("That is too little: record fewer steps or workers, or make room.")
     shoot(page, "ask-no-room")
     dialog.get_by_role("radio", name="Where it hangs").check()
-    expect(cost).to_contain_text("How large its files get is not known yet. Room: 20.0 MiB")
+    expect(cost).to_contain_text("Files of about 3.0 MiB (measured on the bundled model")
     expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
 
 

@@ -18,7 +18,11 @@ export class ProfileDialog {
       write(field("ask-problem"), "");
       this.#change();
     });
-    captures.addEventListener("change", () => this.isOpen && this.#show());
+    captures.addEventListener("change", () => {
+      if (!this.isOpen) return;
+      this.key = null; // workers may have told what they have
+      this.#change();
+    });
   }
 
   get isOpen() {
@@ -94,6 +98,7 @@ export class ProfileDialog {
     } catch (error) {
       this.key = null;
       write(field("ask-problem"), error.message);
+      if (!this.choices) this.#submitText(this.#asked(), { isUnable: true });
     }
   }
 
@@ -162,7 +167,7 @@ export class ProfileDialog {
     submit.disabled = isEmpty || isUnable || isTooLarge || isByTime;
     const steps = { first, last: first + count - 1, count };
     if (isEmpty) write(submit, gettext("Choose a role and a rank"));
-    else if (isUnable) write(submit, gettext("No worker has it"));
+    else if (isUnable) write(submit, gettext("No tool for it"));
     else if (isByTime) write(submit, gettext("Only whole steps: leave the seconds out"));
     else if (isTooLarge) write(submit, gettext("Not enough room"));
     else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
