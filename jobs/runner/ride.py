@@ -27,7 +27,14 @@ from jobs.runner.recording import HURRIED_SECONDS, Recording
 from jobs.runner.report import Report
 from jobs.runner.salvage import Salvage
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
-from jobs.runner.translating import Translation, label_of, recording_of, translation_of, translation_of_the_rest
+from jobs.runner.translating import (
+    Translation,
+    finish_own,
+    label_of,
+    recording_of,
+    translation_of,
+    translation_of_the_rest,
+)
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
@@ -78,6 +85,9 @@ class Ride:
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
         if rest is not None and not report.has_last_word:
+            rest.read_the_rest()
+            self.progress.read()
+            finish_own(self.job, rest, self.progress)
             rest.finish(has_succeeded=False)
             self.progress.read()
         report.start()

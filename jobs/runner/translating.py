@@ -11,9 +11,14 @@ from jobs.adapters.adapter import LogReader, adapter
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.runner.appending import AppendFile, Reserve
+from jobs.runner.custody import Teller
 from jobs.runner.job import Job
-from jobs.runner.recording import Recording
+from jobs.runner.own_recording import OwnRecording
+from jobs.runner.progress import Progress
+from jobs.runner.recording import OWN, Recording
 from jobs.runner.report import Report
+from profiling.capture import may_follow
+from profiling.capture_request import parse_request
 from profiling.events import Event, artifact, state, to_line
 
 POLL_SECONDS = 0.3
@@ -142,6 +147,27 @@ def recording_of(spec: RunSpec, job: Job, report: Report, translation: Translati
         write=translation.write,
         say=report.say,
     )
+
+
+def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
+    """Take what the trainer's own profiler left when its runner was killed; what is told already changes nothing."""
+    try:
+        spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
+        lines = (job.run_dir / "commands.jsonl").read_bytes().splitlines()
+        asked = [json.loads(line)["payload"] for line in lines if b'"profile"' in line]
+        requests = [parse_request(payload) for payload in asked if payload.get("by") == OWN]
+    except (OSError, ValueError, KeyError, AttributeError, SpecInvalid):
+        return
+    for request in requests:
+        if may_follow("importing", progress.captures.get(request.capture, {}).get("state", "armed")):
+            OwnRecording(
+                request,
+                files=lambda: adapter(spec.trainer.name).recorded(run_dir=job.run_dir),
+                run_dir=job.run_dir,
+                teller=Teller(attempt=job.attempt, write=translation.write),
+                step=progress.step,
+                label=label_of(spec),
+            ).finish(step=progress.step)
 
 
 def label_of(spec: RunSpec) -> str:

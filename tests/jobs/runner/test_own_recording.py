@@ -10,6 +10,7 @@ import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
+from tests.waiting import wait_until
 
 NAME = "language-model_rank0-of-1_pid7_2026.json.gz"
 ARRIVED = f"c-1-{NAME}"
@@ -124,6 +125,19 @@ def test_what_is_there_when_the_trainer_ends_is_taken(verl: Verl, house: House, 
     house.finish(verl.start(f"train(1)\n(folder / '{NAME}').write_bytes(b'all')\ntrain(2)\n"))
 
     assert console.last_word["state"] == "finished"
+    assert states(console)[-1] == "importing"
+    assert bytes(console.files[ARRIVED]) == b"all"
+
+
+def test_what_is_there_is_taken_when_the_runner_is_killed(verl: Verl, house: House, console: FakeConsole) -> None:
+    runner = verl.start(f"train(1)\n(folder / '{NAME}').write_bytes(b'all')\nwait_for('never')\n")
+    console.wait_for(lambda: states(console) == ["armed", "recording"])
+    wait_until((house.run_dir / "profile" / NAME).exists, 20)
+
+    runner.kill()
+    runner.wait()
+    house.finish(house.start("jobs.runner.cleanup"))
+
     assert states(console)[-1] == "importing"
     assert bytes(console.files[ARRIVED]) == b"all"
 
