@@ -103,6 +103,11 @@ class Recorded:
         return self.store.facts.has_clock
 
     @property
+    def shows_work(self) -> bool:
+        """Return True if it tells when threads or devices did something: counters, calls and lengths alone do not."""
+        return self.has_clock and any(lane.events and lane.kind in ("thread", "stream") for lane in self.store.lanes)
+
+    @property
     def begin(self) -> int:
         """When the file begins, in Unix ns."""
         return self.store.begin

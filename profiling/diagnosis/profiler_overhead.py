@@ -11,6 +11,8 @@ from profiling.trace.category import Category
 
 def _look(evidence: Evidence) -> Iterator[Seen]:
     for recorded in evidence.recorded:
+        if not recorded.shows_work:
+            continue
         found = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
         own = union(found["ts"], found["ts"] + found["dur"])
         yield Seen(

@@ -13,11 +13,12 @@ _NAMES = re.compile(
 
 
 def _judge(evidence: Evidence) -> Seen | Missing:
-    if not evidence.recorded:
+    recorded = [one for one in evidence.recorded if one.shows_work]
+    if not recorded:
         return Missing(what="trace")
     total, window, calls, name, begin, end = 0.0, 0, 0, "", 0, 0
-    longest_yet, whose = 0, evidence.recorded[0]
-    for one in evidence.recorded:
+    longest_yet, whose = 0, recorded[0]
+    for one in recorded:
         names = one.store.names
         chosen = [i for i, text in enumerate(names) if _NAMES.search(text)]
         window += one.window

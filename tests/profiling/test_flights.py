@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from profiling.evidence import Evidence, Recorded
-from profiling.finding import Finding, judged, rules
+from profiling.finding import Finding, diagnose, judged, rules
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
@@ -181,6 +181,14 @@ def test_a_wait_counts_from_thirty_seconds_where_the_moment_of_the_dump_is_known
 ) -> None:
     mine = dump(tmp_path / "d_0", [entry(1), entry(2, over=False)], at=at)
     assert finding(mine, dump(tmp_path / "d_1", others, at=at)).state == state
+
+
+def test_a_dump_is_no_recording_of_work(tmp_path: Path) -> None:
+    import_trace(dump(tmp_path / "d_0", [entry(1)]), tmp_path / "a.store")
+    with Store(tmp_path / "a.store") as store:
+        found = {one.key: one.state for one in diagnose(Evidence(recorded=(Recorded(store=store),)))}
+    for rule in ("recompilation", "profiler_overhead", "communication_exposed"):
+        assert found[rule] == "not_enough_data"
 
 
 def test_one_rank_alone_is_not_enough(tmp_path: Path) -> None:

@@ -199,7 +199,14 @@ def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None
         assert summarise_window(store, begin=store.begin, end=store.end).devices == ()
         assert open_works([recorded], phase_spans(())) == ({}, (), False)
         found = {one.key: one.state for one in diagnose(Evidence(recorded=(recorded,)))}
-        for rule in ("device_idle", "long_gap", "communication_exposed", "no_overlap"):
+        for rule in (
+            "device_idle",
+            "long_gap",
+            "communication_exposed",
+            "no_overlap",
+            "recompilation",
+            "profiler_overhead",
+        ):
             assert found[rule] == "not_enough_data"
 
         with StoreWriter(tmp_path / "b", source="test") as writer:
