@@ -33,7 +33,9 @@ DEFINITIONS: Mapping[str, Promise] = {
     ),
     "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
     "unattributed": gettext_lazy("Idle, and nothing of the above was recorded: Python code, say. Record with stacks."),
-    "not_recorded": gettext_lazy("The trace does not reach so far; only the phase is known. Record this worker, too."),
+    "not_recorded": gettext_lazy(
+        "No trace reaches so far, or it holds ranges alone: only the phase is known. Record operators of this worker, too."
+    ),
 }
 CHANGES: Mapping[str, Promise] = {
     "added": gettext_lazy("added"),
