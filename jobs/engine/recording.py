@@ -266,6 +266,9 @@ class Recording:
             self._now = None
             self._fail(capture, missing_text(capture.problems), step)
             return
+        if is_beside:  # the loop has gone on meanwhile
+            step = max(1, self._step)
+            request = capture.request = request.starting_at(step)
         capture.has_begun = True
         told = {
             "workers": [w.name for w in capture.workers],

@@ -27,6 +27,7 @@ START_TRIES = 3
 STOP_SECONDS = 120.0
 READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
+_KILLED_SECONDS = 2.0
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
 STEP_NAME = "step"
 REPORT_END = b"[END]"  # the last bytes of every report that nsys 2022.4 has written to its end
@@ -146,7 +147,7 @@ class NsysRecorder:
             return any(about.st_uid == os.getuid() and about.st_mtime >= self._began for about in seen)
         return True
 
-    def _ask(self, verb: str, *arguments: str, seconds: float) -> str:
+    def _ask(self, verb: str, *arguments: str, seconds: float, tries: int = 1) -> str:
         """Run an nsys command on this process's session; return what it says, complaints last.
 
         TMPDIR stays as at launch: nsys looks it up there.
@@ -164,6 +165,9 @@ class NsysRecorder:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
+        if done.returncode < 0 and tries:  # Ray ends the children of a process before it: then we are next, else not
+            time.sleep(_KILLED_SECONDS)
+            return self._ask(verb, *arguments, seconds=seconds, tries=tries - 1)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[:300]
             raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")

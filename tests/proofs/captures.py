@@ -148,7 +148,8 @@ def one_end(head: RayHead, folder: Path, name: str, number: int) -> tuple[str, s
         running.wait_for_step(2)
         running.command("profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[], num_steps=1)
         until(running, capture, "recording", "failed")
-        running.wait_for_step(told(running, capture)[-1]["step"] + 1)  # whole, so that there is something to see
+        begun_in = max(e["step"] for e in running.events() if e["kind"] == "metric") + 1
+        running.wait_for_step(begun_in + 1)  # the first whole one, so that there is something to see
         if is_written:
             running.command("finish", capture=capture)
             until(running, capture, "stopping", "failed")
