@@ -51,8 +51,11 @@ class Salvage:
     def finish(self, report: Report, *, why: str, elsewhere: Mapping[str, str]) -> None:
         """Announce what is there and say what became of each capture; every process of the attempt has ended.
 
-        `why` says how the trainer ended. `elsewhere`: files that were found on other nodes, and why one is of no use.
+        `why` says how the trainer ended, if it did not say so itself. `elsewhere`: files that were found on other
+        nodes, and why one is of no use.
         """
+        if said := str(self._progress.cause.get("text") or ""):
+            why = f"The run failed: {said}"
         found = left(self._run_dir, self.tools, secrets=own_secrets())
         problems = {name: file.problem for name, file in found.items()} | {n: p for n, p in elsewhere.items() if p}
         for capture, told in self._open().items():

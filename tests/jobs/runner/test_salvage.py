@@ -73,6 +73,26 @@ def test_what_was_in_the_memory_of_a_dead_process_is_said_to_be_lost(house: Hous
     )
 
 
+def test_a_driver_that_said_why_it_failed_is_believed(house: House, console: FakeConsole) -> None:
+    house.trainer(
+        RECORDS
+        + """
+records('torch', 'policy-0')
+told('stopping')
+told('writing', first_step=3, num_steps=2)
+cause = {'side': 'trainer', 'text': 'policy rank 0 died'}
+log.write(events.state('failed', attempt=attempt, cause=cause, text='policy rank 0 died'))
+sys.exit(1)
+"""
+    )
+
+    house.finish(house.start())
+
+    assert console.of_kind("capture")[-1]["text"].startswith(
+        "The run failed: policy rank 0 died. policy-0: Its process"
+    )
+
+
 def test_who_has_a_file_is_kept_and_the_others_are_named(house: House, console: FakeConsole) -> None:
     house.trainer(
         RECORDS
