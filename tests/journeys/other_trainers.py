@@ -98,13 +98,16 @@ def found_in(stack: Stack, token: str, trace: str, words: str) -> list[dict[str,
     return found
 
 
-def record_once_it_trains(client: ApiClient, run: str) -> str:
-    """Ask a run whose trainer knows nothing of captures for one by time, in the middle of training; return its id."""
+def record_once_it_trains(client: ApiClient, run: str, *, after_step: int = 0) -> str:
+    """Ask a run whose trainer knows nothing of captures for one by time, in the middle of training; return its id.
+
+    `after_step` is the last one that the trainer's own profiler records: two at once are refused.
+    """
 
     def is_training() -> bool:
         header = client.run(run)
         assert header["state"] not in ENDED, header["cause"]
-        return bool(header["state"] == "running" and header["step"] > 0)
+        return bool(header["state"] == "running" and header["step"] > after_step)
 
     wait_until(is_training, TRAINING_SECONDS)
     return str(client.profile(run, {"tool": "torch", "seconds": RECORDED_SECONDS})["id"])

@@ -32,7 +32,8 @@ JUDGED_BY: Mapping[str, str] = {
 def run(client: ApiClient, stack: Stack, token: str, name: str) -> dict[str, Any]:
     """Launch one run, follow it to its end, and return what was seen of it."""
     launched = client.launch(RUNS[name], key=f"proof {name}")
-    asked = record_once_it_trains(client, launched.id)
+    own = RUNS[name].get("profile", {"first_step": 0, "num_steps": 1})
+    asked = record_once_it_trains(client, launched.id, after_step=own["first_step"] + own["num_steps"] - 1)
     seen = watch(client, launched.id, seconds=RUN_SECONDS)
     client.follow_capture(launched.id, asked, tell=lambda _: None)
     captures = client.captures(launched.id)
