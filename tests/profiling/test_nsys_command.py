@@ -1,0 +1,51 @@
+"""The command `nsys` as the recorder uses it, with a stand-in."""
+
+from pathlib import Path
+
+import pytest
+
+from profiling.launch_nsys import SESSION
+from profiling.recorders import nsys
+from profiling.recorders.nsys import PLUGIN, NsysRecorder
+from profiling.recorders.recorder import RecorderFailed
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """Put a command into nsys' place that is killed so many times before it comes through."""
+    script = folder / "nsys"
+    script.write_text(
+        f"#!/bin/sh\nn=$(ls {folder} | grep -c try)\n[ $n -ge {times} ] && exit 0\n: > {folder}/try$n\nkill -9 $$\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(nsys, "find_nsys", lambda: str(script))
+    monkeypatch.setattr(nsys, "_KILLED_SECONDS", 0.0)
+    monkeypatch.setenv(SESSION, "s")
+
+
+def test_a_command_that_was_killed_is_asked_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, times=1)
+    assert NsysRecorder()._ask("stop", seconds=10) == ""
+
+
+def test_one_that_is_always_killed_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, times=9)
+    with pytest.raises(RecorderFailed, match="nsys stop failed: exit code -9"):
+        NsysRecorder()._ask("stop", seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "nsys came to no end with its report."),
+        (b"a report of which the end", "The report of nsys breaks off."),
+        (b"a whole report with hunter22 in it [END]", ""),
+    ],
+)
+def test_what_a_dead_process_left_is_whole_or_not_and_has_no_secrets(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    path = tmp_path / "c1-policy-0.nsys-rep"
+    path.write_bytes(content)
+
+    assert PLUGIN.problem_of_left(path, {b"hunter22"}) == problem
+    assert b"hunter22" not in path.read_bytes()
