@@ -72,19 +72,19 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "text"),
+    ("kind", "said", "told", "text"),
     [
-        (duckdb.OutOfMemoryException("could not allocate"), MemoryError, "could not allocate"),
-        (duckdb.IOException("No such device"), OSError, "no room"),
-        (duckdb.TransactionException("Could not write file: No space left on device"), OSError, "no room"),
-        (duckdb.ConversionException("Type INT64 with value -1"), Unreadable, "cannot be sorted into a trace"),
+        (duckdb.OutOfMemoryException, "could not allocate", MemoryError, "could not allocate"),
+        (duckdb.IOException, "No such device", OSError, "no room"),
+        (duckdb.TransactionException, "Could not write file: No space left on device", OSError, "no room"),
+        (duckdb.ConversionException, "Type INT64 with value -1", Unreadable, "cannot be sorted into a trace"),
     ],
 )
 def test_an_error_of_the_database_is_told_as_what_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: type[Exception], text: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], said: str, told: type[Exception], text: str
 ) -> None:
     def fail(_: StoreWriter) -> None:
-        raise error
+        raise kind(said)
 
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
