@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from jobs.models import Attempt, Run
 from jobs.profilers import Worker, cannot, names
@@ -128,7 +128,7 @@ def _why(found: Pick, by_name: Mapping[str, Worker]) -> str:
 def _where(found: Pick, by_name: Mapping[str, Worker]) -> str:
     total = len(by_name)
     if not found.lacking:
-        return ngettext("the worker", "all %(n)s workers", total) % {"n": total}
+        return _("the worker") if total == 1 else _("all %(n)s workers") % {"n": total}
     lacking = names(by_name[name] for name in found.lacking)
     words = {"n": len(found.able), "of": total, "workers": lacking}
     return _("%(n)s of %(of)s workers (not on %(workers)s)") % words
