@@ -186,7 +186,7 @@ def _checked(run: Run, overrides: Mapping[str, Any]) -> tuple[RunSpec, dict[str,
         spec = parse_spec(merged(run.spec, overrides))
     except SpecInvalid as error:
         if "profile" not in overrides and all(p.field.startswith("profile.") for p in error.problems):
-            return _checked(run, {**overrides, "profile": {"tool": "none"}})
+            return _checked(run, {**overrides, "profile": {"what": "none", "tool": "none"}})
         raise _refusal(error) from error
     whole = to_json(spec)
     return spec, {section: {name: whole[section][name] for name in fields} for section, fields in overrides.items()}

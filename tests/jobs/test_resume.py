@@ -285,5 +285,5 @@ def test_a_capture_of_a_rank_that_is_gone_does_not_stand_in_the_way() -> None:
 
     attempt = again(run, 40, hardware={"policy_ranks": 1})
 
-    assert attempt.overrides == {"hardware": {"policy_ranks": 1}, "profile": {"tool": "none"}}
+    assert attempt.overrides == {"hardware": {"policy_ranks": 1}, "profile": {"what": "none", "tool": "none"}}
     assert not Capture.objects.filter(run=run, attempt=2).exists()
