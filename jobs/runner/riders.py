@@ -80,7 +80,7 @@ class Riders:
         for message in said:
             try:
                 pid, rank, role = int(message["pid"]), int(message["rank"]), self._role_of(str(message["actor"]))
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 continue
             if role and _lives(pid):
                 by_role.setdefault(role, []).append((rank, pid, message))
@@ -127,5 +127,5 @@ class Riders:
 def _lives(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except (psutil.Error, ValueError):  # a number that no process has
         return False

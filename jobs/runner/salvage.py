@@ -5,6 +5,7 @@ dies; a worker that leaves in good order writes its trace then. The trainer cann
 or is gone itself. So the runner looks, once every process has ended (`leftovers.end_all` gives nsys the time).
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from profiling.redaction import own_secrets
 WRITE_SECONDS = 60.0  # for nsys to write the reports of processes that are gone
 HURRIED_WRITE_SECONDS = 3.0
 OPEN = ("recording", "stopping", "writing")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what a trainer calls a capture becomes part of paths and patterns
 
 
 class Salvage:
@@ -63,12 +65,19 @@ class Salvage:
                 self._end(report, capture, told, found, problems, why)
             except OSError as error:
                 _fail(report, capture, f"{why} Its files were not kept: {error.strerror or error}.")
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                said = f"{type(error).__name__}: {str(error)[:200]}"
+                _fail(report, capture, f"{why} What the trainer told of the capture cannot be read ({said}).")
         for half in recordings(self._run_dir).glob(".part-*"):  # nobody is left to go on with it
             half.unlink(missing_ok=True)
 
     def _open(self) -> dict[str, dict[str, Any]]:
         known = self._progress.captures.items()
-        return {i: told for i, told in known if told["state"] in OPEN and told.get("tool") in tool_names()}
+        return {
+            capture: told
+            for capture, told in known
+            if _ID.fullmatch(str(capture)) and told["state"] in OPEN and told.get("tool") in tool_names()
+        }
 
     def _end(
         self,

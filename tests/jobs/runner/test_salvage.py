@@ -149,6 +149,31 @@ sys.exit(1)
     assert list((house.run_dir / "traces" / ".recording").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "meta={'tool': 'torch'}",
+        "meta={'tool': 'torch', 'workers': ['policy-0'], 'first_step': 'x', 'num_steps': 1}",
+        "meta={'tool': 'torch', 'workers': ['policy-x'], 'first_step': 3, 'num_steps': 1, 'missing': 5}",
+    ],
+)
+def test_a_capture_that_was_told_as_nonsense_fails_alone(house: House, console: FakeConsole, odd: str) -> None:
+    house.trainer(
+        RECORDS
+        + f"""
+log.write(events.capture('c1', 'recording', attempt=attempt, step=3, {odd}))
+log.write(events.capture('/c2', 'recording', attempt=attempt, step=3, meta={{'tool': 'torch', 'workers': []}}))
+sys.exit(1)
+"""
+    )
+
+    house.finish(house.start())
+
+    assert [event["capture"] for event in console.of_kind("capture") if event["state"] == "failed"] == ["c1"]
+    assert "cannot be read" in console.of_kind("capture")[-1]["text"]
+    assert console.last_word["meta"]["processes_left"] == 0
+
+
 @pytest.mark.parametrize("state", ["armed", "importing", "failed", "withdrawn"])
 def test_what_had_its_end_or_never_began_is_left_alone(house: House, console: FakeConsole, state: str) -> None:
     house.trainer(RECORDS + f"told({state!r}, workers=['policy-0'], tool='torch')\nsys.exit(1)\n")
