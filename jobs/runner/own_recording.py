@@ -52,14 +52,7 @@ class OwnRecording:
 
     def look(self, *, step: int, now: float) -> None:
         """See Capture."""
-        request = self.request
-        if self._state == "armed" and step >= request.first_step - 1 and step:
-            self._move("recording", min(step + 1, request.first_step))
-        if self._state in ("armed", "recording") and step >= request.last_step:
-            if self._state == "armed":
-                self._move("recording", request.first_step)
-            self._teller.state(request, "stopping", step=request.last_step)
-            self._move("writing", request.last_step)
+        self._follow(step)
         if self._state == "writing" and self._are_whole(now):
             self._announce()
 
@@ -77,6 +70,7 @@ class OwnRecording:
         """See Capture: nobody writes any more, so all that is there is whole, or as whole as it gets."""
         if self.is_over:
             return
+        self._follow(step)
         if self._found():
             self._announce()
             return
@@ -84,6 +78,17 @@ class OwnRecording:
         if step >= self.request.last_step:
             why = f"{self._label} wrote no file of {self.request.steps}. Its log says why."
         self._move("over", step, told="failed", text=why)
+
+    def _follow(self, step: int) -> None:
+        """Tell how far the trainer has come with these steps."""
+        request = self.request
+        if self._state == "armed" and step >= request.first_step - 1 and step:
+            self._move("recording", min(step + 1, request.first_step))
+        if self._state in ("armed", "recording") and step >= request.last_step:
+            if self._state == "armed":
+                self._move("recording", request.first_step)
+            self._teller.state(request, "stopping", step=request.last_step)
+            self._move("writing", request.last_step)
 
     def _are_whole(self, now: float) -> bool:
         sizes = {file.path: file.size for file in self._found()}

@@ -5,7 +5,6 @@ its processes (ridden.py). Everything happens in the thread that calls `look`; n
 is raised.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -57,9 +56,9 @@ class Recording:
         self._seen: dict[str, Riding] = {}
         self._is_broken = False
 
-    def look(self, *, step: int, now: float, is_due: bool = False) -> None:
+    def look(self, *, step: int, now: float) -> None:
         """Obey what was asked since the last call, and go on with what is under way; `step` is over by the log."""
-        if self._is_broken or (now < self._next_look and not is_due):
+        if self._is_broken or now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
         try:
@@ -81,9 +80,12 @@ class Recording:
         return not self._is_broken and any(capture.is_recording for capture in self._captures)
 
     def finish(self, *, step: int) -> None:
-        """The trainer has ended, its last step is `step`: say how each capture ended."""
-        self.look(step=step, now=time.monotonic(), is_due=True)
+        """The trainer has ended, its last step is `step`: say how each capture ended.
+
+        Nobody looks at what was recording any more: salvage has its files, and has told of them.
+        """
         try:
+            self._obey(step)
             for capture in self._captures:
                 capture.finish(step=step)
         except Exception:  # as above
