@@ -4,6 +4,7 @@ It records by time: from when the log says that the step before the first one is
 What a trainer logs late is so late here, too; `first_step` and `num_steps` tell what it was.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from profiling.recorders.recorder import load_tool, version_of
 
 START_SECONDS = 60.0
 WRITE_SECONDS = 1800.0
+NOT_ASKED = 0  # no request has this number
 SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
 
 
@@ -162,7 +164,7 @@ class Ridden:
             elif told.get("problem"):
                 self._problems[name] = str(told["problem"])
             if name in self._problems:
-                del self._asked[name]
+                self._asked.pop(name, None)
         if not self._asked:
             self._fail(missing_text(self._problems), step)
             return
@@ -186,7 +188,7 @@ class Ridden:
         self._teller.state(self.request, "stopping", step=step)
         for name, (riding, _) in list(self._asked.items()):
             if self._riders.is_there(riding):
-                self._ask(riding, "stop")
+                self._ask_to_stop(riding)
             else:
                 self._take(name, riding, self._riders.told(riding, self._asked[name][1]), "its process has ended.")
         self._teller.state(self.request, "writing", step=step)
@@ -204,6 +206,8 @@ class Ridden:
                 self._take(name, riding, told, why)
             elif is_last_chance or not self._riders.is_there(riding):
                 self._take(name, riding, told, why if is_last_chance else "its process has ended.")
+            elif number == NOT_ASKED:
+                self._ask_to_stop(riding)
 
     def _take(self, name: str, riding: Riding, told: Mapping[str, Any] | None, why: str) -> None:
         """Put the file of one process into place and tell of it, or keep why there is none."""
@@ -270,6 +274,13 @@ class Ridden:
         except OSError as error:
             self._problems[riding.name] = f"it could not be asked: {error.strerror or error}."
             self._asked.pop(riding.name, None)
+
+    def _ask_to_stop(self, riding: Riding) -> None:
+        """Ask, or keep that it is to be asked again: what goes on to record takes the process's memory, or its disk."""
+        number = NOT_ASKED
+        with contextlib.suppress(OSError):
+            number = self._riders.ask(riding, "stop")
+        self._asked[riding.name] = riding, number
 
     def _fail(self, why: str, step: int) -> None:
         self._state = "over"
