@@ -64,12 +64,16 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             future = _under_way[path] = Future()
             # a daemon, unlike threads of a pool: a console that ends does not wait for what is in line
             job = (future, path, shape, work, language)
-            threading.Thread(target=_reckon, args=job, name="answer", daemon=True).start()
+            try:
+                threading.Thread(target=_reckon, args=job, name="answer", daemon=True).start()
+            except RuntimeError:  # the system gives no thread: nobody would ever answer
+                del _under_way[path]
+                raise
     try:
         found: T = future.result(timeout=PATIENCE if patience is None else patience)
     except NotYet as error:
-        if future.done():  # it was `work` that ran out of time
-            raise
+        if future.done():  # just now; or it was `work` that ran out of time
+            return future.result()
         raise StillReckoning(_("This is being reckoned. Ask again in a few seconds.")) from error
     return found
 

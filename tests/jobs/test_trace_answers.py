@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def test_what_cannot_be_reckoned_is_not_kept(trace: Trace) -> None:
     assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=10).number == 1
 
 
+def test_an_answer_that_comes_just_as_patience_ends_is_given(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    class JustThen(Future[Whole]):
+        def result(self, timeout: float | None = None) -> Whole:
+            found = super().result()
+            if timeout is not None:
+                raise TimeoutError
+            return found
+
+    monkeypatch.setattr(trace_answers, "Future", JustThen)
+
+    assert answer(trace, "a", Whole, lambda: Whole(number=1)).number == 1
+
+
 def test_two_at_a_time_and_others_are_told_to_ask_again(trace: Trace) -> None:
     go, begun = threading.Event(), threading.Semaphore(0)
 
@@ -125,3 +139,18 @@ def test_json_of_something_else_is_refused() -> None:
     for odd in ("nothing", "[]", '{"number": 1}', '{"number": 1, "parts": 3, "pair": [1], "words": null}'):
         with pytest.raises(ValueError, match=r"Whole|Expecting|zip"):
             plain.read(Whole, odd)
+
+
+def test_a_thread_that_the_system_does_not_give_leaves_the_place_free(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trace_answers.threading, "Thread", Refused)
+        with pytest.raises(RuntimeError):
+            answer(trace, "a", Whole, lambda: Whole(number=1), patience=10)
+
+    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=10) == Whole(number=1)
