@@ -24,7 +24,8 @@ class _Noticing:
         if name == "torch" and self in sys.meta_path:
             import threading
 
-            sys.meta_path.remove(self)
+            # a new list: who goes through the old one just now would pass over whoever stands behind this one
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
             threading.Thread(target=_ride, name="pitwall", daemon=True).start()
         return None
 

@@ -1,7 +1,10 @@
 """The interpreter of another trainer is looked at before anything starts; what is missing is said with the way out."""
 
 import json
+import os
+import subprocess
 import sys
+import textwrap
 import venv
 from pathlib import Path
 
@@ -115,3 +118,23 @@ def test_processes_of_another_trainer_and_its_ray_workers_are_told_where_request
     image = {RAY_JOB: json.dumps({"runtime_env": {"image_uri": "some/image"}})}
     assert environment_to_ride(image, Path("/r"))[RAY_JOB] == image[RAY_JOB]
     assert environment_to_ride({RAY_JOB: "[]"}, Path("/r"))[RAY_JOB] == "[]"
+
+
+def test_a_torch_that_another_hook_of_imports_finds_is_found_by_it(tmp_path: Path) -> None:
+    """As an editable installation has it: its finder may come right after ours, which leaves the list meanwhile."""
+    program = """
+    import sys
+    from importlib.machinery import ModuleSpec
+    class Theirs:
+        def find_spec(self, name, path=None, target=None):
+            return ModuleSpec(name, self) if name == "torch" else None
+        def create_module(self, spec): return None
+        def exec_module(self, module): module.is_theirs = True
+    assert type(sys.meta_path[0]).__name__ == "_Noticing"
+    sys.meta_path.insert(1, Theirs())
+    import torch
+    assert torch.is_theirs
+    assert type(sys.meta_path[0]).__name__ == "Theirs"
+    """
+    environ = environment_to_ride(os.environ, tmp_path)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environ, check=True, timeout=120)

@@ -77,26 +77,6 @@ def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_pa
         assert record(riders, tmp_path, ["policy-1"]) == ["policy-1.stacks.txt"]
 
 
-def test_a_torch_that_another_hook_of_imports_finds_is_found_by_it(tmp_path: Path) -> None:
-    """As an editable installation has it: its finder may come right after ours, which leaves the list meanwhile."""
-    program = """
-    import sys
-    from importlib.machinery import ModuleSpec
-    class Theirs:
-        def find_spec(self, name, path=None, target=None):
-            return ModuleSpec(name, self) if name == "torch" else None
-        def create_module(self, spec): return None
-        def exec_module(self, module): module.is_theirs = True
-    assert type(sys.meta_path[0]).__name__ == "_Noticing"
-    sys.meta_path.insert(1, Theirs())
-    import torch
-    assert torch.is_theirs
-    assert type(sys.meta_path[0]).__name__ == "Theirs"
-    """
-    environ = environment_to_ride(os.environ, tmp_path)
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environ, check=True, timeout=WAIT_SECONDS)
-
-
 @pytest.mark.ray
 def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
     body = """
