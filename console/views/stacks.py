@@ -19,6 +19,8 @@ from profiling.stacks import MAIN
 
 _MOST_FILES = 64
 _MOST_BYTES = 2 << 20  # of one file; the most frequent stacks stand first in it
+_MOST_TOGETHER = 8 << 20  # of all of them: in memory stacks take up to 25 times as much
+_MOST_CHARS = 100  # of a name of a process or thread
 _MOST_SHOWN = 40
 _OPEN_FRAMES = 5
 _MOST_WORKERS = 12
@@ -43,9 +45,10 @@ def stacks(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse:
     files = [file for file in capture.files.order_by("name") if file.is_ready and file.name.endswith(TIMELESS)]
     samples: dict[str, Samples] = {}
     is_cut = len(files) > _MOST_FILES
-    for file in files[:_MOST_FILES]:
+    shown = files[:_MOST_FILES]
+    for file in shown:
         try:
-            found, is_part = _samples(file)
+            found, is_part = _samples(file, most=min(_MOST_BYTES, _MOST_TOGETHER // len(shown)))
         except OSError:
             continue  # it is not on the console's disk any more
         samples[_worker(file)] = found
@@ -70,12 +73,12 @@ def stacks(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse:
     return render(request, "run/stacks.html", context)
 
 
-def _samples(file: Artifact) -> tuple[Samples, bool]:
-    """Return the samples of a file, and whether only its beginning was read. Raises: OSError."""
+def _samples(file: Artifact, *, most: int) -> tuple[Samples, bool]:
+    """Return the samples in the first bytes of a file, and whether there are more of them. Raises: OSError."""
     with artifact_path(file).open("rb") as opened:
-        data = opened.read(_MOST_BYTES + 1)
-    is_part = len(data) > _MOST_BYTES
-    lines = data[:_MOST_BYTES].decode(errors="replace").split("\n")
+        data = opened.read(most + 1)
+    is_part = len(data) > most
+    lines = data[:most].decode(errors="replace").split("\n")
     return read(lines[:-1] if is_part else lines), is_part
 
 
@@ -100,7 +103,8 @@ def _rows(found: list[Place]) -> list[Row]:
     rows = []
     for place in islice(found, _MOST_SHOWN):
         where = [
-            f"{one.process}{'' if one.thread == MAIN else f' {one.thread}'} {_percent(one.share)}"
+            f"{one.process[:_MOST_CHARS]}{'' if one.thread == MAIN else f' {one.thread[:_MOST_CHARS]}'} "
+            f"{_percent(one.share)}"
             for one in place.standing
         ]
         frames = [_frame(call) for call in reversed(place.stack)]

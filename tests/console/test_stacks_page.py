@@ -82,6 +82,26 @@ def test_a_long_file_is_read_to_a_limit_and_says_so(client: Client, run: Run, mo
     assert "1 more stack was seen less often." in answer.content.decode()
 
 
+def test_many_files_are_read_to_a_limit_together(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.views.stacks._MOST_TOGETHER", 120)
+    lines = "".join(f"MainThread;f{i} (a.py:{i}) {9 - i}\n" for i in range(9))
+    capture = recorded(run, policy_0=lines, policy_1=lines)
+
+    answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}/stacks")
+
+    assert answer.context["is_cut"]
+    ((_, rows, _more), _others) = answer.context["groups"]
+    assert [row.num_processes for row in rows] == [2, 2]
+
+
+def test_a_name_of_any_length_is_cut(client: Client, run: Run) -> None:
+    capture = recorded(run, policy_0=f"{'t' * 5000};f (a.py:1) 1\n")
+
+    answer = client.get(f"/runs/{run.pk}/captures/{capture.pk}/stacks")
+
+    assert answer.context["groups"][1][1][0].where == [f"policy 0 {'t' * 100} 100 %"]
+
+
 def test_a_capture_without_samples_of_another_run_or_of_strangers_is_not_there(client: Client, run: Run) -> None:
     none = Capture.objects.create(run=run, attempt=1, tool="torch", state="ready", first_step=3, num_steps=1)
     answer = client.get(f"/runs/{run.pk}/captures/{none.pk}/stacks")

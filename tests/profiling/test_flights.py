@@ -234,3 +234,15 @@ def test_nonsense_in_a_dump_costs_only_itself(tmp_path: Path) -> None:
     with Store(tmp_path / "d_0.store") as store:
         assert store.facts.events == 2
         assert store.events()["bytes"].tolist() == [16, 0]
+
+
+def test_a_small_dump_of_very_many_ranks_makes_no_large_store(tmp_path: Path) -> None:
+    every = ",".join(["1"] * 50_000)  # once in the pickle, however many groups have it
+    groups = {str(number): {"desc": "", "ranks": every} for number in range(100)}
+    path = tmp_path / "d_0"
+    path.write_bytes(pickle.dumps({"entries": [entry(1)], "pg_config": groups, "pg_status": {}}, protocol=2))
+    import_trace(path, tmp_path / "a.store")
+    with Store(tmp_path / "a.store") as store:
+        found = store.meta["flight"]["groups"]
+        assert len(found) == 100
+        assert sum(len(group["ranks"]) for group in found.values()) == 100_000

@@ -24,6 +24,8 @@ _ENTRY, _KEYS = b"collective_seq_id", (b"pg_status", b"pg_config")
 _MOST_JSON = 64 << 20
 _MOST_ENTRIES = 100_000
 _MOST_GROUPS = 1000
+_MOST_RANKS = 100_000
+"""Of all groups: whoever opens the store reads them."""
 _RANK = re.compile(r"(\d{1,6})(?:\.[a-z]+)*$", re.I)
 _PLUMBING = ("torch/", "/torch/", "<string>", "threading.py", "<frozen")
 _WIDTHS = {
@@ -96,9 +98,12 @@ def _groups(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what is known of each process group by its name: description, ranks, number of its last collectives."""
     found: dict[str, dict[str, Any]] = {}
     status, config = told.get("pg_status"), told.get("pg_config")
+    room = _MOST_RANKS
     for name, about in list(config.items() if isinstance(config, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
             ranks = [int(number) for number in re.findall(r"\d{1,6}", str(about.get("ranks", ""))[:100_000])]
+            ranks = ranks if len(ranks) <= room else []
+            room -= len(ranks)
             found[str(name)[:100]] = {"about": str(about.get("desc", ""))[:200], "ranks": ranks}
     for name, about in list(status.items() if isinstance(status, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):

@@ -187,9 +187,10 @@ def _wide(columns: list[str], rows: Iterator[list[str]]) -> Iterator[_Kernel]:
     """Yield kernels of a table with a column a metric. Units stand in a row of their own, or beside the names."""
     names, units = [], []
     for column in columns:
-        found = None if column in _KEYS else re.match(r"(.*\S) \[(.*)\]$", column)
-        names.append(found[1] if found else column)
-        units.append(found[2] if found else "")
+        name, _, unit = column.removesuffix("]").rpartition(" [")
+        has_unit = column not in _KEYS and column.endswith("]") and bool(name.strip())
+        names.append(name if has_unit else column)
+        units.append(unit if has_unit else "")
     wanted = [i for i, name in enumerate(names) if name in _KEYS]
     for row in rows:
         about = dict(zip(names, row, strict=False))

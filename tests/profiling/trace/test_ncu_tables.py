@@ -181,6 +181,12 @@ def test_what_is_hostile_costs_only_itself(tmp_path: Path) -> None:
         reader_of(other)
 
 
+def test_a_long_name_of_a_column_is_read_once(tmp_path: Path) -> None:
+    columns = ("Kernel Name", "gpu__time_duration.sum [us]", "[ " * 60_000 + "]")  # minutes, if each [ is tried
+    with read(tmp_path / "a.csv", table(columns, ("k", "5", "1"))) as store:
+        assert shown(store) == [("k", 0, 5000)]
+
+
 def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None:
     rows = [(*about(i, "gemm" if i % 2 else "ncclKernel_AllReduce"), "x", "Duration", "ns", "500") for i in range(6)]
     with read(tmp_path / "a.csv", table((*ABOUT, *LONG), *rows)) as store:
