@@ -14,6 +14,8 @@ from typing import Any
 
 from profiling.recorders.recorder import load_tool, version_of
 
+_PIECE_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
@@ -85,8 +87,11 @@ def missing_text(problems: Mapping[str, str]) -> str:
 
 def sha256_of(path: Path) -> str:
     """Return the checksum of a file, in hexadecimal digits. Raises: OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:  # hashlib.file_digest is not in Python 3.10, which trainers may have
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def left(run_dir: Path, tools: Mapping[str, str], *, secrets: Collection[bytes]) -> dict[str, Left]:

@@ -48,7 +48,8 @@ def lines(frame: FrameType | None) -> tuple[str, ...]:
     found: list[str] = []
     while frame is not None and len(found) < MOST_FRAMES:
         code = frame.f_code
-        found.append(f"{code.co_qualname} ({_short(code.co_filename)}:{frame.f_lineno})")
+        name = getattr(code, "co_qualname", code.co_name)  # Python 3.10, as trainers may have it, knows no classes
+        found.append(f"{name} ({_short(code.co_filename)}:{frame.f_lineno})")
         frame = frame.f_back
     return tuple(reversed(found))
 

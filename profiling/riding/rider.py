@@ -7,7 +7,6 @@ reaches the trainer's own work, and nobody waits for this thread.
 """
 
 import contextlib
-import hashlib
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling import recording
+from profiling.capture_files import sha256_of
 from profiling.recorders.recorder import RecorderFailed
 from profiling.riding import messages
 
@@ -89,9 +89,7 @@ class Rider:
             self._tell(problem=found.problem)
         elif found.size >= 0:
             self._writing = None
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._tell(path=str(path), size=found.size, version=found.version, sha256=digest)
+            self._tell(path=str(path), size=found.size, version=found.version, sha256=sha256_of(path))
 
     def _tell(self, **what: Any) -> None:
         message = {"number": self._number, "problem": "", **what}
