@@ -130,7 +130,7 @@ def _devices(attempt: Attempt) -> Iterator[Known]:
     if not attempt.num_gpus:
         return
     source = _("GPUs that attempt %(n)s asked for, of all roles") % {"n": attempt.number}
-    yield Known(key="devices", value=f"{attempt.num_gpus:g}", source=source)
+    yield Known(key="devices", value=str(math.ceil(attempt.num_gpus)), source=source)
     try:
         cluster = ran_on.cluster_of(attempt)
     except ran_on.PlaceUnknown:
@@ -162,7 +162,7 @@ def _notes(spec: RunSpec, attempt: Attempt) -> Iterator[str]:
         yield _("The run went on processors, of which no peak is known, so there is no MFU. Suppose an accelerator.")
     elif values.get("memory.precision") == "float32":
         yield _("The run computes in float32, of which no peak is known here: the share is of the type that is chosen.")
-    if values.get("lora.rank"):
+    if values.get("lora.rank") or values.get("lora.megatron_rank"):
         yield _("The run trains adapters: frozen weights have no gradient, so that a third of this is not computed.")
     if is_in(spec.algorithm, "rl"):
         yield _("Only the policy's update counts: what generates, scores or criticises is not in the operations.")

@@ -113,6 +113,20 @@ def test_passes_over_a_rollout_count_each(project: Project) -> None:
     assert (known["tokens"], known["context"]) == ("4000", "125")
 
 
+@pytest.mark.parametrize("knob", ["lora.rank", "lora.megatron_rank"])
+def test_adapters_are_said_to_take_less(project: Project, knob: str) -> None:
+    engine = {"parallel.engine": "megatron"} if "megatron" in knob else {}
+    knobs = {"rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4, knob: 16, **engine}
+    spec = {**SPEC, "trainer": {"name": "verl"}, "knobs": knobs}
+    notes = of_run(captured(told(project, gpus=2, spec=spec)), [1]).notes
+    assert any("adapters" in note for note in notes)
+
+
+def test_a_part_of_a_device_is_held_against_a_whole_one(viewer: Client, project: Project) -> None:
+    found = viewer.get(f"/api/traces/{captured(told(project, gpus=0.5)).pk}/analysis").json()  # type: ignore[arg-type]
+    assert found["mfu"]["devices"] == 1
+
+
 def test_what_nobody_told_is_left_out(project: Project) -> None:
     run = told(project, gpus=2, spec={**SPEC, "model": {"kind": "hub", "id": "somebody/unheard-of"}})
     known = of_run(captured(run), [1, 2, 3, 4]).values()  # of step 4 it told nothing
