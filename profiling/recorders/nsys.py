@@ -108,7 +108,8 @@ class NsysRecorder:
             size = self._path.stat().st_size if self._path.exists() else 0
             if size != seen:
                 seen, since = size, time.monotonic()
-            elif size and not self._is_importing() and time.monotonic() - since >= _QUIET_SECONDS:
+            is_quiet = time.monotonic() - since >= _QUIET_SECONDS
+            if size and (is_quiet or _has_end(self._path)) and not self._is_importing():
                 overwrite(self._path, own_secrets())  # whoever sees the run may download it
                 return
             time.sleep(_LOOK_SECONDS)
@@ -180,6 +181,32 @@ def _remove_raw(said: str) -> None:
         Path(raw).unlink(missing_ok=True)
 
 
+def _has_end(path: Path) -> bool:
+    """Return True if a report ends as whole ones do: its last bytes are written last."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(REPORT_END)))
+        return file.read() == REPORT_END
+
+
+def _opens(path: Path) -> bool:
+    """Return True if nsys itself can read a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "report.sqlite"
+        command = [find_nsys(), "export", "-q", "true", "-t", "sqlite", "-o", str(target), str(path)]
+        try:
+            done = subprocess.run(
+                command,
+                env=without_injection(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=STOP_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0 and target.exists() and target.stat().st_size > 0
+
+
 class NsysTool:
     """The tool `nsys`."""
 
@@ -214,13 +241,10 @@ class NsysTool:
 
     def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:
         """Its agent writes the report of a process that is gone, within seconds; a part of one cannot be opened."""
-        size = path.stat().st_size
-        if not size:
+        if not path.stat().st_size:
             return "nsys came to no end with its report."
-        with path.open("rb") as file:
-            file.seek(max(0, size - len(REPORT_END)))
-            if file.read() != REPORT_END:
-                return "The report of nsys breaks off."
+        if not _has_end(path) and not _opens(path):  # of another version it may end otherwise
+            return "The report of nsys breaks off."
         overwrite(path, secrets)
         return ""
 
