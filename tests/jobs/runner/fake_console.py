@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import secrets
 import socket
 import threading
 from collections.abc import Callable
@@ -19,7 +20,7 @@ class FakeConsole:
 
     spec: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, bytes] = field(default_factory=dict)
-    run: str = "r-test"
+    run: str = field(default_factory=lambda: f"r-{secrets.token_hex(4)}")  # processes are found by it
     attempt: int = 1
     resume: dict[str, int] | None = None
     commands: list[dict[str, Any]] = field(default_factory=list)
