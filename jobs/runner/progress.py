@@ -75,7 +75,8 @@ class Progress:
             if kind == "metric":
                 self.step = max(self.step, int(event["step"]))
             elif kind == "artifact":
-                self.artifacts[event["name"]] = event
+                if _can_be_planned(event):
+                    self.artifacts[event["name"]] = event
             elif kind == "capture":
                 told = self.captures.setdefault(event["capture"], {})
                 told |= {**event.get("meta", {}), "state": event["state"]}
@@ -92,6 +93,13 @@ class Progress:
                 self.actor_lines += [(event["role"], int(event["rank"]), text) for text in event["lines"]]
         except (ValueError, KeyError, TypeError, AttributeError):
             return
+
+
+def _can_be_planned(event: Event) -> bool:
+    """Return True if whoever hands files over can use an announcement: what a trainer writes may be anything."""
+    path, meta = event.get("path", ""), event.get("meta", {})
+    int(event.get("step", -1))
+    return isinstance(event["name"], str) and isinstance(path, str) and "\0" not in path and isinstance(meta, dict)
 
 
 def node_name(node: Mapping[str, Any]) -> str:

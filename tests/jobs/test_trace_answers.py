@@ -149,7 +149,7 @@ def test_a_thread_that_the_system_does_not_give_leaves_the_place_free(
             raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trace_answers.threading, "Thread", Refused)
+        patch.setattr(threading, "Thread", Refused)
         with pytest.raises(RuntimeError):
             answer(trace, "a", Whole, lambda: Whole(number=1), patience=10)
 
