@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 MOST_AT_ONCE = 2
 MOST_WAITING = 8
+MOST_OF_PROJECT = 5
+"""Under way for one project, so that it does not keep the others waiting."""
 MOST_KEPT = 32
 """Answers of one trace on disk, and of all traces in memory."""
 PATIENCE = 1.0
@@ -36,6 +38,7 @@ PATIENCE = 1.0
 
 _places = threading.Semaphore(MOST_AT_ONCE)
 _under_way: dict[Path, "Future[Any]"] = {}
+_projects: dict[Path, str] = {}  # of those
 _kept: "OrderedDict[Path, Any]" = OrderedDict()
 _lock = threading.Lock()
 
@@ -58,16 +61,19 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             return _kept[path]
         future = _under_way.get(path)
         if future is None:
-            if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING:
+            project = str(trace.project_id)
+            mine = sum(other == project for other in _projects.values())
+            if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING or mine >= MOST_OF_PROJECT:
                 raise StillReckoning(_("The console reckons with other traces. Ask again in a few seconds."))
             language = translation.get_language()
             future = _under_way[path] = Future()
+            _projects[path] = project
             # a daemon, unlike threads of a pool: a console that ends does not wait for what is in line
             job = (future, path, shape, work, language)
             try:
                 threading.Thread(target=_reckon, args=job, name="answer", daemon=True).start()
             except RuntimeError:  # the system gives no thread: nobody would ever answer
-                del _under_way[path]
+                del _under_way[path], _projects[path]
                 raise
     try:
         found: T = future.result(timeout=PATIENCE if patience is None else patience)
@@ -103,6 +109,7 @@ def _answer(path: Path, shape: type[T], work: Callable[[], T], language: str | N
     finally:
         with _lock:
             _under_way.pop(path, None)
+            _projects.pop(path, None)
 
 
 def _read(path: Path, shape: type[T]) -> T | None:

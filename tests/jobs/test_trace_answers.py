@@ -12,7 +12,7 @@ import pytest
 from jobs import trace_answers
 from jobs.layers import trace_folder
 from jobs.models import Trace
-from jobs.trace_answers import MOST_AT_ONCE, MOST_KEPT, MOST_WAITING, StillReckoning, answer
+from jobs.trace_answers import MOST_AT_ONCE, MOST_KEPT, MOST_OF_PROJECT, MOST_WAITING, StillReckoning, answer
 from profiling import plain
 from tests.rows import make_project
 
@@ -105,23 +105,30 @@ def test_two_at_a_time_and_others_are_told_to_ask_again(trace: Trace) -> None:
         go.wait(30)
         return Whole(number=1)
 
+    theirs, third = (Trace.objects.create(project=make_project(), name="other") for _ in range(2))
+    asked = [(one, number) for one in (trace, theirs) for number in range(MOST_OF_PROJECT)]
+    assert len(asked) == MOST_AT_ONCE + MOST_WAITING
     try:
-        for number in range(MOST_AT_ONCE + MOST_WAITING):
+        for one, number in asked:
             with pytest.raises(StillReckoning, match="being reckoned"):
-                answer(trace, number, Whole, slow, patience=0)
+                answer(one, number, Whole, slow, patience=0)
+            if (one, number) == (trace, MOST_OF_PROJECT - 1):
+                with pytest.raises(StillReckoning, match="other traces"):  # a project leaves room for others
+                    answer(trace, "one more", Whole, slow, patience=0)
         with pytest.raises(StillReckoning, match="being reckoned"):
             answer(trace, 0, Whole, slow, patience=0)  # the same is asked for once
         with pytest.raises(StillReckoning, match="other traces"):
-            answer(trace, "one more", Whole, slow, patience=0)
+            answer(third, "one more", Whole, slow, patience=0)
         for _ in range(MOST_AT_ONCE):
             assert begun.acquire(timeout=30)
         assert not begun.acquire(blocking=False)
     finally:
         go.set()
-    for number in range(MOST_AT_ONCE + MOST_WAITING):
-        assert answer(trace, number, Whole, slow, patience=30).number == 1
+    for one, number in asked:
+        assert answer(one, number, Whole, slow, patience=30).number == 1
     assert answer(trace, "one more", Whole, slow, patience=30).number == 1
     assert trace_answers._under_way == {}
+    assert trace_answers._projects == {}
 
 
 def test_a_trace_keeps_so_many_answers_and_needs_none(trace: Trace) -> None:
