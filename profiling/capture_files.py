@@ -41,6 +41,11 @@ def recordings(run_dir: Path) -> Path:
     return run_dir / "traces" / ".recording"
 
 
+def leaving_sign(folder: Path, pid: int | str) -> Path:
+    """Return the file that is there while a process that ends writes its recording into this folder."""
+    return folder / f".leaving-{pid}"
+
+
 def stem(capture: str, worker: str) -> str:
     """Return how the names of a worker's files begin while they are made."""
     return f"{capture}-{worker}"

@@ -7,11 +7,13 @@ recording meanwhile.
 
 import atexit
 import contextlib
+import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from profiling import profile
+from profiling.capture_files import leaving_sign
 from profiling.recorders.recorder import Recorder, RecorderFailed, Tool, WrongThread, load_tool, tool_names, version_of
 
 
@@ -138,12 +140,26 @@ def _end() -> _Current:
 def _leave() -> None:
     """Write what is being recorded while the process ends: at `exit_actor` and SIGTERM there is time for it.
 
-    In this thread: an interpreter that ends starts no other one.
+    In this thread: an interpreter that ends starts no other one. A file beside the recording says so meanwhile, to
+    who would end this process.
     """
     current = _current
-    if current is not None and current.writer is not None:
+    if current is None:
+        return
+    sign = leaving_sign(current.path.parent, os.getpid())
+    with contextlib.suppress(OSError):
+        sign.touch()
+    try:
+        _keep(current)
+    finally:
+        with contextlib.suppress(OSError):
+            sign.unlink(missing_ok=True)
+
+
+def _keep(current: _Current) -> None:
+    if current.writer is not None:
         current.writer.join(WRITER_SECONDS)
-    elif current is not None and _lock.acquire(timeout=WRITER_SECONDS):
+    elif _lock.acquire(timeout=WRITER_SECONDS):
         try:
             ended = _end()
         except RecorderFailed:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from jobs.runner.devices import device_bytes_of
+from profiling.capture_files import leaving_sign
 
 TERM_SECONDS = 3.0
 KILL_SECONDS = 5.0
@@ -48,11 +49,13 @@ def end_all(
     helper: int | None = None,
     leave_seconds: float,
     write_seconds: float = 0.0,
+    recordings: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Wait for the attempt's processes to leave, end those that do not, and return the proof.
 
     Those of nsys get `write_seconds` more once the others are gone: they write the report of what was recorded then.
+    So do workers that write their trace on the way out, as signs in the folder `recordings` say.
     `session` is that of the trainer, `helper` as in `find`. The proof says `processes_left`, `device_bytes_left` (None
     if this node has devices that cannot be read), `ended` (what had to be ended), `nodes` (where it was looked for) and
     `checked_at`.
@@ -66,7 +69,9 @@ def end_all(
         return found
 
     if write_seconds:
-        _end(lambda: [process for process in look() if not _is_writer(process)], leave_seconds, clock, ended)
+        _end(
+            lambda: [process for process in look() if not _is_writer(process, recordings)], leave_seconds, clock, ended
+        )
     left = _end(look, write_seconds or leave_seconds, clock, ended)
     _reap()
     return {
@@ -135,8 +140,10 @@ def _is_marked(process: psutil.Process, run: str, attempt: int) -> bool:
     return not _is_supervisor(process)
 
 
-def _is_writer(process: psutil.Process) -> bool:
-    """Return True for nsys itself: its command, its agent, and what makes the report."""
+def _is_writer(process: psutil.Process, recordings: Path | None) -> bool:
+    """Return True for a worker that leaves and writes, and for nsys: its command, its agent, what makes the report."""
+    if recordings is not None and leaving_sign(recordings, process.pid).exists():
+        return True
     try:
         return Path(process.exe()).name.startswith(("nsys", "Qdstrm"))
     except (psutil.Error, OSError):

@@ -26,7 +26,13 @@ class NodeAgent:
 
     def end_all(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
         """End what is left of the attempt here, and return the proof (`jobs.runner.leftovers`)."""
-        return end_all(run=self._run, attempt=self._attempt, leave_seconds=leave_seconds, write_seconds=write_seconds)
+        return end_all(
+            run=self._run,
+            attempt=self._attempt,
+            leave_seconds=leave_seconds,
+            write_seconds=write_seconds,
+            recordings=recordings(self._run_dir),
+        )
 
     def left(self, tools: Mapping[str, str]) -> dict[str, Left]:
         """Return by name what workers here left of captures (id -> tool), once they have ended."""

@@ -35,6 +35,7 @@ from jobs.runner.translating import (
     translation_of,
     translation_of_the_rest,
 )
+from profiling.capture_files import recordings
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
@@ -78,6 +79,7 @@ class Ride:
             attempt=self.job.attempt,
             leave_seconds=min(1.0, self.job.leave_seconds),
             write_seconds=self.salvage.write_seconds(is_hurried=self.asked_to_end.is_set()),
+            recordings=recordings(self.job.run_dir),
         )
 
     def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
@@ -224,6 +226,7 @@ class Ride:
             helper=elsewhere.pid,
             leave_seconds=leave_seconds,
             write_seconds=write_seconds,
+            recordings=recordings(self.job.run_dir),
         )
         proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
         if not report.is_fenced:

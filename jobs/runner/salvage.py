@@ -19,6 +19,7 @@ from profiling.capture_files import (
     announcement,
     final_path,
     is_of,
+    leaving_sign,
     left,
     missing_text,
     recordings,
@@ -68,8 +69,9 @@ class Salvage:
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 said = f"{type(error).__name__}: {str(error)[:200]}"
                 _fail(report, capture, f"{why} What the trainer told of the capture cannot be read ({said}).")
-        for half in recordings(self._run_dir).glob(".part-*"):  # nobody is left to go on with it
-            half.unlink(missing_ok=True)
+        for pattern in (".part-*", leaving_sign(Path(), "*").name):  # nobody is left to go on with it
+            for half in recordings(self._run_dir).glob(pattern):
+                half.unlink(missing_ok=True)
 
     def _open(self) -> dict[str, dict[str, Any]]:
         known = self._progress.captures.items()

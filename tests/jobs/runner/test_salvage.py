@@ -197,3 +197,41 @@ def test_the_clean_up_after_a_killed_runner_brings_them_too(house: House, consol
     assert capture_states(console) == ["recording", "importing"]
     assert "c1-policy-0.nsys-rep" in console.ready
     assert console.of_kind("capture")[-1]["meta"]["truncated"] == "The runner was killed, and the trainer with it."
+
+
+def test_a_worker_that_writes_while_it_leaves_is_given_the_time(house: House, console: FakeConsole) -> None:
+    worker = """
+import signal, sys, time
+from pathlib import Path
+from profiling.capture_files import leaving_sign
+import os
+made, ended = Path(sys.argv[1]), Path(sys.argv[2])
+def leave(*_):
+    leaving_sign(made, os.getpid()).touch()
+    while not ended.exists():
+        time.sleep(0.01)
+    time.sleep(3.5)  # longer than who does not leave is given after SIGTERM
+    (made / "c1-policy-0.pt.trace.json.gz").write_bytes(b"whole")
+    leaving_sign(made, os.getpid()).unlink()
+    os._exit(0)
+signal.signal(signal.SIGTERM, leave)
+(made / "up").touch()
+time.sleep(600)
+"""
+    house.trainer(
+        RECORDS
+        + f"records('torch', 'policy-0')\nworker = {worker!r}\n"
+        + """
+subprocess.Popen([sys.executable, "-c", worker, str(made), str(run_dir / "ended")], start_new_session=True)
+subprocess.Popen(["sh", "-c", f"trap '' TERM; while kill -0 {os.getpid()}; do sleep 0.1; done; touch {run_dir}/ended"])
+wait_until((made / "up").exists)
+os.kill(os.getpid(), 9)
+"""
+    )
+
+    house.finish(house.start(PITWALL_LEAVE_SECONDS="0.2"))
+
+    assert capture_states(console) == ["recording", "importing"]
+    assert bytes(console.files["c1-policy-0.pt.trace.json.gz"]) == b"whole"
+    assert console.last_word["meta"]["processes_left"] == 0
+    assert sorted(p.name for p in (house.run_dir / "traces" / ".recording").iterdir()) == ["up"]
