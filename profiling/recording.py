@@ -137,8 +137,8 @@ def _end() -> _Current:
 
 
 @atexit.register
-def _leave() -> None:
-    """Write what is being recorded while the process ends: at `exit_actor` and SIGTERM there is time for it.
+def leave() -> None:
+    """Write what is being recorded, since this process ends: at SIGTERM there is time for it.
 
     In this thread: an interpreter that ends starts no other one. A file beside the recording says so meanwhile, to
     who would end this process.

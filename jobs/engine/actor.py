@@ -235,6 +235,9 @@ class Actor:
                         value = body()
                 finally:
                     self._own_trace.between_calls()
+        except SystemExit:  # of `exit_actor`; once Ray knows, it may end this process before a trace is written
+            recording.leave()
+            raise
         except RunProblem as problem:
             raise RoleError(problem.message, problem.field, "") from None
         except Exception as error:
