@@ -35,6 +35,7 @@ _OVERHEADS = {1: "Unknown", 2: "Driver JIT compiler", 3: "Buffer flush", 4: "Ins
 _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
 _NUMBERS = ("int64Value", "uint64Value", "doubleValue", "int32Value", "uint32Value", "floatValue")
 """Columns of a payload that is one number; at most one of them is filled."""
+_MOST_KINDS = 100_000
 _OWN_STEP = re.compile(r"step \d+$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
 _VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
@@ -97,6 +98,7 @@ class _Report:
         self._lanes: dict[tuple[str, int, int, int], int] = {}
         self._order: dict[int, int] = {}  # processes, for links that are unique among them
         self._payloads = Payloads(tables)
+        self._kinds: dict[tuple[str, str], tuple[str, Category]] = {}
 
     # -- the CPU --
 
@@ -117,9 +119,8 @@ class _Report:
             name = text if text is not None else self._texts.get(number, "")
             title = domains.get((tid >> 24, domain), "")
             details: dict[str, Any] = {"domain": title} if title and title != OWN_DOMAIN else {}
-            category = _of_range(name, title)
-            if found := _OPERATOR.match(name):
-                name, category = found[1], Category.OPERATOR
+            known = self._kinds.get((name, title))
+            name, category = known or self._kind(name, title)
             payload = next((value for value in numbers if value is not None), None)
             if payload is not None:
                 details["step" if title == OWN_DOMAIN else "payload"] = payload
@@ -132,9 +133,19 @@ class _Report:
                 self._truncated.append(name)
                 details["truncated"] = True
             lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
-            size = self._payloads.add(tid, start, end, name, domain, data) if kind == _PUSH_POP else 0
+            told = kind == _PUSH_POP and self._payloads.are_there
+            size = self._payloads.add(tid, start, end, name, domain, data) if told else 0
             self._add(lane, start, end, name, category, size=size, info=details)
         self._payloads.close()
+
+    def _kind(self, name: str, title: str) -> tuple[str, Category]:
+        """Return what a range of a domain is called and is; names recur, so it is kept."""
+        found = name, _of_range(name, title)
+        if operator := _OPERATOR.match(name):
+            found = operator[1], Category.OPERATOR
+        if len(self._kinds) < _MOST_KINDS:
+            self._kinds[name, title] = found
+        return found
 
     def calls(self) -> None:
         """Calls of the CUDA runtime and driver."""
