@@ -66,7 +66,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
 
     seen = watch(client, launched.id, seconds=RUN_SECONDS)
 
-    assert seen.header["state"] == "finished", seen.header["cause"]
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
     assert len(seen.steps_while_running) >= 3, "steps have to arrive while it trains"
     assert seen.header["num_steps"] == NUM_STEPS, "read off the progress bars"
     losses = points(client, launched.id, "loss/sft")

@@ -96,7 +96,9 @@ def test_any_sequence_of_writes_gives_gapless_bounded_batches_that_never_change(
         shown = "".join(
             line for e in contents(batches) if e["kind"] == "log" and e["role"] == "driver" for line in e["lines"]
         )
-        assert shown.count("y") >= sum(data.count(b"y" * 10_000) for (name, data), _ in writes if name == "stdout")
+        told = [data for (name, data), _ in writes if name == "stdout"]
+        if not any(b"\r" in data for data in told):  # what comes after it takes the line's place
+            assert shown.count("y") >= sum(data.count(b"y" * 10_000) for data in told)
 
 
 def test_two_thousand_events_are_the_most_in_a_batch(tmp_path: Path) -> None:
