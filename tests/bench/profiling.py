@@ -67,6 +67,38 @@ with tempfile.TemporaryDirectory() as folder:
 print(json.dumps(told))
 """
 
+LAYER = """
+import json, sys, tempfile, time
+from pathlib import Path
+from profiling import profile, recording
+from profiling.trace.importing import import_trace
+
+profile.configure("auto")
+told = {"stop": [], "file": [], "import": []}
+with tempfile.TemporaryDirectory() as folder:
+    for number in range(int(sys.argv[2])):
+        recording.start("nsys", folder=Path(folder), name=f"c{number}")
+        for step in range(1, 11):
+            recording.at_step(step)
+            with profile.mark("update", step=step):
+                for _ in range(int(sys.argv[1]) // 10):
+                    with profile.mark("update", name="forward"):
+                        pass
+        profile.drain()
+        begin = time.perf_counter()
+        path = recording.stop()
+        stopped = time.perf_counter()
+        while (outcome := recording.outcome(path)).size < 0:
+            assert not outcome.problem, outcome
+            time.sleep(0.005)
+        written = time.perf_counter()
+        import_trace(path, Path(folder) / f"{number}.store")
+        told["stop"].append(stopped - begin)
+        told["file"].append(written - stopped)
+        told["import"].append(time.perf_counter() - written)
+print(json.dumps(told))
+"""
+
 WORKER_START = """
 import json, sys, time
 import ray
@@ -127,13 +159,24 @@ def worker_start() -> list[Result]:
     ]
 
 
+def layer() -> list[Result]:
+    """Measure how soon a report of nsys with 500,000 ranges can be looked at, without its way to the console."""
+    told = run(LAYER, "500000", "3", under_nsys=True)
+    names = {"stop": "nsys ends and makes its report", "file": "stop to complete file", "import": "import"}
+    return [result(f"nsys, 500,000 ranges: {text}", told[key], "s", COMMAND) for key, text in names.items()]
+
+
 def main() -> None:
     """Measure and print; the exit code is 1 if a promise about traces is broken."""
     problem = problem_of_install()
     if problem:
         print(f"Without nsys: {problem}", flush=True)
     print_table(
-        [*marks(has_nsys=not problem), *captures(has_nsys=not problem), *(worker_start() if not problem else [])]
+        [
+            *marks(has_nsys=not problem),
+            *captures(has_nsys=not problem),
+            *([*worker_start(), *layer()] if not problem else []),
+        ]
     )
     recording_cost.main()
     traces.main([])
