@@ -155,15 +155,7 @@ class NsysRecorder:
         """
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
         try:
-            done = subprocess.run(
-                command,
-                env=without_injection(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
-            )
+            done = _run(command, seconds)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
         if done.returncode < 0 and tries:  # Ray ends the children of a process before it: then we are next, else not
@@ -173,6 +165,19 @@ class NsysRecorder:
             said = " ".join((done.stderr or done.stdout).split())[:300]
             raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
         return f"{done.stdout}\n{done.stderr}".strip()
+
+
+def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run nsys. Raises: OSError, subprocess.TimeoutExpired."""
+    return subprocess.run(
+        command,
+        env=without_injection(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
 
 
 def _remove_raw(said: str) -> None:
@@ -194,14 +199,7 @@ def _opens(path: Path) -> bool:
         target = Path(folder) / "report.sqlite"
         command = [find_nsys(), "export", "-q", "true", "-t", "sqlite", "-o", str(target), str(path)]
         try:
-            done = subprocess.run(
-                command,
-                env=without_injection(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=STOP_SECONDS,
-                check=False,
-            )
+            done = _run(command, STOP_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             return False
         return done.returncode == 0 and target.exists() and target.stat().st_size > 0
