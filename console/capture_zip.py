@@ -137,11 +137,13 @@ def about(capture: Capture, entries: list[Entry]) -> dict[str, str]:
     }
 
 
+_TORCH = (
+    "*.json.gz is a trace of torch.profiler. Open it in Perfetto (the run's page does that without any internet),\n"
+    "or in chrome://tracing. No need to unpack it.\n"
+)
 _HOW = {
-    "torch": (
-        "*.json.gz is a trace of torch.profiler. Open it in Perfetto (the run's page does that without any internet),\n"
-        "or in chrome://tracing. No need to unpack it.\n"
-    ),
+    "torch": _TORCH,
+    "torch_pieces": _TORCH,
     "nsys": (
         "*.nsys-rep is a report of NVIDIA Nsight Systems. Open it in the Nsight Systems window (nsys-ui FILE), of the\n"
         "same version or a newer one: a newer one opens older reports, not the other way round. Without a window:\n"

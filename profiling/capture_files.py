@@ -109,6 +109,8 @@ def left(run_dir: Path, tools: Mapping[str, str], *, secrets: Collection[bytes])
     for capture, tool in tools.items():
         chosen = load_tool(tool)
         version = ""
+        for name, problem in chosen.gather(folder, capture).items():
+            found[name] = Left(size=0, problem=problem, tool_version="")
         for path in sorted(folder.glob(f"{capture}-*{chosen.suffix}")):
             try:
                 problem = chosen.problem_of_left(path, secrets)

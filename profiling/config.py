@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof"]
+Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof", "torch_pieces"]
 What = Literal["none", "timing", "operators", "kernels", "memory", "communication", "stacks"]
 Device = Literal["cpu", "cuda", "npu"]
 Marks = Literal["auto", "none", "timers", "memory", "nvtx", "torch", "mstx"]

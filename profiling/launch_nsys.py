@@ -86,7 +86,7 @@ def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none") -> dict[str
     `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. On CUDA
     `auto` gives way to `tool` torch, asked for at launch: only one of the two can have the GPU's tracing.
     """
-    if ready == "off" or (ready == "auto" and tool == "torch" and "cuda" in trace):
+    if ready == "off" or (ready == "auto" and tool.startswith("torch") and "cuda" in trace):
         return {}
     script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}

@@ -51,6 +51,8 @@ def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
     recorded = INSTEAD.get((what, device), what)
     passed: list[Passed] = []
     for tool in candidates(recorded, device):
+        if load_tool(tool).is_only_named:
+            continue
         lacking = lacking_of(tool, workers)
         if not lacking:
             able = tuple(workers)

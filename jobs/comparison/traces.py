@@ -123,7 +123,9 @@ def _rows(run_ids: Sequence[str], traces: Iterable[Trace]) -> list[TraceRow]:
             rows.append(_row(run_ids, tool, (first, last), together))
         if waiting:
             rows.append(_row(run_ids, tool, None, waiting))
-    return sorted(rows, key=lambda row: (row.steps is None, row.steps[0] if row.steps else 0, row.tool != "torch"))
+    return sorted(
+        rows, key=lambda row: (row.steps is None, row.steps[0] if row.steps else 0, not row.tool.startswith("torch"))
+    )
 
 
 def _row(run_ids: Sequence[str], tool: str, steps: tuple[int, int] | None, traces: Sequence[Trace]) -> TraceRow:

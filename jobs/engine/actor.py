@@ -175,7 +175,7 @@ class Actor:
         """Begin to record; return why not, "" if it has begun. `is_beside` says that calls have another thread."""
         name = stem(capture, f"{self._role}-{self._rank}")
         try:
-            if tool == "torch" and getattr(self._target, "traces_itself", False):
+            if tool.startswith("torch") and getattr(self._target, "traces_itself", False):
                 return self._own_trace.start(self._target, self._recordings / name)
             recording.start(tool, folder=self._recordings, name=name, is_beside=is_beside, what=what)
         except Exception as error:  # never a reason to end training

@@ -69,7 +69,7 @@ class Salvage:
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 said = f"{type(error).__name__}: {str(error)[:200]}"
                 _fail(report, capture, f"{why} What the trainer told of the capture cannot be read ({said}).")
-        for pattern in (".part-*", leaving_sign(Path(), "*").name):  # nobody is left to go on with it
+        for pattern in (".part*", ".piece-*", leaving_sign(Path(), "*").name):  # nobody is left to go on with it
             for half in recordings(self._run_dir).glob(pattern):
                 half.unlink(missing_ok=True)
 

@@ -213,6 +213,7 @@ class NsysTool:
     suffix = ".nsys-rep"
     lost = "nsys left no report: its own process was ended, or had no room for it."
     must_tell = True
+    is_only_named = False
     shows: Mapping[What, Shown] = {
         "kernels": Shown(on=("cuda",), order=1, because="sees each kernel and its launch while the calls stay fast"),
         "communication": Shown(on=("cuda",), order=1, because="sees each NCCL kernel and the call that launched it"),
@@ -236,6 +237,10 @@ class NsysTool:
     def recorder(self, what: str) -> NsysRecorder:  # noqa: ARG002
         """Return a recorder for one capture."""
         return NsysRecorder()
+
+    def gather(self, folder: Path, capture: str) -> dict[str, str]:  # noqa: ARG002
+        """Its agent writes the report of a process that is gone by itself."""
+        return {}
 
     def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:
         """Its agent writes the report of a process that is gone, within seconds; a part of one cannot be opened."""

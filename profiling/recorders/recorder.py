@@ -73,6 +73,8 @@ class Tool(Protocol):
     """What can be seen in its files, what it is best at first."""
     must_tell: bool
     """Whether a worker that has not told counts as one that cannot: it takes more than a usual worker has."""
+    is_only_named: bool
+    """Whether it is for those alone who name it: it is never picked."""
     suffix: str
     """Of the file that it writes, dot included."""
 
@@ -88,6 +90,9 @@ class Tool(Protocol):
     def recorder(self, what: str) -> Recorder:
         """Return a recorder for one capture in which `what` is to be seen, "" for the usual."""
 
+    def gather(self, folder: Path, capture: str) -> dict[str, str]:
+        """Make whole files of what processes that are gone left half of; return what went wrong, by a file's name."""
+
     def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:
         """Return why the file that a process left when it ended is of no use, "" if it is whole; takes secrets out."""
 
@@ -95,7 +100,12 @@ class Tool(Protocol):
 class InMemory:
     """What tools have in common that hold a recording in the process, and put a file into place once it is whole."""
 
+    is_only_named = False
     lost = "Its process was killed, and what it had recorded was in its memory."
+
+    def gather(self, folder: Path, capture: str) -> dict[str, str]:  # noqa: ARG002
+        """Of what was in the memory of a process nothing is left."""
+        return {}
 
     def problem_of_left(self, path: Path, secrets: Collection[bytes]) -> str:  # noqa: ARG002
         """A file that is there is whole, and has no environment in it."""

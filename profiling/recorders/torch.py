@@ -51,20 +51,23 @@ class TorchRecorder:
 
         if _is_taken(torch):
             raise RecorderFailed("Another torch profiler is recording in this process; two at once lose one.")
+        self._path, self._thread = path, threading.get_ident()
+        self._sees_all_threads = self._threads_setting() is not None
+        self._begin(torch)
+        MARKS.is_recording = True
+
+    def _begin(self, torch: Any) -> None:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        config = self._threads_setting()
-        self._path, self._thread, self._sees_all_threads = path, threading.get_ident(), config is not None
         self._profile = torch.profiler.profile(
-            activities=activities, profile_memory=self._has_memory, experimental_config=config
+            activities=activities, profile_memory=self._has_memory, experimental_config=self._threads_setting()
         )
         try:
             self._profile.start()
         except RuntimeError as error:
             self._profile = None
             raise RecorderFailed(f"torch's profiler did not start: {error}") from error
-        MARKS.is_recording = True
 
     def _threads_setting(self) -> Any:
         """Return the setting for all threads, None for memory: with it torch tells of no allocation."""
@@ -87,15 +90,21 @@ class TorchRecorder:
         """Stop it, once the device has done what it was given."""
         import torch
 
-        if not self._sees_all_threads and threading.get_ident() != self._thread:
+        if not self._may_stop_here():
             raise WrongThread(
                 "The trace was started in another thread, and this torch would end the process if it were stopped here."
             )
+        self._end(torch)
+        MARKS.is_recording = False
+
+    def _may_stop_here(self) -> bool:
+        return self._sees_all_threads or threading.get_ident() == self._thread
+
+    def _end(self, torch: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         with torch.profiler.record_function("end of recording"):
             pass  # the last range of a trace may be cut; this one is nobody's
-        MARKS.is_recording = False
         self._profile.stop()
 
     def write(self) -> None:
@@ -107,9 +116,7 @@ class TorchRecorder:
         plain = self._path.with_name(f".part-{self._path.name.removesuffix('.gz')}")
         part = self._path.with_name(f".part-{self._path.name}")
         try:
-            self._profile.export_chrome_trace(str(plain))
-            if not _is_whole(plain):
-                raise RecorderFailed(f"The trace was not written: torch broke off ({free_text(plain.parent)}).")
+            export(self._profile, plain)
             with plain.open("rb") as source, gzip.open(part, "wb", compresslevel=GZIP_LEVEL) as target:
                 shutil.copyfileobj(source, target, length=1 << 20)
             part.replace(self._path)
@@ -125,10 +132,17 @@ class TorchRecorder:
     def discard(self) -> None:
         """Stop, if that is safe here."""
         MARKS.is_recording = False
-        if self._profile is not None and (self._sees_all_threads or threading.get_ident() == self._thread):
+        if self._profile is not None and self._may_stop_here():
             with contextlib.suppress(Exception):  # nothing of it is needed any more
                 self._profile.stop()
         self._profile = None
+
+
+def export(profile: Any, path: Path) -> None:
+    """Write what was recorded as plain JSON. Raises: RecorderFailed, OSError, RuntimeError."""
+    profile.export_chrome_trace(str(path))
+    if not _is_whole(path):
+        raise RecorderFailed(f"The trace was not written: torch broke off ({free_text(path.parent)}).")
 
 
 def _is_taken(torch: Any) -> bool:

@@ -22,6 +22,8 @@ from profiling.riding import messages
 
 LOOK_SECONDS = 0.2
 
+NO_STEPS = {"torch_pieces": "A piece ends with a step, and this trainer's processes do not tell of theirs. Use torch."}
+
 
 class Rider:
     """The recordings of this process, as the runner asks for them."""
@@ -52,7 +54,7 @@ class Rider:
         if who is None:
             return self._who is not None
         if self._who is None or any(self._who[key] != value for key, value in who.items()):
-            self._who = {**who, "problems": recording.problems()}
+            self._who = {**who, "problems": recording.problems() | NO_STEPS}
             messages.write(messages.worker_path(self._folder, self._pid), self._who)
         return True
 

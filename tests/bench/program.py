@@ -12,9 +12,11 @@ from profiling.launch_nsys import runtime_env
 from tests.bench.stage import ROOT, Result
 
 
-def run(code: str, *arguments: str, under_nsys: bool = False) -> dict[str, list[float]]:
-    """Run a piece of code in a process of its own and return what it told."""
+def run(code: str, *arguments: str, under_nsys: bool = False, preload: Path | None = None) -> dict[str, list[float]]:
+    """Run a piece of code in a process of its own, with a library before all others, and return what it told."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    if preload:
+        environment["LD_PRELOAD"] = str(preload)
     with tempfile.TemporaryDirectory(prefix="pw-bench-") as folder:
         program = Path(folder) / "program.py"
         program.write_text(code)

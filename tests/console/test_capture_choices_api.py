@@ -163,10 +163,11 @@ def test_the_choices_say_which_tool_and_why(client: Client, run: Run) -> None:
     assert kernels["why"] == (
         "nsys, because it is ready on all 3 workers and sees each kernel and its launch while the calls stay fast."
     )
-    nsys, torch = kernels["tools"]
+    nsys, torch, pieces = kernels["tools"]
     assert (nsys["also"], nsys["without"]) == (["communication", "timing"], ["operators", "memory", "stacks"])
     assert (nsys["num_able"], nsys["problem"], torch["num_able"]) == (3, "", 0)
     assert torch["problem"] == f"torch cannot record policy 0-1, vllm 0: {HELD}"
+    assert (pieces["name"], pieces["also"]) == ("torch_pieces", ["operators", "communication", "timing"])
     assert "is ready on 2 of 3 workers (not on vllm 0)" in part["why"]
     assert (vllm["num_workers"], vllm["by"]["kernels"]["tool"]) == (1, "torch")
     assert vllm["by"]["kernels"]["why"].endswith("nsys would come first, but is not ready on vllm 0.")
@@ -175,7 +176,7 @@ def test_the_choices_say_which_tool_and_why(client: Client, run: Run) -> None:
         "torch, because it is ready on all 3 workers and names every operator, with what it launches. "
         "On a processor there are no kernels: operators are recorded instead."
     )
-    assert [tool["name"] for tool in cpu["by"]["timing"]["tools"]] == ["nsys", "torch"]
+    assert [tool["name"] for tool in cpu["by"]["timing"]["tools"]] == ["nsys", "torch", "torch_pieces"]
 
 
 def test_before_workers_have_told_it_says_so(client: Client, run: Run) -> None:

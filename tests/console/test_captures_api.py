@@ -105,7 +105,7 @@ def test_a_capture_is_asked_for_and_reaches_the_runner_once(client: Client, run:
 @pytest.mark.parametrize(
     ("asked", "status", "field", "sentence"),
     [
-        ({"tool": "vtune"}, 422, "tool", "Use torch, nsys, stacks, memory or msprof"),
+        ({"tool": "vtune"}, 422, "tool", "Use torch, nsys, stacks, memory, msprof or torch_pieces"),
         ({"num_steps": 0}, 422, "num_steps", "Use 1 to 100"),
         ({"num_steps": 101}, 422, "num_steps", "Use 1 to 100"),
         ({"first_step": -1}, 422, "first_step", "0 for the next one"),

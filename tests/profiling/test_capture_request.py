@@ -13,8 +13,8 @@ GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "ro
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tool": "perf"}, "There is no tool 'perf'. Use torch, nsys, stacks, memory or msprof."),
-        ({"tool": ""}, "There is no tool ''. Use torch, nsys, stacks, memory or msprof."),
+        ({"tool": "perf"}, "There is no tool 'perf'. Use torch, nsys, stacks, memory, msprof or torch_pieces."),
+        ({"tool": ""}, "There is no tool ''. Use torch, nsys, stacks, memory, msprof or torch_pieces."),
         (
             {"what": "colors"},
             "There is no 'colors' to see. Use timing, operators, kernels, memory, communication or stacks.",

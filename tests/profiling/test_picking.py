@@ -97,9 +97,10 @@ def test_the_one_on_most_workers_is_taken_where_none_is_on_all() -> None:
 
 
 def test_every_pick_is_of_a_tool_that_shows_it_on_workers_that_have_it() -> None:
-    states = [{"torch": t, "nsys": n, "memory": m, "msprof": "x", "stacks": ""} for t, n, m in itertools.product(
-        ("", HELD), ("", NO_NSYS), ("", NO_MEMORY)
-    )]  # fmt: skip
+    states = [
+        {"torch": t, "torch_pieces": t, "nsys": n, "memory": m, "msprof": "x", "stacks": ""}
+        for t, n, m in itertools.product(("", HELD), ("", NO_NSYS), ("", NO_MEMORY))
+    ]
     for what, device, pair in itertools.product(WHATS, DEVICES, itertools.combinations(states, 2)):
         workers = crew(*pair)
         found = pick(what, device=device, workers=workers)
@@ -109,6 +110,7 @@ def test_every_pick_is_of_a_tool_that_shows_it_on_workers_that_have_it() -> None
         }
         if found.tool:
             assert found.recorded in shown_by(found.tool, device)
+            assert not load_tool(found.tool).is_only_named
             assert set(found.able) == able[found.tool]
             assert len(found.able) == max(map(len, able.values())) > 0
             assert {*found.able, *found.lacking} == set(workers)

@@ -35,13 +35,16 @@ ENGINE = ("jobs.engine", "--device=cpu")
 KNOBS = {"train.num_steps": 4000, "eval.num_prompts": 0, "checkpoint.every_steps": 0, "train.batch_size": 8}
 SPEC: dict[str, Any] = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "knobs": KNOBS}
 ASK_SECONDS = 120
+TORCH_SHARE = 5
+"""One in so many captures is recorded with torch at once where such an end takes its trace away, to see it said."""
 LOST_WHY = """\
 A report of nsys survives every end: its agent is a process of its own, and writes it within two seconds of the
 recorded process's death. A trace of torch survives where Python has time to write it: `exit_actor` (the worker
-writes it while it leaves), an exception in the driver (the workers live, and are asked). It does not where the
-process is ended at once: SIGKILL, `ray.kill`, and the death of the driver, on which Ray ends its workers
-without a signal that Python could hear. Its events are in the memory of the process then; what was written
-already is kept."""
+writes it while it leaves), an exception in the driver (the workers live, and are asked). Where the process is
+ended at once (SIGKILL, `ray.kill`, the death of the driver, on which Ray ends its workers without a signal that
+Python could hear) the tool `torch_pieces` keeps it up to the step under way: it puts the trace away after each
+step. `torch` has it in the memory of the process, and loses it then: the rows with `torch` alone show that the
+capture says so."""
 ALONE_WHY = """\
 What the recorders alone showed on small file systems, before it was mended: torch with a full folder for
 temporary files wrote a gzip of nothing and called it whole (its trace is now compressed from a file beside the
@@ -134,13 +137,18 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-def one_end(head: RayHead, folder: Path, name: str, number: int) -> tuple[str, str, str]:
+def tools_of(name: str) -> tuple[str, ...]:
+    """Return the tools whose files have to survive that end, by turns: torch in pieces where torch at once cannot."""
+    kept = "torch_pieces" if WAYS[name].lost else "torch"
+    return (kept,) if problem_of_install() else (kept, "nsys")
+
+
+def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> tuple[str, str, str]:
     """Let one run end in that way; return its verdict, why it is wrong ("" if right), and the capture's reason.
 
-    Odd numbers record with nsys where it is here; of four, 1 and 2 end while the file is written.
+    Of four, 1 and 2 end while the file is written.
     """
     way = WAYS[name]
-    tool = "nsys" if number % 2 and not problem_of_install() else "torch"
     is_written = number % 4 in (1, 2)
     capture = f"c{number}"
     running = RiddenRun(folder / name.replace(" ", "-"), {**SPEC, "knobs": KNOBS | dict(way.knobs)}, head, way=name)
@@ -172,7 +180,7 @@ def _judge(way: Way, found: Custody, *, tool: str, is_written: bool, files: list
         if way.is_cut and not is_written and not found.meta.get("truncated"):
             return "ready, but nothing says that it was cut short"
         return ""
-    if found.state == "failed" and tool != "nsys" and way.lost and re.search(way.lost, found.problem):
+    if found.state == "failed" and tool == "torch" and way.lost and re.search(way.lost, found.problem):
         return ""
     return f"{found.state}: {found.problem}"
 
@@ -192,12 +200,14 @@ def ends(head: RayHead, folder: Path, count: int, names: Collection[str]) -> tup
     """Ways to end, `count` times each. What was found of one is kept, also of a proof that is ended early."""
     set_up()
     wrong = 0
-    for name in names:
+    rounds = [(name, tools_of(name), count) for name in names]
+    rounds += [(name, ("torch",), max(1, count // TORCH_SHARE)) for name in names if WAYS[name].lost]
+    for name, tools, times in rounds:
         tally = Tally()
         begin = time.monotonic()
-        for number in range(count):
+        for number in range(times):
             try:
-                state, problem, reason = one_end(head, folder, name, number)
+                state, problem, reason = one_end(head, folder, name, number, tools[number % len(tools)])
             except Exception as error:  # one run that goes wrong is a result, too
                 state, problem, reason = "failed", f"{name} {number}: {type(error).__name__}: {error}", ""
             tally.ready += state == "ready" and not problem
@@ -208,18 +218,29 @@ def ends(head: RayHead, folder: Path, count: int, names: Collection[str]) -> tup
                 tally.reasons[short] = tally.reasons.get(short, 0) + 1
         said = "; ".join(f"{n} × {text}" for text, n in tally.reasons.items()) or "–"
         minutes = f"{(time.monotonic() - begin) / 60:.1f}"
-        cells = (f"{name}: {WAYS[name].text}", count, tally.ready, tally.failed, len(tally.wrong), minutes, said)
+        cells = (
+            f"{name}: {WAYS[name].text}",
+            ", ".join(tools),
+            times,
+            tally.ready,
+            tally.failed,
+            len(tally.wrong),
+            minutes,
+            said,
+        )
         row = f"| {' | '.join(map(str, cells))} |"
         print(row, *tally.wrong, sep="\n", flush=True)
-        keep(f"end-{name}", [row])
+        keep(f"end-{name}{' torch' * (tools == ('torch',))}", [row])
         wrong += len(tally.wrong)
-    both = "torch and nsys by turns" if not problem_of_install() else "torch only: nsys is not usable here"
-    rows = [path.read_text().rstrip() for name in WAYS if (path := kept(f"end-{name}")).exists()]
+    without = "" if not problem_of_install() else " nsys is not usable here."
+    names = [f"end-{name}{of}" for of in ("", " torch") for name in WAYS]
+    rows = [path.read_text().rstrip() for name in names if (path := kept(name)).exists()]
     lines = [
-        f"Each way many times, {both}; of four runs two end while it records, two while the file is written.",
+        "Each way many times, the tools by turns; of four runs two end while it records, two while the file is "
+        f"written.{without}",
         "",
-        "| way | captures | usable | failed, reason true | wrong | minutes | reasons |",
-        "|---|---|---|---|---|---|---|",
+        "| way | tools | captures | usable | failed, reason true | wrong | minutes | reasons |",
+        "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
         LOST_WHY,

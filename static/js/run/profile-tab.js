@@ -304,6 +304,6 @@ function howTo(capture) {
   if (capture.tool === "nsys") return gettext("Open reports in Nsight Systems (nsys-ui), of the same version or a newer one; older ones cannot read them.");
   if (capture.tool === "stacks") return gettext("A line holds a stack and how often it was seen: tools for flame graphs read these files as they are.");
   const perfetto = gettext("Perfetto opens here, without internet. The same files open in any other Perfetto.");
-  if (capture.tool !== "torch") return perfetto;
+  if (!capture.tool.startsWith("torch")) return perfetto;
   return `${perfetto} ${gettext("TensorBoard with its plugin torch-tb-profiler shows them too: unpack the zip, then tensorboard --logdir FOLDER.")}`;
 }
