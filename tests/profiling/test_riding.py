@@ -37,6 +37,9 @@ def test_a_file_is_told_with_its_checksum_by_a_python_3_10(tmp_path: Path, monke
         return found
 
     assert told(1, verb="start", **start)["problem"] == ""
+    problems = (messages.read(messages.worker_path(tmp_path, os.getpid())) or {})["problems"]
+    assert problems["stacks"] == ""
+    assert "A piece ends with a step" in problems["torch_pieces"]  # nobody tells of steps here
     recorder = recording._current.recorder if recording._current else None
     assert isinstance(recorder, StacksRecorder)
     wait_until(lambda: recorder._samples, 60)
