@@ -7,6 +7,7 @@ pieces fit each other as they are. It costs about 4 µs per event between the st
 """
 
 import gzip
+import mmap
 import os
 import re
 import shutil
@@ -41,6 +42,11 @@ class PiecesRecorder(TorchRecorder):
         self._since = 0.0
         self._problem = ""
         self._writer: threading.Thread | None = None
+
+    def start(self, path: Path) -> None:
+        """Start torch's profiler. Raises: RecorderFailed."""
+        _remove(path)  # of a recording of that name which nobody ended
+        super().start(path)
 
     def _begin(self, torch: Any) -> None:
         super()._begin(torch)
@@ -88,6 +94,8 @@ class PiecesRecorder(TorchRecorder):
         try:
             if self._problem:
                 raise RecorderFailed(self._problem)
+            if len(_pieces(self._path)) < self._number:
+                raise RecorderFailed(f"The trace was not written: a piece of {self._number} is missing.")
             _join(self._path)
         except OSError as error:
             raise RecorderFailed(f"The trace was not written: {error} ({free_text(self._path.parent)}).") from error
@@ -119,14 +127,14 @@ class PiecesRecorder(TorchRecorder):
 
 def _copy_events(plain: Path, target: gzip.GzipFile, *, is_first: bool) -> None:
     """Copy the events of a trace, with its head if it is the first piece, so that pieces follow each other as one."""
-    data = plain.read_bytes()
-    begin = _EVENTS.search(data)
-    ends = list(_END.finditer(data, max(0, len(data) - _TAIL_BYTES)))
-    if begin is None or not ends:
-        raise RecorderFailed("The trace was not written: torch wrote it in a form that has no list of events.")
-    events = memoryview(data)[begin.end() : ends[-1].start()]
-    target.write(data[: begin.end()] if is_first else b",")
-    target.write(events)
+    with plain.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        begin = _EVENTS.search(data)
+        ends = [match.start() for match in _END.finditer(data, max(0, len(data) - _TAIL_BYTES))]
+        if begin is None or not ends:
+            raise RecorderFailed("The trace was not written: torch wrote it in a form that has no list of events.")
+        target.write(data[: begin.end()] if is_first else b",")
+        for offset in range(begin.end(), ends[-1], _COPY_BYTES):
+            target.write(data[offset : min(offset + _COPY_BYTES, ends[-1])])
 
 
 def _piece_path(path: Path, number: int) -> Path:

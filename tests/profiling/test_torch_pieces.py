@@ -63,13 +63,27 @@ def test_the_pieces_make_the_same_trace_as_torch_at_once(tmp_path: Path, monkeyp
     assert all(end <= begin for (_, end), (begin, _) in zip(sorted(spans), sorted(spans)[1:], strict=False))
 
 
+def test_pieces_of_an_earlier_recording_are_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody ended it, and its name is used again: what it left would be steps of another time."""
+    for number in (1, 2, 9):
+        (tmp_path / f".piece-cap1-policy-0.pt.trace.json.gz.{number:06d}").write_bytes(
+            gzip.compress(b'{"name": "old"}')
+        )
+    path = recorded(tmp_path, monkeypatch, tool="torch_pieces", seconds=3600)
+    assert len(steps(path)) == 4
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_piece_waits_for_its_time_and_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first holds one step, so that something is there soon; the next comes not before its time."""
     seen: list[int] = []
     put_away = torch_pieces.PiecesRecorder._put_away
-    monkeypatch.setattr(
-        torch_pieces.PiecesRecorder, "_put_away", lambda self: (seen.append(self._number), put_away(self))[1]
-    )
+
+    def counted(self: torch_pieces.PiecesRecorder) -> None:
+        seen.append(self._number)
+        put_away(self)
+
+    monkeypatch.setattr(torch_pieces.PiecesRecorder, "_put_away", counted)
     path = recorded(tmp_path, monkeypatch, tool="torch_pieces", seconds=3600)
     assert (seen, len(steps(path))) == ([0], 4)
 
