@@ -42,7 +42,7 @@ class CaptureIn(Schema):
     what: str = Field(
         "", description="timing, operators, kernels, memory, communication or stacks; left out: kernels, or by the tool"
     )
-    tool: str = Field("", description="torch, nsys, stacks, memory or msprof; left out: picked for what is to be seen")
+    tool: str = Field("", description="one of `choices`, torch for instance; left out: picked for what is to be seen")
     first_step: int = 0
     num_steps: int = 2
     seconds: float = Field(0, description="0: whole steps; else up to 300 s from now on")
