@@ -23,7 +23,9 @@ from profiling.recorders.recorder import RecorderFailed, Shown, free_text
 from profiling.recorders.torch import GZIP_LEVEL, TorchRecorder, TorchTool, export
 
 PIECE_SECONDS = 0.5
-"""A piece holds at least so much, save the first, which holds one step."""
+"""A piece holds at least so much, save the first two: a recording may begin within a step."""
+_SOON = 2
+_WORTH_SECONDS = 0.05  # of a step that had begun before the recording
 _FAST = 1  # of gzip: a piece is packed again with the others
 _COPY_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
@@ -63,7 +65,10 @@ class PiecesRecorder(TorchRecorder):
             return False
         if self._writer is not None and self._writer.is_alive():
             return False
-        return bool(self._step_thread) and (not self._number or time.monotonic() - self._since >= PIECE_SECONDS)
+        passed = time.monotonic() - self._since
+        if self._number < _SOON:
+            return bool(self._step_thread) or passed >= _WORTH_SECONDS
+        return passed >= PIECE_SECONDS
 
     def _put_away(self) -> None:
         import torch

@@ -14,7 +14,7 @@ import pytest
 from profiling import recording
 from profiling.capture_files import left, recordings
 from profiling.recorders import torch_pieces
-from profiling.recorders.recorder import RecorderFailed
+from profiling.recorders.recorder import RecorderFailed, load_tool
 
 torch = pytest.importorskip("torch")
 
@@ -75,7 +75,7 @@ def test_pieces_of_an_earlier_recording_are_not_joined(tmp_path: Path, monkeypat
 
 
 def test_a_piece_waits_for_its_time_and_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first holds one step, so that something is there soon; the next comes not before its time."""
+    """Two hold one step, so that something is there soon; the next comes not before its time."""
     seen: list[int] = []
     put_away = torch_pieces.PiecesRecorder._put_away
 
@@ -85,7 +85,21 @@ def test_a_piece_waits_for_its_time_and_for_the_one_before(tmp_path: Path, monke
 
     monkeypatch.setattr(torch_pieces.PiecesRecorder, "_put_away", counted)
     path = recorded(tmp_path, monkeypatch, tool="torch_pieces", seconds=3600)
-    assert (seen, len(steps(path))) == ([0], 4)
+    assert (seen, len(steps(path))) == ([0, 1], 4)
+
+
+def test_a_step_that_had_begun_before_is_a_piece_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording by time begins within a step: what it saw of that one is put away before the next."""
+    monkeypatch.setattr(torch_pieces, "_WORTH_SECONDS", 0.0)
+    path = tmp_path / "cap1-policy-0.pt.trace.json.gz"
+    recording.start("torch_pieces", folder=tmp_path, name="cap1-policy-0", is_beside=True)
+    work()
+    recording.at_step(7)
+    recording._current.recorder._writer.join()  # type: ignore[union-attr]
+    found = load_tool("torch_pieces").gather(tmp_path, "cap1")
+    assert (found, steps(path)) == ({}, [])
+    assert "aten::linear" in {event["name"] for event in events(path)}
+    recording.discard()
 
 
 KILLED = """
