@@ -132,7 +132,7 @@ export class ProfileDialog {
     const { num_workers: total } = this.choices;
     const row = (value, text, about, isReady, note) => el("label", { class: "check" },
       el("input", { type: "radio", name: "tool", value, checked: value === named, disabled: !isReady }), ` ${text} `,
-      el("span", { class: "faint small" }, about), note ? el("span", { class: "small num" }, ` ${note}`) : null);
+      el("span", { class: "faint small" }, about), note ? el("span", { class: "small num" }, ` ${note}`) : null, isReady ? null : el("span", { class: "small", "data-why": value }));
     place.replaceChildren(
       row("", gettext("Picked"), gettext("by what is to be seen, the device and what workers have"), true, ""),
       ...tools.map((one) => row(one.name, one.name, one.about, !one.problem, one.num_able < total ? fill(gettext("on %(able)s of %(all)s workers"), { able: one.num_able, all: total }) : "")),
@@ -142,7 +142,7 @@ export class ProfileDialog {
     if (focused !== null) (place.querySelector(`[value="${focused}"]:enabled`) ?? place.querySelector(":checked")).focus();
   }
 
-  /** Say on which workers and nodes the tool is missing, or one that would have come before it, and why. */
+  /** Say on which workers and nodes the tool is missing, or one that would have come before it, and why; beside every other tool that nobody has, why. */
   #lacking({ tools }, tool, chosen) {
     const missing = tools.slice(0, tool ? tools.indexOf(tool) + 1 : tools.length).find(({ name }) => chosen.some(({ problems }) => problems[name]));
     const lacking = missing ? chosen.filter(({ problems }) => problems[missing.name]) : [];
@@ -150,6 +150,10 @@ export class ProfileDialog {
     place.hidden = lacking.length === 0;
     field("ask-install").hidden = missing?.name !== "nsys" || !lacking.some(({ problems }) => !problems.nsys.includes("nsys_ready"));
     write(find('[data-text="install-nsys"]'), this.captures.install);
+    for (const one of document.querySelectorAll("[data-why]")) {
+      const said = one.dataset.why === missing?.name ? [] : chosen.map(({ problems }) => problems[one.dataset.why]);
+      write(one, [...new Set(said.filter(Boolean))].join(" "));
+    }
     if (place.hidden) return;
     write(place.firstElementChild, fill(gettext("%(tool)s is not ready on:"), { tool: missing.name }));
     const reasons = new Map();
