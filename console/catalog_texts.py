@@ -3951,7 +3951,7 @@ TEXTS = (
     gettext_noop("names each collective of torch"),
     gettext_noop("has the phases as ranges among the operators"),
     gettext_noop("tells what each operator took and gave back"),
-    gettext_noop("like torch, put away after each step: a worker that is killed keeps the steps before; costs more"),
+    gettext_noop("like torch, put away after each step, so that a killed worker keeps those before; takes time between steps"),
     gettext_noop("{name!r} is not a known accelerator. The nearest is {nearest}."),
     gettext_noop("a path on the cluster"),
     gettext_noop("a hub id such as org/name"),

@@ -45,6 +45,7 @@ class Cost:
 
 MEASURED = {
     "torch": Cost(tool="torch", step_bytes=0.26e6, second_bytes=0.31e6, stall_seconds=0.3),
+    "torch_pieces": Cost(tool="torch_pieces", step_bytes=0.26e6, second_bytes=0.31e6),
     "nsys": Cost(tool="nsys", step_bytes=0.08e6, second_bytes=0.1e6, stall_seconds=1.2),
     "stacks": Cost(tool="stacks", step_bytes=0.04e6, second_bytes=0.012e6, stall_seconds=0.02),
 }
