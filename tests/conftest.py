@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.utils import translation
+from playwright.sync_api import expect
 
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
@@ -37,6 +38,9 @@ CHROMIUM_ARGUMENTS = [
     "--disable-sync",
 ]
 DOWNLOAD_SECONDS = 180
+
+# What a page shows in a blink takes seconds on a machine that does other work besides; who waits longer says so.
+expect.set_options(timeout=20_000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
 CLEAN_LINE = """Array.from(document.querySelector('[data-plan="reward"]')?.chart?.shown?.lines?.[0]?.column.x ?? [])"""
+FIRST_WORDS = "I am the second of two"
 LAST_WORDS = "I can see my house from here"
 MORE_STEPS = 3  # after the checkpoint from which the run goes on
 POST = """async ([path, body]) => {
@@ -69,7 +70,11 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     assert policy_node["address"] != vllm_node["address"]
     captures_arrive_from_both_nodes(page, api, cluster)
 
-    machine_of_vllm = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}[vllm_node["address"]]
+    machines = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}
+    # The second rank writes nothing of its own.
+    second = next(machines[n["address"]] for n in nodes if "policy-1" in n["workers"])
+    second.run("bash", "-c", f"echo '{FIRST_WORDS}' >> {RUN_ROOT}/{run_id}/a1/log/policy-1.stderr")
+    machine_of_vllm = machines[vllm_node["address"]]
     marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
     forgotten = machine_of_vllm.start("sleep", "1000", env=marks, log=Path(os.devnull))
     status, cut = api.post("/captures", {"tool": "nsys", "seconds": 300, "roles": ["policy", "vllm"], "ranks": [0]})
@@ -80,7 +85,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     expect(state(page)).to_contain_text("failed", timeout=60_000)
     expect(page.locator('[data-field="cause"]')).to_contain_text("vllm")
     assert api.get("")["cause"]["log_line"] == LAST_WORDS
-    assert [line["text"] for line in api.get(f"/logs?role=vllm&q={LAST_WORDS}")["lines"]] == [LAST_WORDS]
+    for lane, words in (("role=vllm", LAST_WORDS), ("role=policy&rank=1", FIRST_WORDS)):
+        assert [line["text"] for line in api.get(f"/logs?{lane}&q={words}")["lines"]] == [words]
     proof = api.get("")["cleanup"]
     assert proof["processes_left"] == 0
     assert [name.partition(" ")[0] for name in proof["nodes"]] == ["head", "other"]

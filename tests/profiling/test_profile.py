@@ -414,28 +414,30 @@ def test_the_facade_imports_no_library_for_it() -> None:
     assert not {"torch", "nvtx", "ray", "torch_npu", "jobs"} & set(loaded)
 
 
-def cost_of_a_mark(*, name: str = "") -> float:
-    """Return seconds, the best of several rounds."""
-    rounds = []
-    for _ in range(12):
-        begin = time.perf_counter()
-        for _ in range(500):
-            with mark("update", step=1, name=name):
-                pass
-        rounds.append((time.perf_counter() - begin) / 500)
-        drain()
-    return min(rounds)
+def calls_of_a_mark(*, name: str = "") -> int:
+    """Return how many functions a mark calls; what it takes on a quiet machine is printed by `make bench-profiling`."""
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event in ("call", "c_call") else None)
+    try:
+        with mark("update", step=1, name=name):
+            pass
+    finally:
+        sys.setprofile(None)
+    return len(called)
 
 
-@pytest.mark.parametrize("marks", ["none", "auto"])
-def test_a_phase_costs_at_most_20_microseconds(marks: Any) -> None:
+@pytest.mark.parametrize(("marks", "most"), [("none", 16), ("auto", 64)])
+def test_a_phase_costs_a_handful_of_calls(marks: Any, most: int) -> None:
     profile.configure(marks)
 
-    assert cost_of_a_mark() <= 20e-6
+    assert calls_of_a_mark() <= most
+    with mark("rollout", step=1):
+        assert calls_of_a_mark() <= most
 
 
-def test_off_a_detail_costs_at_most_a_microsecond() -> None:
+def test_off_a_detail_costs_next_to_nothing() -> None:
     profile.configure("none")
 
     with mark("update", step=1):
-        assert cost_of_a_mark(name="forward") <= 1e-6
+        assert calls_of_a_mark(name="forward") <= 6
+        assert mark("update", name="forward") is mark("update", name="backward")  # nothing is made

@@ -1,7 +1,6 @@
 """Every rule is whole, finds what it is about, offers changes that mend it, and leaves sound runs alone."""
 
 import re
-import time
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -166,19 +165,6 @@ def test_a_change_makes_the_48_gpu_recipe_fit_48_gpus() -> None:
 
     assert spec.num_workers == 64
     assert changed(spec, fix.changes).num_workers == 48
-
-
-def test_a_full_spec_is_checked_in_well_under_50_ms() -> None:
-    spec = parse_spec({"algorithm": "ppo", "trainer": {"name": "verl"}})
-    findings(spec)  # what is parsed once is parsed
-    seconds = []
-    for _ in range(10):
-        begin = time.perf_counter()
-        findings(spec)
-        seconds.append(time.perf_counter() - begin)
-
-    assert len(spec.knobs) > 300
-    assert min(seconds) < 0.050
 
 
 def test_the_page_of_rules_is_made_from_them() -> None:
