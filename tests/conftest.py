@@ -24,8 +24,15 @@ REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2", re.IGNORECASE)
 
-# These look for processes of a run and end them: another test's, beside them, would look the same.
-ALONE = tuple(Path(__file__).parent / folder for folder in ("jobs/runner", "console/embedded", "profiling", "journeys"))
+# Whole folders that are run in a part of their own (tests/run.py): what starts processes, and what starts a console.
+MARKED = {
+    folder: marker
+    for marker, folders in {
+        "processes": ("jobs/runner", "console/embedded", "profiling"),
+        "journey": ("journeys",),
+    }.items()
+    for folder in (Path(__file__).parent / name for name in folders)
+}
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [
@@ -56,10 +63,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what must run alone; skip what needs a GPU where there is none."""
+    """Mark whole folders; skip what needs a GPU where there is none."""
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in ALONE):
-            item.add_marker("alone")
+        for folder, marker in MARKED.items():
+            if item.path.is_relative_to(folder):
+                item.add_marker(marker)
     if Path("/proc/driver/nvidia/version").exists():
         return
     for item in items:

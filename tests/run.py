@@ -1,9 +1,8 @@
 """What `make test` runs: every check, then the tests; one line sums it all up.
 
-The tests run in parts. In two processes, a file's tests together: what needs little of the machine, what starts an
-engine, and what opens pages of a console that lives in the test's process. Then one after the other: what may not have
-company because it ends processes. Those with a browser are apart, as Playwright's loop and asyncio tests do not share
-a process.
+The tests run in parts, each in two processes, a file's tests together: what needs little of the machine, what starts
+an engine or processes of its own, what opens pages of a console that lives in the test's process, and whole consoles.
+Those with a browser are apart, as Playwright's loop and asyncio tests do not share a process.
 """
 
 import os
@@ -25,14 +24,14 @@ CHECKS = {
     "django": [sys.executable, "manage.py", "check"],
     "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
 }
-HEAVY = "(engine or ray)"
+BUSY = "(engine or ray or processes)"
 BY_FILE = ["-n", "2", "--dist", "loadfile"]
 PARTS = {
-    "light": ["-m", f"not alone and not browser and not {HEAVY}", "-n", "2"],
-    "engine": ["-m", f"not alone and not browser and {HEAVY}", *BY_FILE],
-    "pages": ["-m", "not alone and browser", *BY_FILE],
-    "alone": ["-m", "alone and not browser"],
-    "journeys": ["-m", "alone and browser"],
+    "light": ["-m", f"not journey and not browser and not {BUSY}", "-n", "2"],
+    "engine": ["-m", f"not journey and not browser and {BUSY}", *BY_FILE],
+    "pages": ["-m", "not journey and browser", *BY_FILE],
+    "consoles": ["-m", "journey and not browser", *BY_FILE],
+    "journeys": ["-m", "journey and browser", *BY_FILE],
 }
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 

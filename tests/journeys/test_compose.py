@@ -259,7 +259,7 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
         browser.follow(1, f"/ws/runs/{run}?after=0", seen)
 
         assert run in browser.get(0, f"/runs/{run}").text
-        wait_until(lambda: _steps(seen), seconds=90, what=f"no step came; {made.log('worker-1')[-2000:]}")
+        wait_until(lambda: _steps(seen), seconds=240, what=f"no step came; {made.log('worker-1')[-2000:]}")
         both = set(proxy.taken)
         made.running["web-1"].send_signal(signal.SIGKILL)
         made.running.pop("web-1").wait(10)
