@@ -1,8 +1,9 @@
 """What `make test` runs: every check, then the tests; one line sums it all up.
 
-The tests run in parts, each in two processes, a file's tests together: what needs little of the machine, what starts
-an engine or processes of its own, what opens pages of a console that lives in the test's process, and whole consoles.
-Those with a browser are apart, as Playwright's loop and asyncio tests do not share a process.
+The tests run in parts. In two processes, a file's tests together: what needs little of the machine, what starts an
+engine or processes of its own, and what opens pages of a console that lives in the test's process. Then one after the
+other whole consoles, each of which takes two cores by itself. Those with a browser are apart, as Playwright's loop and
+asyncio tests do not share a process.
 """
 
 import os
@@ -30,8 +31,8 @@ PARTS = {
     "light": ["-m", f"not journey and not browser and not {BUSY}", "-n", "2"],
     "engine": ["-m", f"not journey and not browser and {BUSY}", *BY_FILE],
     "pages": ["-m", "not journey and browser", *BY_FILE],
-    "consoles": ["-m", "journey and not browser", *BY_FILE],
-    "journeys": ["-m", "journey and browser", *BY_FILE],
+    "consoles": ["-m", "journey and not browser"],
+    "journeys": ["-m", "journey and browser"],
 }
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 
