@@ -1,7 +1,7 @@
 """The facade that training code sees: `mark` a stretch of work; `drain` hands over what was marked since.
 
 A mark never changes what it wraps: the body runs exactly once, its exception passes through, and the span is closed
-either way. Marks nest, on any thread. Phases (depth 0) are always recorded, for at most 20 µs each. What marks do
+either way. Marks nest, on any thread. Phases (depth 0) are always recorded, for a few µs each. What marks do
 besides is one switch, `configure`, set once per process; no backend is named anywhere else. A backend that raises is
 switched off with one line in the log. Backends are the files of profiling/profilers/.
 """

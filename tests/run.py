@@ -1,6 +1,6 @@
 """What `make test` runs: every check, then the tests; one line sums it all up.
 
-The tests run in parts. In two processes, a file's tests together: what needs little of the machine, what starts an
+The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
 engine or processes of its own, and what opens pages of a console that lives in the test's process. Then one after the
 other whole consoles, each of which takes two cores by itself. Those with a browser are apart, as Playwright's loop and
 asyncio tests do not share a process.

@@ -12,7 +12,7 @@ freed, and the heap grows by pages that are new. With jemalloc it does not; that
 
 Phases are always on, so there is nothing to take turns with: theirs is what the marks of one step take by themselves.
 Starting and ending are not part of it (tests/bench/profiling.py has them). On a machine whose steps vary by a fifth of
-themselves the median of 60 turns is good for about one percent; that is four minutes a tool.
+themselves the median of 60 turns is good for about 1.5 percent; that is four minutes a tool.
 """
 
 import importlib.util
