@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from jobs.catalog.runspec import RunSpec
+from jobs.engine import deepspeed_start
 from jobs.engine.algorithm import Counts, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, Sender, load_device
@@ -42,10 +43,7 @@ class Policy:
     def _make_engine(self, world_size: int, host: str, port: int) -> Any:
         import deepspeed
 
-        # Reading this name makes DeepSpeed try a compiler and a linker on every extension it has, whose errors land in
-        # the log, and its shared-memory one is then built at the first init: 25 s. Training uses none of them, so the
-        # answer is given before the question.
-        deepspeed.ops.__compatible_ops__ = {}
+        deepspeed_start.spare()
         os.environ.update(
             {
                 "MASTER_ADDR": host,

@@ -59,10 +59,15 @@ def host_fleet(num_ranks: int, memory_bytes: int) -> Fleet:
     return Fleet(accelerator=host_processor(memory_bytes), num_devices=num_ranks, devices_per_node=num_ranks)
 
 
-def host_overhead(layout: Layout, k: Constants) -> int:
-    """Return what a process grows by beside the model: libraries that are loaded when they are first needed, more of
-    them with ZeRO; stacks of threads."""
-    return round(k["memory.host_growth_bytes"] + (k["memory.host_zero_bytes"] if layout.shards else 0.0))
+def host_overhead(k: Constants) -> int:
+    """Return what a process grows by beside the model: libraries that are loaded when they are first needed, and stacks
+    of threads."""
+    return round(k["memory.host_growth_bytes"])
+
+
+def host_libraries(t: Training, k: Constants) -> float:
+    """Return what a process that trains grows by besides: it stays while the process does something else."""
+    return k["memory.host_training_bytes"] + (k["memory.host_half_bytes"] if compute_bytes(t) < _FP32 else 0.0)
 
 
 def host_peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float]]:
@@ -78,7 +83,7 @@ def host_peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, f
     kept = between_steps(t, held, k)
     if t.layout.shards < 3 and t.num_micro_batches > 1:
         kept = held.gradients  # sums of earlier micro-batches
-    libraries = k["memory.host_training_bytes"] + (k["memory.host_half_bytes"] if width < _FP32 else 0.0)
+    libraries = host_libraries(t, k)
     states: dict[Term, float] = {
         "weights": held.weights + gathered,
         "optimizer": held.optimizer,

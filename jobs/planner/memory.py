@@ -15,7 +15,7 @@ from typing import Literal
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.activations import activations_of, forward_elements
 from jobs.planner.constant import Constants
-from jobs.planner.host import between_steps, host_overhead, host_peaks, scored_logits, scored_weights
+from jobs.planner.host import between_steps, host_libraries, host_overhead, host_peaks, scored_logits, scored_weights
 from jobs.planner.job import Frozen, Head, Layout, Training
 from jobs.planner.logits import scoring_logits, training_logits
 from jobs.planner.result import Memory, Term
@@ -98,7 +98,7 @@ def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
     devices on communicators: the first, and one for each further way in which the model is divided, and for the network
     beyond the devices that a link joins (S-ST, S-LD); expert parallelism has buffers for tokens beside its own."""
     if a.is_host:
-        return host_overhead(layout, k)
+        return host_overhead(k)
     if layout.num_devices == 1:
         return round(k["memory.context_bytes"])
     ways = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
@@ -165,6 +165,8 @@ def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
         "gradients": gradients if keeps else 0.0,
         "optimizer": 0.0 if leaves else held.optimizer,
     }
+    if a.is_host:
+        terms["overhead"] = host_libraries(t, k)
     return _with_overhead(terms, t.layout, a, k)
 
 
