@@ -1,7 +1,10 @@
 """Import a trace file into a store, whatever its format."""
 
 import errno
+import gc
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from profiling.trace import unpack
@@ -25,7 +28,7 @@ def import_trace(
 
     reader = reader_of(source)
     try:
-        with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer:
+        with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer, _without_collector():
             _read(reader, source, writer, progress=lambda share: progress(_READING * share), limits=limits)
             facts = writer.finish()
     except duckdb.Error as error:
@@ -62,6 +65,20 @@ def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progre
         raise Unreadable(str(error)) from error
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:
         raise Unreadable(f"The file is damaged: as {reader.title} it cannot be read ({_short(error)}).") from error
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Look for no garbage: the millions of objects of a file would wake the collector again and again, and none of them
+    is in a cycle.
+    """
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def _of_the_store(error: Exception) -> Exception:

@@ -5,7 +5,6 @@ JSON, so a piece that parses was cut rightly, and no state is carried over. Piec
 depth is, so memory is, too: readers that build a path per level (ijson) need its square.
 """
 
-import gc
 import itertools
 import json
 import re
@@ -101,13 +100,13 @@ class JsonList:
     def _values(self, text: bytes, *, rest: int) -> list[Any] | None:
         """Return the values of a piece; None if it is not whole. What is taken leaves the text."""
         try:
-            found = _loaded(b"[%b]" % text)
+            found: list[Any] = orjson.loads(b"[%b]" % text)
         except orjson.JSONDecodeError as error:
             if error.pos >= len(text):
                 return None
         else:
             self._text = self._text[rest:]
-            return list(found)
+            return found
         # The slow way knows NaN, and where the list ends.
         piece = "[" + text.decode(errors="replace") + "]"
         try:
@@ -165,17 +164,6 @@ class JsonList:
             self.tail = tail
         elif self._file.problem:
             self.problem = self._file.problem
-
-
-def _loaded(text: bytes) -> Any:
-    """Return a value. Its thousands of objects would wake the collector again and again, and none is garbage."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        return orjson.loads(text)
-    finally:
-        if is_on:
-            gc.enable()
 
 
 def _boundary(text: bytes, before: int) -> tuple[int, int]:

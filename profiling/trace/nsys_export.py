@@ -16,7 +16,7 @@ from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.nsys_payloads import Payloads
 from profiling.trace.tables import Tables
-from profiling.trace.writer import StoreWriter
+from profiling.trace.writer import LONGEST_NAME, StoreWriter
 
 TRUNCATED_NS = 5_000_000
 """A range that ends this close to the end of the session was still open: nsys stretches it."""
@@ -33,14 +33,18 @@ _WAITS = {1: "Event Synchronize", 2: "Stream Wait Event", 3: "Stream Synchronize
 _OVERHEADS = {1: "Unknown", 2: "Driver JIT compiler", 3: "Buffer flush", 4: "Instrumentation", 5: "Resource creation",
               6: "Module loading", 7: "Lazy function loading", 8: "Command buffer full"}  # fmt: skip
 _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
-_NUMBERS = ("int64Value", "uint64Value", "doubleValue", "int32Value", "uint32Value", "floatValue")
+_NUMBERS = "int64Value,uint64Value,doubleValue,int32Value,uint32Value,floatValue"
 """Columns of a payload that is one number; at most one of them is filled."""
 _MOST_KINDS = 100_000
+_NEVER = 1 << 63
 _OWN_STEP = re.compile(r"step \d+$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
 _VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
 _UNIT = re.compile(r"\[(.*)\]\s*$")
 _KERNEL_FACTS = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId")
+
+_Range = tuple[str, str, Category]
+"""What ranges have in common: title of the domain, name, category."""
 
 
 def is_export(path: Path) -> bool:
@@ -79,6 +83,7 @@ class _Report:
         self._tables = tables
         self._writer = writer
         self._most = limits.events
+        self._room = limits.events  # events that may still come
         self._texts = tables.texts("StringIds")
         self._unusable = 0
         self._truncated: list[str] = []
@@ -95,56 +100,81 @@ class _Report:
             for name, tid in tables.rows("ThreadNames", "nameId", "globalTid")
             if isinstance(tid, int)
         }
-        self._lanes: dict[tuple[str, int, int, int], int] = {}
+        self._lanes: dict[tuple[str, str, int, int, int], int] = {}
         self._order: dict[int, int] = {}  # processes, for links that are unique among them
         self._payloads = Payloads(tables)
-        self._kinds: dict[tuple[str, str], tuple[str, Category]] = {}
+        self._domains: dict[tuple[int, Any], str] = {}  # titles, by process and number
+        self._infos: dict[tuple[str, type, Any, bool], int] = {}
 
     # -- the CPU --
 
     def ranges(self) -> None:
         """NVTX: ranges of a thread nest among its calls, ranges between threads have lanes of their own."""
-        domains = {
-            (tid >> 24, domain): text or self._texts.get(number, "")
-            for kind, tid, domain, text, number in self._tables.rows(
-                "NVTX_EVENTS", "eventType", "globalTid", "domainId", "text", "textId"
-            )
-            if kind == _DOMAIN and isinstance(tid, int)
-        }
-        columns = ["eventType", "start", "end", "globalTid", "text", "textId", "domainId", *_NUMBERS]
-        columns += ["binaryData"] if self._payloads.are_there else ["no payload"]
-        for kind, start, end, tid, text, number, domain, *numbers, data in self._tables.rows("NVTX_EVENTS", *columns):
-            if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
+        tables = self._tables
+        columns = ("globalTid", "domainId", "text", "textId")
+        for tid, domain, text, number in tables.rows("NVTX_EVENTS", *columns, only=("eventType", _DOMAIN)):
+            if isinstance(tid, int):
+                self._domains[tid >> 24, domain] = text or self._texts.get(number, "")
+        has_payloads = self._payloads.are_there
+        late = self._length - TRUNCATED_NS if self._length else _NEVER
+        known: dict[tuple[Any, ...], _Range | None] = {}
+        for row in tables.rows(
+            "NVTX_EVENTS",
+            *("eventType", "globalTid", "domainId", "text", "textId", "start", "end", _NUMBERS),
+            "binaryData" if has_payloads else "no payload",
+        ):
+            start, end, payload, data = row[5:]
+            key = row[:5]
+            if key in known:
+                what = known[key]
+            else:
+                what = self._range(*key)
+                size = sum(len(value) for value in key if isinstance(value, str | bytes))
+                if size <= LONGEST_NAME and len(known) < _MOST_KINDS:  # what a hostile one holds is not kept
+                    known[key] = what
+            if what is None:
                 continue
-            name = text if text is not None else self._texts.get(number, "")
-            title = domains.get((tid >> 24, domain), "")
-            details: dict[str, Any] = {"domain": title} if title and title != OWN_DOMAIN else {}
-            known = self._kinds.get((name, title))
-            name, category = known or self._kind(name, title)
-            payload = next((value for value in numbers if value is not None), None)
-            if payload is not None:
-                details["step" if title == OWN_DOMAIN else "payload"] = payload
+            title, name, category = what
+            kind, tid, domain = row[:3]
             if kind == _MARK:
                 end = start
             elif end is None and isinstance(start, int):
                 self._truncated.append(name)
                 continue
-            elif self._length and isinstance(end, int) and end >= self._length - TRUNCATED_NS and name != LAST_RANGE:
+            is_cut = kind != _MARK and isinstance(end, int) and end >= late and name != LAST_RANGE
+            if is_cut:
                 self._truncated.append(name)
-                details["truncated"] = True
-            lane = self._thread(tid) if kind != _START_END else self._beside(tid, title or "NVTX")
-            told = kind == _PUSH_POP and self._payloads.are_there
+            lane = self._beside(tid, title or "NVTX") if kind == _START_END else self._thread(tid)
+            told = has_payloads and kind == _PUSH_POP
             size = self._payloads.add(tid, start, end, name, domain, data) if told else 0
-            self._add(lane, start, end, name, category, size=size, info=details)
+            info = self._details(title, payload, is_cut) if title or is_cut or payload is not None else 0
+            self._add(lane, start, end, name, category, size=size, info=info)
         self._payloads.close()
 
-    def _kind(self, name: str, title: str) -> tuple[str, Category]:
-        """Return what a range of a domain is called and is; names recur, so it is kept."""
-        found = name, _of_range(name, title)
+    def _range(self, kind: Any, tid: Any, domain: Any, text: Any, number: Any) -> _Range | None:
+        """Return what is the same in all ranges of these properties; None for what is no range of a thread."""
+        if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
+            return None
+        title = self._domains.get((tid >> 24, domain), "")
+        name = text if text is not None else self._texts.get(number, "")
         if operator := _OPERATOR.match(name):
-            found = operator[1], Category.OPERATOR
-        if len(self._kinds) < _MOST_KINDS:
-            self._kinds[name, title] = found
+            return title, operator[1], Category.OPERATOR
+        return title, name, _of_range(name, title)
+
+    def _details(self, title: str, payload: Any, is_cut: bool) -> int:
+        """Return the number of the details of a range; ranges of one step share them."""
+        key = title, type(payload), payload, is_cut  # 1 and 1.0 are the same key without
+        found = self._infos.get(key)
+        if found is None:
+            is_own = title == OWN_DOMAIN
+            told: dict[str, Any] = {} if is_own or not title else {"domain": title}
+            if payload is not None:
+                told["step" if is_own else "payload"] = payload
+            if is_cut:
+                told["truncated"] = True
+            found = self._info(told)
+            if len(self._infos) < _MOST_KINDS and isinstance(payload, int | float | None):
+                self._infos[key] = found
         return found
 
     def calls(self) -> None:
@@ -185,7 +215,7 @@ class _Report:
             link, category = self._link(pid, correlation), of_kernel(name)
             size = self._payloads.sent(link) if category == Category.COMMUNICATION else 0
             lane = self._stream(pid, device, stream)
-            self._add(lane, start, end, name, category, link=link, size=size, info=details)
+            self._add(lane, start, end, name, category, link=link, size=size, info=self._info(details))
         columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "graphId")
         for start, end, pid, device, stream, correlation, graph in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *columns
@@ -273,7 +303,7 @@ class _Report:
             )
         if self._unusable:
             writer.note("warning", f"{self._unusable:,} rows were left out: a time is missing or is none.")
-        if writer.events >= self._most:
+        if self._room <= 0:
             writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
 
     def _add(
@@ -286,20 +316,23 @@ class _Report:
         *,
         link: int = 0,
         size: Any = 0,
-        info: dict[str, Any] | None = None,
+        info: int = 0,
     ) -> None:
         if lane is None or not isinstance(start, int) or not isinstance(end, int) or not isinstance(size, int):
             self._unusable += 1
             return
-        writer = self._writer
-        if writer.events >= self._most:
+        if self._room <= 0:
             return
-        details = writer.info(orjson.dumps(info, default=str).decode()) if info else 0
+        writer = self._writer
         try:
             at = clock.of_nsys(start, self._session)
-            writer.add(lane, at, end - start, writer.name(name), category, link=link, bytes=size, info=details)
+            writer.add(lane, at, end - start, writer.name(name), category, link=link, bytes=size, info=info)
+            self._room -= 1
         except OverflowError:
             self._unusable += 1
+
+    def _info(self, details: dict[str, Any]) -> int:
+        return self._writer.info(orjson.dumps(details, default=str).decode()) if details else 0
 
     def _thread(self, tid: Any) -> int | None:
         return self._lane("thread", tid, -1, -1, "") if isinstance(tid, int) else None
@@ -316,7 +349,7 @@ class _Report:
         return self._lane("range" if title else "stream", whose & ~_THREAD_BITS, device, stream, title)
 
     def _lane(self, kind: Any, tid: int, device: int, stream: int, title: str) -> int:
-        key = (f"{kind}{title}", tid, device, stream)
+        key = (kind, title, tid, device, stream)
         found = self._lanes.get(key)
         if found is None:
             pid = tid & ~_THREAD_BITS

@@ -55,16 +55,18 @@ class Tables:
             return 0
         return int(self._connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
 
-    def rows(self, table: str, *wanted: str) -> Iterator[tuple[Any, ...]]:
+    def rows(self, table: str, *wanted: str, only: tuple[str, int] | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield the wanted columns of each row; a column that this version of the schema lacks is None in all.
 
-        Names stand in our code; `a|b` is the first of them that is there.
+        Names stand in our code; `a|b` is the first of them that is there, `a,b` the first that is filled. `only` is a
+        column and the number that it has in the rows that are wanted.
         """
         there = self.columns(table)
-        if not there:
+        if not there or (only and only[0] not in there):
             return
-        chosen = [next((f'"{name}"' for name in names.split("|") if name in there), "NULL") for names in wanted]
-        cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"')  # noqa: S608
+        chosen = [_first(names, there) for names in wanted]
+        where, given = (f' WHERE "{only[0]}" = ?', only[1:]) if only else ("", ())
+        cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"{where}', given)  # noqa: S608
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
 
@@ -79,3 +81,11 @@ class Tables:
             if len(found) > most or room < 0:
                 raise ValueError(f"table {table} holds more than {most:,} texts, or more than 256 MiB of them")
         return found
+
+
+def _first(names: str, there: frozenset[str]) -> str:
+    """Return the SQL of the first of some columns: that is there (`a|b`), or that is filled (`a,b`)."""
+    found = [f'"{name}"' for name in names.replace("|", ",").split(",") if name in there]
+    if "," in names and len(found) > 1:
+        return f"coalesce({', '.join(found)})"
+    return found[0] if found else "NULL"

@@ -7,6 +7,8 @@ finish is read as far as it goes.
 """
 
 import re
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,11 @@ _SIZED = frozenset({Category.COPY, Category.MEMSET})
 _NOTHING: dict[str, Any] = {}
 _MOST_KNOWN = 100_000
 """Of names, processes and ranges that are open: what a hostile trace has more of is forgotten or left out."""
+_KNOWN_BYTES = 16 << 20
+_ENTRY_BYTES = 150
+"""What an entry of a table takes beside its text, about."""
+_Layout = tuple[Callable[[dict[str, Any]], Any] | None, dict[bytes, int]]
+"""Of details with equal keys: what takes the values that are told, and the numbers of those that came before."""
 _NO_DETAIL = frozenset(
     {
         "bytes",
@@ -117,6 +124,8 @@ class _Events:
         self._lanes: dict[tuple[Any, Any, str], int] = {}
         self._keys: dict[int, tuple[Any, Any, str]] = {}
         self._known: dict[tuple[Any, Any], tuple[str, Category, int]] = {}
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
+        self._kept_bytes = 0  # of those
         self._open = 0
         self._opened: dict[int, list[dict[str, Any]]] = {}
         self._processes: dict[Any, dict[str, Any]] = {}
@@ -191,9 +200,7 @@ class _Events:
             outer = args.get("External id", 0) or args.get("external id", 0)
             if outer == link:  # as old traces have it
                 outer = 0
-            if not args.keys() <= _NO_DETAIL:
-                details = {key: value for key, value in args.items() if key not in _NO_DETAIL and value != ""}
-                info = self._writer.info(orjson.dumps(details).decode())
+            info = self._details(args)
         if place == _ON_CPU:
             lane = self._lanes.get((event.get("pid"), event.get("tid"), _ON_CPU))
             if lane is None:
@@ -209,6 +216,37 @@ class _Events:
         self._writer.add(
             lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
         )
+
+    def _details(self, args: dict[str, Any]) -> int:
+        """Return the number of an event's details. Most events have those of another one: only what differs between
+        events of equal keys is looked at, and the text is made once.
+        """
+        keys = tuple(args)
+        found = self._layouts.get(keys)
+        if found is None:
+            told = [key for key in keys if key not in _NO_DETAIL]
+            found = (itemgetter(*told) if told else None), {}
+            if self._may_keep(sum(map(len, keys))):
+                self._layouts[keys] = found
+        chosen, infos = found
+        if chosen is None:
+            return 0
+        values = orjson.dumps(chosen(args))
+        info = infos.get(values)
+        if info is None:
+            details = {key: value for key, value in args.items() if key not in _NO_DETAIL and value != ""}
+            info = self._writer.info(orjson.dumps(details).decode()) if details else 0
+            if self._may_keep(len(values)):
+                infos[values] = info
+        return info
+
+    def _may_keep(self, size: int) -> bool:
+        """Return True if what is known of details may grow by so many bytes: a hostile trace has no end of them."""
+        size += _ENTRY_BYTES
+        if self._kept_bytes + size > _KNOWN_BYTES:
+            return False
+        self._kept_bytes += size
+        return True
 
     def _know_name(self, kind: Any, name: Any) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
