@@ -2,14 +2,17 @@
 
 A real console and a real GRPO run (two policy ranks, vLLM, a reference). A click is a POST through the API, as the
 page's; `recording` is what the console says, so the way to the trainer and back is in it. Something to see is the first
-tile of the first file that was imported.
+tile of the first file that was imported. The last recording holds half a million ranges of nsys, which are planted in
+one policy rank.
 """
 
 import argparse
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,13 +21,15 @@ from profiling.launch_nsys import problem_of_install
 from tests.bench.stage import Result, print_table
 from tests.journeys.conftest import Stack, start_stack, stop_stack, wait_for_line
 from tests.journeys.other_trainers import token_of
+from tests.proofs.diagnosis import PLANTED
 
 COMMAND = "python -m tests.bench.recording"
 TIMES = 5
-GOAL_SECONDS = 3.0
+GOALS = {"click to recording": 3.0, "ranges: end to first view": 5.0}
 WAIT_SECONDS = 180.0
 LOOK_SECONDS = 0.02
 STEPS_MEANWHILE = 2
+MANY_RANGES = 500_000
 SPEC: dict[str, Any] = {
     "name": "bench of recordings",
     "algorithm": "grpo",
@@ -75,13 +80,16 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def record(site: Site, tool: str, role: str) -> tuple[float, float]:
+def record(
+    site: Site, tool: str, role: str, *, ranks: Sequence[int] = (), started: Callable[[], object] = bool
+) -> tuple[float, float]:
     """Record two steps by time; return seconds from click to recording, and from ending it to the first view."""
     begin = time.monotonic()
-    asked = {"tool": tool, "seconds": 300, "roles": [role], "ranks": []}
+    asked = {"tool": tool, "seconds": 300, "roles": [role], "ranks": list(ranks)}
     capture = site.send(f"/runs/{site.run}/captures", asked)["id"]
     until(lambda: site.capture(capture)["state"] == "recording")
     recording = time.monotonic() - begin
+    started()
     step = site.step()
     until(lambda: site.step() >= step + STEPS_MEANWHILE)
     begin = time.monotonic()
@@ -117,25 +125,49 @@ def measure(site: Site, count: int) -> list[Result]:
     return found
 
 
+def measure_many(site: Site, switch: Path) -> list[Result]:
+    """Record half a million ranges with nsys, and see that they all came."""
+    if problem_of_install():
+        return []
+    _, seen = record(site, "nsys", "policy", ranks=[0], started=lambda: switch.write_text("many_ranges"))
+    trace = site.get("/traces")["traces"][0]["id"]
+    events = sum(layer["events"] or 0 for layer in site.get(f"/traces/{trace}")["layers"])
+    assert events > MANY_RANGES, f"{events} events of {MANY_RANGES} came"
+    return [result(f"record, nsys, {MANY_RANGES:,} ranges: end to first view", [seen])]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print; the exit code is 1 if the goal was missed."""
+    """Measure and print; the exit code is 1 if a goal was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=TIMES, help="recordings of each kind to take the median of")
     given = parser.parse_args(arguments)
-    stack = start_stack()
-    try:
-        wait_for_line(stack, "Ray is ready", seconds=WAIT_SECONDS)
-        site = Site(stack)
-        site.launch()
-        results = measure(site, given.times)
-        site.send(f"/runs/{site.run}/stop")
-        until(lambda: site.get(f"/runs/{site.run}")["state"] in ("stopped", "failed"))
-    finally:
-        stop_stack(stack)
+    with tempfile.TemporaryDirectory(prefix="pw-bench-") as folder:
+        switch = Path(folder) / "planted"
+        switch.touch()
+        planted = {
+            "PYTHONPATH": str(PLANTED),
+            "PITWALL_PLANTED": str(switch),
+            "PITWALL_PLANTED_RANGES": str(MANY_RANGES),
+        }
+        stack = start_stack(extra_env=planted)
+        try:
+            wait_for_line(stack, "Ray is ready", seconds=WAIT_SECONDS)
+            site = Site(stack)
+            site.launch()
+            results = [*measure(site, given.times), *measure_many(site, switch)]
+            site.send(f"/runs/{site.run}/stop")
+            until(lambda: site.get(f"/runs/{site.run}")["state"] in ("stopped", "failed"))
+        finally:
+            stop_stack(stack)
     print_table(results)
-    missed = [one.what for one in results if one.what.endswith("click to recording") and one.median > GOAL_SECONDS]
+    missed = [
+        f"{one.what}: {one.median:.1f} s, asked {most:.0f} s"
+        for one in results
+        for what, most in GOALS.items()
+        if one.what.endswith(what) and one.median > most
+    ]
     if missed:
-        sys.exit(f"Missed the goal of {GOAL_SECONDS:.0f} s: {'; '.join(missed)}")
+        sys.exit(f"Missed: {'; '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Faults for `make proof-diagnosis`, planted in every process that starts with this folder in front of its path.
+"""Faults for `make proof-diagnosis`, and a load for `make bench-profiling`.
 
-The file that PITWALL_PLANTED names holds the names of the faults that are on. It is read at each call, because Ray
-starts workers ahead of the run that they will belong to. Nothing of the product knows of this.
+They are planted in every process that starts with this folder in front of its path. The file that PITWALL_PLANTED names
+holds the names of those that are on. It is read at each call, because Ray starts workers ahead of the run that they
+will belong to. Nothing of the product knows of this.
 """
 
 import importlib.abc
@@ -38,6 +39,21 @@ def _before(owner, name, action):
 
 _kept = []
 _updates = 0
+_is_loaded = False
+
+
+def _many_ranges():
+    """Mark as many ranges as asked, once."""
+    global _is_loaded
+    if _is_loaded or _rank():
+        return
+    _is_loaded = True
+    from profiling.profilers.nvtx import DOMAIN, package
+
+    nvtx = package()  # not by our marks: they would be live spans, too
+    for _ in range(int(os.environ["PITWALL_PLANTED_RANGES"])):
+        nvtx.push_range("forward", domain=DOMAIN)
+        nvtx.pop_range(domain=DOMAIN)
 
 
 def _policy(module):
@@ -50,6 +66,8 @@ def _policy(module):
     def count(_args):
         global _updates
         _updates += 1
+        if _on("many_ranges"):
+            _many_ranges()
         if _on("memory_growth"):
             _kept.append(bytearray(b"x" * (24 << 20)))
         if _on("recompilation"):
