@@ -44,6 +44,7 @@ class _Capture:
     workers: list[Worker]
     problems: dict[str, str] = field(default_factory=dict)  # worker -> why it has no file
     has_begun: bool = False
+    is_ending: bool = False
     start_seconds: float = 0.0
     ends: float = math.inf  # time.monotonic(), of one by time
 
@@ -285,7 +286,12 @@ class Recording:
         """End the recording on all workers; from here on their files are fetched beside the steps.
 
         `cut` says why it ends early, in a run that has failed. What workers that are gone left is the runner's to find.
+        Who comes second, while a worker does not let go, does nothing.
         """
+        with self._lock:
+            if capture.is_ending:
+                return
+            capture.is_ending = True
         request = capture.request
         self._report.capture(request.capture, "stopping", step=step)
         begin = time.perf_counter()

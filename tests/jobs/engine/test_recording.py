@@ -295,6 +295,21 @@ def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_last_word_to_t
     assert told["truncated"] == "The run failed: policy rank 1 died"
 
 
+def test_a_run_that_fails_while_a_recording_is_being_ended_does_not_end_it_twice(tmp_path: Path) -> None:
+    def fails_meanwhile() -> tuple[list[str], str]:
+        stage.recording.abandon("policy rank 1 died")  # the loop's thread, while another one waits for this worker
+        return ["/there/a-policy-1.pt.trace.json.gz"], ""
+
+    stage = Stage(tmp_path, policy_1=FakeActor("policy-1", stop_recording=fails_meanwhile))
+    stage.ask("a", num_steps=1)
+
+    stage.steps(1)
+    stage.recording.finish(1)
+
+    assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert len(stage.report.artifacts) == 2
+
+
 @pytest.mark.parametrize("method", ["stop_recording", "recording_outcome", "read_recording"])
 def test_what_a_dead_worker_left_is_the_runners_to_find(tmp_path: Path, method: str) -> None:
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", **{method: RayActorError()}))
