@@ -3529,8 +3529,6 @@ TEXTS = (
     gettext_noop("Libraries are loaded when they are first needed, and threads get stacks."),
     gettext_noop("further growth of a process on the host's processor that trains"),
     gettext_noop("Autograd has threads of its own, and gloo its buffers."),
-    gettext_noop("further growth of a process on the host's processor with ZeRO"),
-    gettext_noop("What DeepSpeed loads for ZeRO alone is in the process, not in the model."),
     gettext_noop("further growth of a process on the host's processor in bfloat16"),
     gettext_noop("oneDNN makes kernels for each shape, and keeps them."),
     gettext_noop("uncertainty of weights and of optimizer states by themselves"),

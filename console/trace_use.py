@@ -37,11 +37,11 @@ NUMBERS: Mapping[str, Number] = {
 
 
 class Wrong(ValueError):
-    """What was given cannot be used; `field` names it, the text says what is allowed."""
+    """What was given cannot be used: a sentence for each field, which says what is allowed; `field` is the first."""
 
-    def __init__(self, field: str, text: str) -> None:
-        self.field = field
-        super().__init__(text)
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        self.field = next(iter(problems))
+        super().__init__(" ".join(problems.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,29 @@ class Asked:
 
 def asked_of(given: Mapping[str, str], device_name: str) -> Asked:
     """Return what an address asks for; the accelerator is by default the one that the trace names. Raises: Wrong."""
+    problems: dict[str, str] = {}
     name = given.get("accelerator", "").strip()
+    known = None
     try:
         known = find_accelerator(name[:200]) if name else _by_device(device_name)
     except LookupError as error:
-        raise Wrong("accelerator", in_words(error.args[0], _)) from error
+        problems["accelerator"] = in_words(error.args[0], _)
     dtype = given.get("dtype", "") or "bf16"
     if dtype not in TYPES:
         text = _("Number type: %(given)r is not one of %(known)s.")
-        raise Wrong("dtype", text % {"given": dtype[:40], "known": ", ".join(TYPES)})
+        problems["dtype"] = text % {"given": dtype[:40], "known": ", ".join(TYPES)}
     recompute = given.get("recompute", "") or "none"
     if recompute not in PASSES:
         text = _("Recomputation: %(given)r is not one of %(known)s.")
-        raise Wrong("recompute", text % {"given": recompute[:40], "known": ", ".join(PASSES)})
-    return Asked(known, dtype, {key: _number(key, given.get(key, "")) for key in NUMBERS}, recompute)
+        problems["recompute"] = text % {"given": recompute[:40], "known": ", ".join(PASSES)}
+    numbers = {key: _number(key, given.get(key, ""), problems) for key in NUMBERS}
+    if problems:
+        raise Wrong(problems)
+    return Asked(known, dtype, numbers, recompute)
 
 
-def _number(key: str, text: str) -> float:
+def _number(key: str, text: str, problems: dict[str, str]) -> float:
+    """Return a number that was given; what is wrong with it joins the problems."""
     about = NUMBERS[key]
     if not text.strip():
         return about.without
@@ -87,7 +93,7 @@ def _number(key: str, text: str) -> float:
         value = math.nan
     if not about.low <= value <= about.high:
         words = {"field": key, "given": text[:40], "low": f"{about.low:g}", "high": f"{about.high:g}"}
-        raise Wrong(key, _("%(field)s: %(given)r is no number from %(low)s to %(high)s.") % words)
+        problems[key] = _("%(field)s: %(given)r is no number from %(low)s to %(high)s.") % words
     return value
 
 
@@ -159,7 +165,7 @@ def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary,
     try:
         asked = asked_of(given, worker.device_name)
     except Wrong as error:
-        return {**panel, "problem": str(error), "problem_field": error.field}
+        return {**panel, "problem": str(error)}
     shapes = by_shapes(asked, summary, worker)
     mfu, hfu, formula = by_model(asked, summary)
     if asked.accelerator:

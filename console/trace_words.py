@@ -62,8 +62,8 @@ def time_text(ns: float | None) -> str:
         return "—"
     size = abs(ns)
     for limit, scale, unit in ((1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs")):
-        if size >= limit:
-            digits = 2 if size < 10 * scale else 1 if size < 100 * scale else 0
+        if size >= 0.9995 * limit:  # what three digits round up to it
+            digits = 2 if size < 9.995 * scale else 1 if size < 99.95 * scale else 0
             return _minus(f"{ns / scale:,.{digits}f}") + f" {unit}"
     return _minus(f"{ns:.0f}") + " ns"
 

@@ -86,9 +86,9 @@ def import_layer(*, layer_id: int) -> None:
 
 
 def import_again(*, layer: Layer) -> bool:
-    """Queue a failed layer once more; True if this call did it."""
-    failed = Layer.objects.filter(pk=layer.pk, state="failed", received=layer.size)
-    changed = failed.update(state="queued", problem="", progress=0, tries=0, ended_at=None, created_at=timezone.now())
+    """Queue a layer once more that has failed, or whose store may be damaged; True if this call did it."""
+    ended = Layer.objects.filter(pk=layer.pk, state__in=("failed", "ready"), received=layer.size)
+    changed = ended.update(state="queued", problem="", progress=0, tries=0, ended_at=None, created_at=timezone.now())
     if changed:
         trace_queue.send(layer.pk)
         trace_queue.tell(layer.trace_id)
@@ -161,6 +161,7 @@ def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> No
             kind = str(facts.pop("kind", ""))[:20]
             held.update(state="ready", progress=1, facts=facts, kind=kind or layer.kind, **values)
         trace_queue.tell(layer.trace_id)
+    trace_queue.tell_run(layer.trace)  # not while the layer is locked: whoever deletes a run locks the run first
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 import profiling
 from jobs.layers import trace_folder
 from jobs.models import Trace
+from jobs.trace_files import NoAnswer
 from profiling import plain
 
 T = TypeVar("T")
@@ -43,8 +44,10 @@ _kept: "OrderedDict[Path, Any]" = OrderedDict()
 _lock = threading.Lock()
 
 
-class StillReckoning(Exception):
+class StillReckoning(NoAnswer):
     """The answer is not there yet; the sentence says to ask again."""
+
+    status = 503
 
 
 def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *, patience: float | None = None) -> T:

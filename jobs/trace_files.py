@@ -5,17 +5,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from django.utils.translation import gettext as _
+
 from jobs.layers import store_path
 from jobs.models import Layer, Trace
 from profiling.evidence import Recorded
 from profiling.trace.store import NotAStore, Store
 
 
+class NoAnswer(Exception):
+    """Nothing can be said of a trace; the sentence says why. `status` is what HTTP calls that."""
+
+    status = 409
+
+
 @dataclass(frozen=True, slots=True)
 class File:
-    """A store, the worker that it is of ("" and -1 where that is not known), and when it was made."""
+    """A store, the file and the worker that it is of ("" and -1 where that is not known), and when it was made."""
 
     path: Path
+    name: str
     role: str
     rank: int
     made: str
@@ -29,20 +38,29 @@ def ready_layers(trace: Trace) -> Sequence[Layer]:
 def files_of(trace: Trace) -> tuple[File, ...]:
     """Return the stores of a trace, in the order their files came."""
     return tuple(
-        File(store_path(layer), layer.role, -1 if layer.rank is None else layer.rank, str(layer.ended_at))
+        File(
+            path=store_path(layer),
+            name=layer.file_name,
+            role=layer.role,
+            rank=-1 if layer.rank is None else layer.rank,
+            made=str(layer.ended_at),
+        )
         for layer in ready_layers(trace)
     )
 
 
 @contextmanager
 def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
-    """Lend the files as recordings; what is gone by now is left out."""
+    """Lend the files as recordings; what was deleted meanwhile is left out. Raises: NoAnswer for one that is there."""
     with ExitStack() as stack:
         found = []
         for file in files:
             try:
                 store = stack.enter_context(Store(file.path))
-            except (NotAStore, OSError):
-                continue
+            except (NotAStore, OSError) as error:
+                if not file.path.exists():
+                    continue
+                said = _("What was imported of %(file)s cannot be opened. Ask again; if it stays so, import it again.")
+                raise NoAnswer(said % {"file": file.name}) from error
             found.append(Recorded(store=store, role=file.role, rank=file.rank))
         yield found

@@ -8,10 +8,11 @@ from functools import partial
 
 from celery import current_app
 from django.db import transaction
+from django.db.models import F
 from kombu.exceptions import OperationalError
 
-from jobs.models import Artifact, Capture, Layer, Trace
-from jobs.notify import trace_changed
+from jobs.models import Artifact, Capture, Layer, Run, Trace
+from jobs.notify import run_changed, trace_changed
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,13 @@ def send(layer_id: int) -> None:
             log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
 
     transaction.on_commit(now)
+
+
+def tell_run(trace: Trace) -> None:
+    """Let open pages of the run that a trace is of read its captures again, once the open transaction has committed."""
+    if trace.run_id:
+        Run.objects.filter(pk=trace.run_id).update(capture_changes=F("capture_changes") + 1)
+        transaction.on_commit(partial(run_changed, trace.run_id))
 
 
 def tell(trace_id: str) -> None:

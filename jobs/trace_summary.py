@@ -47,7 +47,7 @@ def phases_beside(trace: Trace) -> PhaseSpans:
 def summary_of(
     trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float | None = None
 ) -> Summary:
-    """Return what was recorded in a window of a trace, all of it by default. Raises: StillReckoning."""
+    """Return what was recorded in a window of a trace, all of it by default. Raises: NoAnswer."""
     spans, files = phases_beside(trace), files_of(trace)
 
     def work() -> Summary:
@@ -74,7 +74,7 @@ def compare(
 ) -> Compared:
     """Return what differs from one trace to another.
 
-    By default the first worker that both have, else the first of each. Raises: NothingToCompare; StillReckoning.
+    By default the first worker that both have, else the first of each. Raises: NothingToCompare; NoAnswer.
     """
     sides = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
 

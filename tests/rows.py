@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
+from django.test import Client
 
 from jobs.launch import create_run
 from jobs.models import Artifact, Attempt, Membership, Project, Run
@@ -20,6 +21,13 @@ def make_user(name: str = "", *, project: Project | None = None, role: str = "ed
     if project is not None:
         Membership.objects.create(project=project, user=user, role=role)
     return user
+
+
+def signed_in(user: AbstractUser) -> Client:
+    """Return a client of the console as which this person is signed in."""
+    client = Client(headers={"Host": "localhost"})
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return client
 
 
 def make_project(slug: str = "") -> Project:

@@ -1,5 +1,7 @@
 """Traces that tests start from: rows as the product makes them, and a small store beside them."""
 
+import gzip
+import json
 import shutil
 import tempfile
 from functools import cache
@@ -62,3 +64,14 @@ def make_layer(trace: Trace, *, state: str = "ready", data: bytes = b"bin", **fi
         Layer.objects.filter(pk=layer.pk).update(facts={each: getattr(facts, each) for each in names})
         layer.refresh_from_db()
     return layer
+
+
+def torch_file() -> bytes:
+    """Return a trace as torch writes it, by hand."""
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 7, "tid": 1, "ts": 0, "dur": 900},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 1, "ts": 10, "dur": 50},
+        {"ph": "X", "cat": "cpu_op", "name": "<img src=x onerror=alert(1)>", "pid": 7, "tid": 1, "ts": 100, "dur": 50},
+    ]
+    whole = {"schemaVersion": 1, "baseTimeNanoseconds": BEGIN, "traceEvents": events}
+    return gzip.compress(json.dumps(whole).encode())

@@ -65,6 +65,8 @@ class CaptureFileOut(Schema):
     meta: dict[str, Any]
     download_url: str | None
     perfetto_url: str | None
+    timeline: str = Field(description="Its import: queued, importing, ready or failed; empty without one")
+    timeline_problem: str = Field(description="Why the timeline has nothing of it")
 
 
 class WithdrawalOut(Schema):
@@ -181,7 +183,7 @@ def list_captures(
 ) -> CapturesOut:
     """Return what was recorded, is being recorded, and which worker has which profiler."""
     run = run_for(request, run_id)
-    rows = run.captures.select_related("created_by", "withdraw_asked_by", "trace").prefetch_related("files")
+    rows = run.captures.select_related("created_by", "withdraw_asked_by", "trace").prefetch_related("files__layer")
     newest = rows.order_by("-created_at", "-pk")[:limit]
     there = workers(run=run, attempt=run.latest_attempt)
     return CapturesOut(
@@ -354,6 +356,7 @@ def _withdrawal(row: Capture) -> WithdrawalOut | None:
 def _file_out(run: Run, capture: Capture, row: Artifact) -> CaptureFileOut:
     rank = row.meta.get("rank")
     perfetto = f"{reverse('perfetto', args=[run.pk, capture.pk])}?file={row.pk}"
+    layer = getattr(row, "layer", None)
     return CaptureFileOut(
         id=row.pk,
         name=row.name.rpartition("/")[2],
@@ -367,4 +370,6 @@ def _file_out(run: Run, capture: Capture, row: Artifact) -> CaptureFileOut:
         meta=row.meta,
         download_url=reverse("run-file", args=[run.pk, row.pk]) if row.is_ready else None,
         perfetto_url=perfetto if row.is_ready and opens_in_perfetto(row.name) else None,
+        timeline=layer.state if layer else "",
+        timeline_problem=layer.problem if layer else "",
     )

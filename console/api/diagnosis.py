@@ -12,7 +12,7 @@ from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.diagnosis import Diagnosis, changed, diagnose_run, diagnose_trace
 from jobs.models import Run
-from jobs.trace_answers import StillReckoning
+from jobs.trace_files import NoAnswer
 from profiling.finding import Finding
 
 router = Router(tags=["runs"])
@@ -81,8 +81,8 @@ def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
     trace = trace_for(request, trace_id)
     try:
         found = diagnose_trace(trace, patience=API_PATIENCE)
-    except StillReckoning as error:
-        raise Refused(503, str(error)) from error
+    except NoAnswer as error:
+        raise Refused(error.status, str(error)) from error
     return _diagnosis_out(found, _spec(trace.run) if trace.run else None)
 
 

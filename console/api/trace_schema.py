@@ -76,6 +76,7 @@ class TraceOut(Schema):
     url: str
     begin: str | None
     end: str | None
+    has_clock: bool = Field(description="false: its files tell how long things ran, not when")
     layers: list[LayerOut]
 
 
@@ -234,7 +235,9 @@ def trace_out(trace: Trace) -> TraceOut:
     """Return a trace as the API says it; fetch it with project, run, capture, created_by and layers."""
     layers = sorted(trace.layers.all(), key=lambda layer: layer.pk)
     ready = [layer.facts for layer in layers if layer.state == "ready" and "begin" in layer.facts]
-    ready = [facts for facts in ready if facts.get("has_clock", True)] or ready  # the others are laid out somewhere
+    dated = [facts for facts in ready if facts.get("has_clock", True)]
+    has_clock = bool(dated) or not ready
+    ready = dated or ready  # the others are laid out somewhere
     capture = trace.capture
     about = None
     if capture is not None:
@@ -258,6 +261,7 @@ def trace_out(trace: Trace) -> TraceOut:
         url=reverse("trace", args=[trace.pk]),
         begin=str(min(int(facts["begin"]) for facts in ready)) if ready else None,
         end=str(max(int(facts["end"]) for facts in ready)) if ready else None,
+        has_clock=has_clock,
         layers=[layer_out(trace, layer) for layer in layers],
     )
 

@@ -9,8 +9,7 @@ from ninja import Field, Query, Router, Schema
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
-from jobs.trace_answers import StillReckoning
-from jobs.trace_files import ready_layers
+from jobs.trace_files import NoAnswer, ready_layers
 from jobs.trace_model import OfRun, of_run
 from jobs.trace_summary import NothingToCompare, compare, summary_of
 from profiling.analysis.summary import Summary
@@ -187,8 +186,8 @@ def analysis(
         raise Refused(409, "No file of this trace has been imported yet. Ask again when one is ready.")
     try:
         summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
-    except StillReckoning as error:
-        raise Refused(503, str(error)) from error
+    except NoAnswer as error:
+        raise Refused(error.status, str(error)) from error
     given = {
         "accelerator": accelerator,
         "dtype": dtype,
@@ -294,8 +293,8 @@ def trace_difference(
         )
     except NothingToCompare as error:
         raise Refused(409, str(error)) from error
-    except StillReckoning as error:
-        raise Refused(503, str(error)) from error
+    except NoAnswer as error:
+        raise Refused(error.status, str(error)) from error
     found = compared.difference
     plain = asdict(found)
     for table in ("items", "kinds", "phases", "operators"):

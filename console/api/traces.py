@@ -133,7 +133,7 @@ def send_piece(
     "/{trace_id}/layers/{int:layer_id}/import", response={200: LayerOut, **REFUSALS}, summary="Import a file again"
 )
 def import_layer_again(request: HttpRequest, trace_id: str, layer_id: int) -> LayerOut:
-    """Queue a layer whose import failed once more; one in any other state is left as it is."""
+    """Queue a layer that is ready or failed once more; one in any other state is left as it is."""
     layer = layer_for(request, trace_id, layer_id, "editor")
     import_again(layer=layer)
     layer.refresh_from_db()

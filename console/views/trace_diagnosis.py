@@ -6,9 +6,9 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET
 
 from console.views.diagnosis import questions
-from console.views.traces import page_of, still_reckoning, visible_trace
+from console.views.traces import page_of, unanswered, visible_trace
 from jobs.diagnosis import diagnose_trace
-from jobs.trace_answers import StillReckoning
+from jobs.trace_files import NoAnswer
 
 
 @require_GET
@@ -18,8 +18,8 @@ def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
     context = page_of(trace, held, tab="diagnosis")
     try:
         found = diagnose_trace(trace)
-    except StillReckoning as error:
-        return still_reckoning(request, context, error)
+    except NoAnswer as error:
+        return unanswered(request, context, error)
     context["questions"] = questions(found.findings, run=trace.run, trace=trace)
     context["diagnosis"] = found
     return render(request, "trace/diagnosis.html", context)

@@ -11,9 +11,9 @@ from django.views.decorators.http import require_GET
 
 from console.catalog_words import phase_label
 from console.trace_words import CHANGES, ITEMS, KINDS, change_text, share_text, short_name, time_text, worker_text
-from console.views.traces import page_of, still_reckoning, visible_trace
+from console.views.traces import page_of, unanswered, visible_trace
 from jobs.models import Trace
-from jobs.trace_answers import StillReckoning
+from jobs.trace_files import NoAnswer
 from jobs.trace_summary import NothingToCompare, compare
 from profiling.analysis.difference import Difference, Item
 
@@ -51,8 +51,8 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
         other, _held = visible_trace(request, wanted)
         try:
             context |= {"other": other, **_found(request, trace, other, drop_first=context["drop_first"])}
-        except StillReckoning as error:
-            return still_reckoning(request, context, error)
+        except NoAnswer as error:
+            return unanswered(request, context, error)
     return render(request, "trace/difference.html", context)
 
 

@@ -14,9 +14,8 @@ from console.catalog_words import phase_label
 from console.templatetags.pitwall import size
 from console.trace_use import use_panel
 from console.trace_words import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
-from console.views.traces import page_of, still_reckoning, visible_trace
-from jobs.trace_answers import StillReckoning
-from jobs.trace_files import ready_layers
+from console.views.traces import page_of, unanswered, visible_trace
+from jobs.trace_files import NoAnswer, ready_layers
 from jobs.trace_model import of_run
 from jobs.trace_summary import summary_of
 from profiling.analysis.budget import KINDS as ORDER
@@ -65,8 +64,8 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
         return render(request, "trace/summary.html", {**context, "summary": None})
     try:
         summary = summary_of(trace, window=window, drop_first=drop_first)
-    except StillReckoning as error:
-        return still_reckoning(request, context, error)
+    except NoAnswer as error:
+        return unanswered(request, context, error)
     context |= summary_context(summary, chosen=request.GET.get("worker", ""))
     context |= {"window": window, "drop_first": drop_first}
     if context["worker"]:

@@ -23,6 +23,7 @@ from jobs.access import NotAllowed, Role, allows, require, role
 from jobs.layers import disk_bytes, source_path
 from jobs.models import Capture, Layer, Trace
 from jobs.trace_answers import StillReckoning
+from jobs.trace_files import NoAnswer
 from jobs.traces import MAX_PIECE_BYTES
 from profiling.phases import PHASES
 
@@ -110,9 +111,10 @@ def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
     }
 
 
-def still_reckoning(request: HttpRequest, context: dict[str, Any], said: StillReckoning) -> HttpResponse:
-    """Show that a tab's answer is being reckoned; the page asks again by itself. `context` is that of `page_of`."""
-    return render(request, "trace/reckoning.html", {**context, "reckoning": str(said)})
+def unanswered(request: HttpRequest, context: dict[str, Any], said: NoAnswer) -> HttpResponse:
+    """Show why a tab has nothing to show; while it is being reckoned the page asks again. `context` is `page_of`'s."""
+    told = {"problem": str(said), "asks_again": isinstance(said, StillReckoning)}
+    return render(request, "trace/unanswered.html", {**context, **told})
 
 
 def visible_trace(request: HttpRequest, trace_id: str) -> tuple[Trace, Role]:

@@ -76,7 +76,7 @@ def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
     through = _limits(run_ids)
     found: dict[str, list[Trace]] = {}
     num_left_out = 0
-    rows = _captures(run_ids).prefetch_related("files", "trace__layers").select_related("created_by", "trace")
+    rows = _captures(run_ids).prefetch_related("files__layer", "trace__layers").select_related("created_by", "trace")
     for row in rows.order_by("-created_at", "-pk"):
         own = found.setdefault(row.run_id, [])
         if len(own) < MAX_PER_RUN:

@@ -22,7 +22,7 @@ from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.files import artifact_path
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
 from tests.console.door import Runner, content
-from tests.rows import NOW, make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -37,9 +37,7 @@ def person() -> AbstractUser:
 
 @pytest.fixture
 def client(person: AbstractUser) -> Client:
-    client = Client(headers={"Host": "localhost"})
-    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
-    return client
+    return signed_in(person)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from playwright.sync_api import Page, Route, expect
 
 from jobs.captures import request_capture, withdraw_capture
 from jobs.launch import ingest_token
-from jobs.models import Capture, Command
+from jobs.layers import import_layer
+from jobs.models import Capture, Command, Layer
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
@@ -370,3 +371,19 @@ def test_perfetto_shows_a_real_trace_and_asks_nobody_else(
     assert {stopped.get(url) for url in outside} <= {"csp"}, stopped  # the browser let none of them out
     assert any(url.endswith("/frontend_bundle.js") for url in asked)
     assert page.evaluate("window.violations") == []
+
+
+def test_a_file_with_nothing_in_it_is_told_on_the_open_page(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=3)
+    open_profile(page, reporter)
+    page.keyboard.press("p")
+    expect(page.locator('[data-custody] [aria-current="step"]')).to_contain_text("armed")
+    capture = Capture.objects.get(run=reporter.run)
+    empty = gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}')
+    record_capture(reporter, capture.pk, "policy-0.json.gz", empty)
+    files = page.locator("[data-capture-files]")
+    expect(files).to_contain_text("policy-0.json.gz")
+
+    import_layer(layer_id=Layer.objects.get(trace__capture=capture).pk)
+
+    expect(files).to_contain_text("Not on the timeline: The file is a trace of the torch profiler")

@@ -11,6 +11,7 @@ from django.test import Client
 
 from console.trace_words import CHANGES, DEFINITIONS, KINDS, change_text, share_text, short_name, time_text, worker_text
 from jobs import diagnosis, trace_answers, trace_summary
+from jobs.layers import import_again, store_path
 from jobs.models import Layer, Project, Trace
 from profiling.analysis.budget import KINDS as ALL
 from profiling.evidence import phase_spans
@@ -75,8 +76,10 @@ def test_use_of_the_peak_is_reckoned_with_the_formula_shown(client: Client, proj
     assert "6e+09 FLOP / (0.0001 s × 2 × 9.89e+14 FLOP/s) = 3.03 %" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?accelerator=nonsense"))
     assert "is not a known accelerator" in text
-    text = _text(client.get(f"/traces/{trace.pk}/summary?parameters=many"))
+    text = _text(client.get(f"/traces/{trace.pk}/summary?parameters=many&devices=0&dtype=int3"))
     assert "is no number from 1 to 1e+14" in text
+    assert "devices: &#x27;0&#x27; is no number from 1 to 1e+06" in text
+    assert "Number type: &#x27;int3&#x27; is not one of bf16, fp16, fp8" in text
 
 
 def test_a_trace_without_a_file_says_what_comes(client: Client, project: Project) -> None:
@@ -231,6 +234,9 @@ def test_every_kind_has_a_word_and_a_definition() -> None:
         (12_000, "12.0 µs"),
         (77_490_833, "77.5 ms"),
         (1.24e9, "1.24 s"),
+        (99.96e6, "100 ms"),
+        (9.996e3, "10.0 µs"),
+        (999.6e6, "1.00 s"),
         (-3e6, "−3.00 ms"),
     ],
 )
@@ -324,3 +330,29 @@ def test_a_page_that_waits_shows_that_it_does(
     monkeypatch.setattr(trace_answers, "PATIENCE", 60)
     for address in addresses:
         assert "being reckoned" not in _text(client.get(address))
+
+
+def test_a_file_that_cannot_be_opened_is_named_and_its_silence_is_not_kept(client: Client, project: Project) -> None:
+    trace = imported(project, file=None)
+    (layer,) = trace.layers.all()
+    store = store_path(layer)
+    whole = store.read_bytes()
+    store.write_bytes(b"no store" * 1000)
+
+    for tab in ("summary", "diagnosis"):
+        page = client.get(f"/traces/{trace.pk}/{tab}")
+        assert f"What was imported of {layer.file_name} cannot be opened." in _text(page)
+        assert "every 1s" not in page.content.decode()  # asking again by itself would help nobody
+        told = client.get(f"/api/traces/{trace.pk}/{'analysis' if tab == 'summary' else tab}")
+        assert told.status_code == 409
+        assert layer.file_name in told.content.decode()
+
+    page = client.get(f"/traces/{trace.pk}/files")
+    assert "Import again" not in _text(page)  # a viewer's
+    assert import_again(layer=layer)
+    layer.refresh_from_db()
+    assert layer.state == "queued"
+    layer.state = "ready"  # as once it was imported
+    layer.save()
+    store.write_bytes(whole)
+    assert "rank 0 computes in 60.0 %" in _text(client.get(f"/traces/{trace.pk}/summary"))

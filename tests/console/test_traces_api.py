@@ -1,6 +1,5 @@
 """Traces over the API: upload in pieces, import in a process of its own, what a timeline asks for, what is refused."""
 
-import gzip
 import json
 import shutil
 import struct
@@ -14,14 +13,12 @@ from django.utils import timezone
 
 from jobs import traces
 from jobs.custody import hear
-from jobs.files import artifact_path
 from jobs.layers import import_layer, queue_lost, source_path, store_path, trace_folder
 from jobs.models import AuditEvent, Capture, Layer, Trace
-from jobs.trace_queue import add_file
 from profiling import events
 from tests.console.door import content
-from tests.rows import make_artifact, make_project, make_run, make_user
-from tests.trace_rows import BEGIN, MS, make_layer, make_trace
+from tests.rows import make_artifact, make_project, make_run, make_user, signed_in
+from tests.trace_rows import BEGIN, MS, make_layer, make_trace, torch_file
 
 pytestmark = pytest.mark.django_db
 
@@ -38,25 +35,12 @@ def person() -> AbstractUser:
 
 @pytest.fixture
 def client(person: AbstractUser) -> Client:
-    client = Client(headers={"Host": "localhost"})
-    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
-    return client
+    return signed_in(person)
 
 
 @pytest.fixture
 def trace(person: AbstractUser) -> Trace:
     return make_trace(person.membership_set.get().project)  # type: ignore[attr-defined]  # a reverse relation
-
-
-def torch_file() -> bytes:
-    """Return a trace as torch writes it, by hand."""
-    events = [
-        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 7, "tid": 1, "ts": 0, "dur": 900},
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 1, "ts": 10, "dur": 50},
-        {"ph": "X", "cat": "cpu_op", "name": "<img src=x onerror=alert(1)>", "pid": 7, "tid": 1, "ts": 100, "dur": 50},
-    ]
-    whole = {"schemaVersion": 1, "baseTimeNanoseconds": BEGIN, "traceEvents": events}
-    return gzip.compress(json.dumps(whole).encode())
 
 
 def announce(client: Client, *files: tuple[str, int], **about: Any) -> Any:
@@ -235,21 +219,6 @@ def test_a_deleted_capture_takes_its_trace_along(client: Client, person: Abstrac
     assert not Trace.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_file_that_arrived_is_imported_by_itself(person: AbstractUser) -> None:
-    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
-    run = make_run(project, state="finished")
-    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="importing", first_step=3, num_steps=2)
-    file = make_artifact(run, "policy-0.json.gz", type="trace", capture=capture, meta={"role": "policy", "rank": 0})
-    artifact_path(file).parent.mkdir(parents=True, exist_ok=True)
-    artifact_path(file).write_bytes(torch_file())
-
-    add_file(file)
-
-    layer = Layer.objects.get()
-    assert (layer.state, layer.problem, layer.facts["events"]) == ("ready", "", 3)
-
-
 @pytest.mark.parametrize("data", [b"SQLite format 3\0" + bytes(200), b"PK\3\4" + bytes(200)])
 def test_databases_and_archives_are_opened_by_the_importer_alone(
     client: Client, data: bytes, monkeypatch: pytest.MonkeyPatch
@@ -278,32 +247,6 @@ def test_a_disk_that_has_filled_since_takes_no_piece(client: Client, monkeypatch
 
     assert refused.status_code == 507
     assert "room for 0 MiB" in refused.json()["problems"][0]["message"]
-
-
-def test_samples_of_stacks_are_a_download_alone(person: AbstractUser) -> None:
-    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
-    run = make_run(project, state="finished")
-    capture = Capture.objects.create(run=run, attempt=1, tool="stacks", state="ready", first_step=3, num_steps=2)
-    file = make_artifact(run, "policy-0.stacks.txt", type="trace", capture=capture, is_ready=True)
-
-    add_file(file)
-    queue_lost(now=timezone.now())
-
-    assert not Layer.objects.exists()
-
-
-def test_the_trace_of_a_capture_goes_with_it_and_not_alone(client: Client, person: AbstractUser) -> None:
-    project = person.membership_set.get().project  # type: ignore[attr-defined]  # a reverse relation
-    run = make_run(project, state="finished")
-    capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="ready", first_step=3, num_steps=2)
-    trace = make_trace(project, run=run, capture=capture)
-    folder = trace_folder(trace)
-
-    alone = client.delete(f"/api/traces/{trace.pk}")
-    assert alone.status_code == 409
-    assert capture.pk in alone.json()["problems"][0]["message"]
-    assert folder.is_relative_to(source_path(trace.layers.get()).parents[2])
-    assert client.get(f"/api/runs/{run.pk}/captures/{capture.pk}").json()["trace_url"] == f"/traces/{trace.pk}"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -428,3 +371,17 @@ def test_no_name_of_a_file_leads_out_of_the_traces_folder(client: Client, tmp_pa
     outside = [p for p in tmp_path.rglob("*") if p.is_file() and not p.is_relative_to(tmp_path / "files" / "traces")]
     assert outside == []
     assert "/" not in Layer.objects.get().file_name
+
+
+def test_a_trace_says_whether_its_times_are_those_of_a_clock(client: Client, person: AbstractUser) -> None:
+    trace = make_trace(person.membership_set.get().project)  # type: ignore[attr-defined]  # a reverse relation
+    assert client.get(f"/api/traces/{trace.pk}").json()["has_clock"] is True
+
+    make_layer(trace)
+    trace.layers.filter(pk=trace.layers.earliest("pk").pk).update(facts={"begin": 0, "end": 5, "has_clock": False})
+    dated = client.get(f"/api/traces/{trace.pk}").json()
+    assert dated["has_clock"] is True  # one of two
+    assert dated["begin"] != "0"
+
+    trace.layers.update(facts={"begin": 0, "end": 5, "has_clock": False})
+    assert client.get(f"/api/traces/{trace.pk}").json()["has_clock"] is False

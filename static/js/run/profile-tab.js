@@ -224,6 +224,7 @@ export class ProfileTab {
         one.download_url
           ? el("a", { class: "btn btn-sm", href: one.download_url, download: true, "aria-label": fill(gettext("Download %(name)s"), { name: one.name }) }, icon("download"), gettext("Download"))
           : el("span", { class: "state num", "data-state": one.received ? "importing" : "missing" }, icon(one.received ? "circle-half-2" : "clock"), one.received ? fill(gettext("copying %(share)s %"), { share }) : gettext("on the cluster"))),
+      one.timeline === "failed" ? el("span", { class: "run-capture-problem small" }, fill(gettext("Not on the timeline: %(why)s"), { why: one.timeline_problem })) : null,
       one.tool_version ? el("span", { class: "faint small cut", title: one.tool_version }, fill(gettext("made by %(tool)s"), { tool: one.tool_version })) : null);
   }
 

@@ -45,7 +45,7 @@ export class Layers extends EventTarget {
   #hear(message) {
     if (message.type !== "trace") return;
     const before = this.trace.capture?.state;
-    this.trace = message.trace;
+    this.trace = this.page.trace = message.trace;
     this.#draw();
     const fresh = this.#fresh();
     for (const layer of fresh) this.#read(layer);

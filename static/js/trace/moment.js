@@ -2,10 +2,10 @@
 
 import { el, fill, gettext } from "../format.js";
 
-/** Return links to the run's pages at [from, to) (ns after the clock's origin), [] for a trace without a run. */
+/** Return links to the run's pages at [from, to) (ns after the clock's origin), [] for a trace without a run or a clock. */
 export function runLinks({ page, clock, view }, from, to) {
   const { runUrl } = page;
-  if (!runUrl) return [];
+  if (!runUrl || !page.trace.has_clock) return [];
   const inside = view.steps.filter(({ begin, end }) => begin < to && end > from);
   const [step, last] = [inside[0]?.number, inside.at(-1)?.number];
   const seconds = (offset) => (clock.date(offset).getTime() / 1000).toFixed(3);
