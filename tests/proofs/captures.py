@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from profiling.capture_files import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
 from tests.jobs.engine.conftest import Ended, Running
@@ -42,9 +43,9 @@ A report of nsys survives every end: its agent is a process of its own, and writ
 recorded process's death. A trace of torch survives where Python has time to write it: `exit_actor` (the worker
 writes it while it leaves), an exception in the driver (the workers live, and are asked). Where the process is
 ended at once (SIGKILL, `ray.kill`, the death of the driver, on which Ray ends its workers without a signal that
-Python could hear) the tool `torch_pieces` keeps it up to the step under way: it puts the trace away after each
-step. `torch` has it in the memory of the process, and loses it then: the rows with `torch` alone show that the
-capture says so."""
+Python could hear) the tool `torch_pieces` keeps the steps that it has put away: it does so while the next one
+runs, so the runs here end once the first is on disk. `torch` has it in the memory of the process, and loses it
+then: the rows with `torch` alone show that the capture says so."""
 ALONE_WHY = """\
 What the recorders alone showed on small file systems, before it was mended: torch with a full folder for
 temporary files wrote a gzip of nothing and called it whole (its trace is now compressed from a file beside the
@@ -158,6 +159,8 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
         until(running, capture, "recording", "failed")
         begun_in = max(e["step"] for e in running.events() if e["kind"] == "metric") + 1
         running.wait_for_step(begun_in + 1)  # the first whole one, so that there is something to see
+        if tool == "torch_pieces":
+            wait_until(lambda: any(recordings(running.run_dir).glob(f".piece-{capture}-*")), ASK_SECONDS)
         if is_written:
             running.command("finish", capture=capture)
             until(running, capture, "stopping", "failed")
