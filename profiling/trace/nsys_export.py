@@ -43,8 +43,8 @@ _VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
 _UNIT = re.compile(r"\[(.*)\]\s*$")
 _KERNEL_FACTS = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId")
 
-_Range = tuple[str, str, Category]
-"""What ranges have in common: title of the domain, name, category."""
+_Range = tuple[int | None, str, int, Category, str]
+"""What ranges have in common: lane, name, the name's number, category, title of the domain."""
 
 
 def is_export(path: Path) -> bool:
@@ -118,13 +118,12 @@ class _Report:
         has_payloads = self._payloads.are_there
         late = self._length - TRUNCATED_NS if self._length else _NEVER
         known: dict[tuple[Any, ...], _Range | None] = {}
-        for row in tables.rows(
+        for kind, tid, domain, text, number, start, end, payload, data in tables.rows(
             "NVTX_EVENTS",
             *("eventType", "globalTid", "domainId", "text", "textId", "start", "end", _NUMBERS),
             "binaryData" if has_payloads else "no payload",
         ):
-            start, end, payload, data = row[5:]
-            key = row[:5]
+            key = kind, tid, domain, text, number
             if key in known:
                 what = known[key]
             else:
@@ -134,8 +133,7 @@ class _Report:
                     known[key] = what
             if what is None:
                 continue
-            title, name, category = what
-            kind, tid, domain = row[:3]
+            lane, name, number_of_name, category, title = what
             if kind == _MARK:
                 end = start
             elif end is None and isinstance(start, int):
@@ -144,11 +142,10 @@ class _Report:
             is_cut = kind != _MARK and isinstance(end, int) and end >= late and name != LAST_RANGE
             if is_cut:
                 self._truncated.append(name)
-            lane = self._beside(tid, title or "NVTX") if kind == _START_END else self._thread(tid)
             told = has_payloads and kind == _PUSH_POP
             size = self._payloads.add(tid, start, end, name, domain, data) if told else 0
             info = self._details(title, payload, is_cut) if title or is_cut or payload is not None else 0
-            self._add(lane, start, end, name, category, size=size, info=info)
+            self._put(lane, start, end, number_of_name, category, size=size, info=info)
         self._payloads.close()
 
     def _range(self, kind: Any, tid: Any, domain: Any, text: Any, number: Any) -> _Range | None:
@@ -157,9 +154,10 @@ class _Report:
             return None
         title = self._domains.get((tid >> 24, domain), "")
         name = text if text is not None else self._texts.get(number, "")
-        if operator := _OPERATOR.match(name):
-            return title, operator[1], Category.OPERATOR
-        return title, name, _of_range(name, title)
+        operator = _OPERATOR.match(name)
+        name, category = (operator[1], Category.OPERATOR) if operator else (name, _of_range(name, title))
+        lane = self._beside(tid, title or "NVTX") if kind == _START_END else self._thread(tid)
+        return lane, name, self._writer.name(name), category, title
 
     def _details(self, title: str, payload: Any, is_cut: bool) -> int:
         """Return the number of the details of a range; ranges of one step share them."""
@@ -318,18 +316,29 @@ class _Report:
         size: Any = 0,
         info: int = 0,
     ) -> None:
-        if lane is None or not isinstance(start, int) or not isinstance(end, int) or not isinstance(size, int):
+        self._put(lane, start, end, self._writer.name(name), category, link=link, size=size, info=info)
+
+    def _put(
+        self,
+        lane: int | None,
+        start: Any,
+        end: Any,
+        name: int,
+        category: Category,
+        *,
+        link: int = 0,
+        size: Any = 0,
+        info: int = 0,
+    ) -> None:
+        if lane is None or type(start) is not int or type(end) is not int or type(size) is not int:
             self._unusable += 1
-            return
-        if self._room <= 0:
-            return
-        writer = self._writer
-        try:
-            at = clock.of_nsys(start, self._session)
-            writer.add(lane, at, end - start, writer.name(name), category, link=link, bytes=size, info=info)
-            self._room -= 1
-        except OverflowError:
-            self._unusable += 1
+        elif self._room > 0:
+            try:
+                at = clock.of_nsys(start, self._session)
+                self._writer.add(lane, at, end - start, name, category, link=link, bytes=size, info=info)
+                self._room -= 1
+            except OverflowError:
+                self._unusable += 1
 
     def _info(self, details: dict[str, Any]) -> int:
         return self._writer.info(orjson.dumps(details, default=str).decode()) if details else 0
