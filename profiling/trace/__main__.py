@@ -22,6 +22,8 @@ from profiling.trace.limits import Unreadable
 _EVERY_SECONDS = 0.25
 _MOST_MEMORY = 4 << 30
 """Ten times what an import takes; a file that makes a reader ask for more is refused."""
+_PATIENT_SECONDS = 20.0
+"""So long an import takes its share of the processors: whoever has ended a recording waits for it."""
 
 
 def main() -> None:
@@ -33,7 +35,7 @@ def main() -> None:
     parser.add_argument("--most-bytes", type=int, default=0)
     given = parser.parse_args()
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
-    os.nice(5)
+    step_back_after(_PATIENT_SECONDS)
     _limit(resource.RLIMIT_DATA, _MOST_MEMORY)
     with contextlib.suppress(OSError):  # where the system is short of memory, this process goes before the console
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -58,6 +60,19 @@ def main() -> None:
         _say({"problem": f"{given.name} cannot be imported: {error.strerror or error}."})
     else:
         _say({"facts": {**asdict(facts), "kind": kind}})
+
+
+def step_back_after(seconds: float) -> None:
+    """Give way to the console and to training from then on: a large import may take minutes, and nobody waits so long.
+
+    It holds for the exporter of nsys, too, and for all threads; only for a process that leads its group.
+    """
+    if os.getpgrp() != os.getpid():
+        return
+    niceness = os.getpriority(os.PRIO_PGRP, 0) + 5
+    timer = threading.Timer(seconds, os.setpriority, (os.PRIO_PGRP, 0, niceness))
+    timer.daemon = True
+    timer.start()
 
 
 def _limit(what: int, most: int) -> None:
