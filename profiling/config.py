@@ -45,6 +45,14 @@ class ProfileConfig:
     nsys_ready: NsysReady = "auto"
 
 
+def is_torch(tool: str) -> bool:
+    """Return True if torch's own tracer makes the files: it needs the GPU's tracing alone, and vLLM has it built in.
+
+    Its tools are named torch and torch_SOMETHING.
+    """
+    return tool.startswith("torch")
+
+
 def names_of(text: str) -> list[str]:
     """Return the names in a list divided by commas, sorted, each once; [] for all."""
     return sorted({part.strip() for part in text.split(",") if part.strip()})

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from profiling.config import NsysReady
+from profiling.config import NsysReady, is_torch
 
 SESSION = "PITWALL_NSYS_SESSION"
 """Names the nsys session in a worker that was started under nsys."""
@@ -86,7 +86,7 @@ def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none") -> dict[str
     `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. On CUDA
     `auto` gives way to `tool` torch, asked for at launch: only one of the two can have the GPU's tracing.
     """
-    if ready == "off" or (ready == "auto" and tool.startswith("torch") and "cuda" in trace):
+    if ready == "off" or (ready == "auto" and is_torch(tool) and "cuda" in trace):
         return {}
     script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from jobs.custody import recorded_steps
 from jobs.history import is_visible, limits, origins
 from jobs.models import Attempt, Capture
+from profiling.config import is_torch
 
 MAX_PER_RUN = 50
 
@@ -123,9 +124,7 @@ def _rows(run_ids: Sequence[str], traces: Iterable[Trace]) -> list[TraceRow]:
             rows.append(_row(run_ids, tool, (first, last), together))
         if waiting:
             rows.append(_row(run_ids, tool, None, waiting))
-    return sorted(
-        rows, key=lambda row: (row.steps is None, row.steps[0] if row.steps else 0, not row.tool.startswith("torch"))
-    )
+    return sorted(rows, key=lambda row: (row.steps is None, row.steps[0] if row.steps else 0, not is_torch(row.tool)))
 
 
 def _row(run_ids: Sequence[str], tool: str, steps: tuple[int, int] | None, traces: Sequence[Trace]) -> TraceRow:

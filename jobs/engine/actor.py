@@ -24,7 +24,7 @@ from jobs.engine.problem import RunProblem
 from jobs.engine.role_trace import RoleTrace
 from profiling import profile, recording
 from profiling.capture_files import recordings, stem
-from profiling.config import Marks
+from profiling.config import Marks, is_torch
 from profiling.recorders.recorder import RecorderFailed, load_tool
 from profiling.stacks import stacks
 
@@ -175,7 +175,7 @@ class Actor:
         """Begin to record; return why not, "" if it has begun. `is_beside` says that calls have another thread."""
         name = stem(capture, f"{self._role}-{self._rank}")
         try:
-            if tool.startswith("torch") and getattr(self._target, "traces_itself", False):
+            if is_torch(tool) and getattr(self._target, "traces_itself", False):
                 return self._own_trace.start(self._target, self._recordings / name)
             recording.start(tool, folder=self._recordings, name=name, is_beside=is_beside, what=what)
         except Exception as error:  # never a reason to end training
