@@ -37,10 +37,10 @@ NUMBERS: Mapping[str, Number] = {
 
 
 class Wrong(ValueError):
-    """What was given cannot be used: a sentence for each field, which says what is allowed; `field` is the first."""
+    """What was given cannot be used: for each field a sentence that says what is allowed."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
-        self.field = next(iter(problems))
+        self.problems = problems
         super().__init__(" ".join(problems.values()))
 
 

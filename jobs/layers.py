@@ -29,6 +29,7 @@ from django.utils.translation import gettext as _
 from jobs import trace_queue
 from jobs.files import artifact_path
 from jobs.models import Artifact, Layer, Trace
+from profiling.trace.store import is_whole
 
 LOST_AFTER = timedelta(seconds=30)  # without a word, whoever imported a layer is gone
 SENT_AGAIN_AFTER = timedelta(seconds=5)  # for a worker to take what was sent
@@ -86,24 +87,29 @@ def import_layer(*, layer_id: int) -> None:
 
 
 def import_again(*, layer: Layer) -> bool:
-    """Queue a layer once more that has failed, or whose store may be damaged; True if this call did it."""
+    """Queue a layer once more that has failed, or whose store may be damaged; True if this call did it.
+
+    Until the new store is there the old one stays where it is: if the import fails and it is whole, it is shown again.
+    """
     ended = Layer.objects.filter(pk=layer.pk, state__in=("failed", "ready"), received=layer.size)
     changed = ended.update(state="queued", problem="", progress=0, tries=0, ended_at=None, created_at=timezone.now())
     if changed:
         trace_queue.send(layer.pk)
-        trace_queue.tell(layer.trace_id)
+        _tell(layer)
     return bool(changed)
 
 
 def queue_lost(*, now: datetime) -> None:
     """Send what waits, if there is room; take layers back from importers that are gone; find files nobody queued."""
     lost = Layer.objects.filter(state="importing", seen_at__lt=now - LOST_AFTER)
-    for pk, tries in list(lost.values_list("pk", "tries")):
-        if tries < MOST_TRIES:
-            lost.filter(pk=pk).update(state="queued", claim="", progress=0)
+    for layer in list(lost.select_related("trace")):
+        if layer.tries < MOST_TRIES:
+            lost.filter(pk=layer.pk).update(state="queued", claim="", progress=0)
             continue
         text = _("The import broke off %(n)s times: its process was ended. Make room for it and import again.")
-        lost.filter(pk=pk).update(state="failed", claim="", problem=text % {"n": tries}, ended_at=now)
+        values = _without_import(layer, text % {"n": layer.tries})
+        if lost.filter(pk=layer.pk).update(claim="", ended_at=now, **values):
+            _tell(layer)
     stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
     if stale.exists():  # an update locks the database each time
         stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
@@ -148,20 +154,37 @@ def _beat(layer: Layer, progress: float) -> bool:
 
 def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> None:
     """Put the store in its place and say what became of the layer, if it is still ours."""
+    failed = _without_import(layer, problem) if problem else {}
     with transaction.atomic():
         held = Layer.objects.select_for_update().filter(pk=layer.pk, state="importing", claim=layer.claim)
         if not held.exists():
             return
         values: dict[str, Any] = {"claim": "", "ended_at": timezone.now()}
         if problem:
-            held.update(state="failed", problem=problem[:500], **values)
+            held.update(**failed, **values)
         else:
             facts["bytes"] = made.stat().st_size
             made.replace(store_path(layer))
             kind = str(facts.pop("kind", ""))[:20]
             held.update(state="ready", progress=1, facts=facts, kind=kind or layer.kind, **values)
-        trace_queue.tell(layer.trace_id)
-    trace_queue.tell_run(layer.trace)  # not while the layer is locked: whoever deletes a run locks the run first
+    _tell(layer)
+
+
+def _without_import(layer: Layer, problem: str) -> dict[str, Any]:
+    """Return what a layer is whose import has failed: what it was where it had been imported before."""
+    if layer.facts and is_whole(store_path(layer)):
+        text = _("It was not imported again, what was there before is kept: %(problem)s") % {"problem": problem}
+        return {"state": "ready", "progress": 1, "problem": text[:500]}
+    return {"state": "failed", "problem": problem[:500]}
+
+
+def _tell(layer: Layer) -> None:
+    """Let open pages of the trace and of its run read it again.
+
+    Never while the layer is locked: whoever deletes a run locks the run first.
+    """
+    trace_queue.tell(layer.trace_id)
+    trace_queue.tell_run(layer.trace)
 
 
 @contextmanager

@@ -10,20 +10,25 @@ from django.utils.translation import gettext as _
 from jobs.layers import store_path
 from jobs.models import Layer, Trace
 from profiling.evidence import Recorded
-from profiling.trace.store import NotAStore, Store
+from profiling.trace.store import NotAStore, Store, is_damage, is_whole
 
 
 class NoAnswer(Exception):
-    """Nothing can be said of a trace; the sentence says why. `status` is what HTTP calls that."""
+    """Nothing can be said of a trace; the sentence says why. `status` is what HTTP calls that.
+
+    `trace_id` is the trace whose files are the cause, "" where none is.
+    """
 
     status = 409
+    trace_id = ""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A store, the file and the worker that it is of ("" and -1 where that is not known), and when it was made."""
+    """A store, the trace, file and worker that it is of ("" and -1 where that is not known), and when it was made."""
 
     path: Path
+    trace_id: str
     name: str
     role: str
     rank: int
@@ -40,6 +45,7 @@ def files_of(trace: Trace) -> tuple[File, ...]:
     return tuple(
         File(
             path=store_path(layer),
+            trace_id=trace.pk,
             name=layer.file_name,
             role=layer.role,
             rank=-1 if layer.rank is None else layer.rank,
@@ -49,9 +55,18 @@ def files_of(trace: Trace) -> tuple[File, ...]:
     )
 
 
+def damaged(file_name: str) -> str:
+    """Return what to say of a file whose store cannot be read."""
+    said = _("What was imported of %(file)s cannot be read. Ask again; if it stays so, import the file again.")
+    return said % {"file": file_name}
+
+
 @contextmanager
 def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
-    """Lend the files as recordings; what was deleted meanwhile is left out. Raises: NoAnswer for one that is there."""
+    """Lend the files as recordings; what was deleted meanwhile is left out.
+
+    Raises: NoAnswer for one that is there and damaged, whether that is seen when it is opened or while it is read.
+    """
     with ExitStack() as stack:
         found = []
         for file in files:
@@ -60,7 +75,18 @@ def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
             except (NotAStore, OSError) as error:
                 if not file.path.exists():
                     continue
-                said = _("What was imported of %(file)s cannot be opened. Ask again; if it stays so, import it again.")
-                raise NoAnswer(said % {"file": file.name}) from error
+                raise _no_answer(file) from error
             found.append(Recorded(store=store, role=file.role, rank=file.rank))
-        yield found
+        try:
+            yield found
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            there = [file for file in files if file.path.exists()]
+            raise _no_answer(next((file for file in there if not is_whole(file.path)), files[0])) from error
+
+
+def _no_answer(file: File) -> NoAnswer:
+    said = NoAnswer(damaged(file.name))
+    said.trace_id = file.trace_id
+    return said

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from django.utils import timezone
+
 from jobs.layers import source_path, store_path
 from jobs.models import Layer, Project, Run, Trace
 from profiling.trace.category import Category
@@ -61,7 +63,8 @@ def make_layer(trace: Trace, *, state: str = "ready", data: bytes = b"bin", **fi
         with Store(store_path(layer)) as store:
             facts = store.facts
         names = ("events", "lanes", "begin", "end", "names", "samples", "origin")
-        Layer.objects.filter(pk=layer.pk).update(facts={each: getattr(facts, each) for each in names})
+        known = {each: getattr(facts, each) for each in names}
+        Layer.objects.filter(pk=layer.pk).update(facts=known, ended_at=timezone.now())
         layer.refresh_from_db()
     return layer
 

@@ -1,6 +1,7 @@
 """How the API says no: `{"problems": [{"field", "message"}]}`, one shape for every status."""
 
 import http
+from collections.abc import Mapping
 from typing import Any
 
 from ninja import Field, Schema
@@ -22,10 +23,13 @@ class ProblemsOut(Schema):
 class Refused(Exception):
     """Answer the request with `status` and these problems."""
 
-    def __init__(self, status: int, message: str, *, field: str = "") -> None:
+    def __init__(
+        self, status: int, message: str = "", *, field: str = "", problems: Mapping[str, str] | None = None
+    ) -> None:
         self.status = status
-        self.problems = [{"field": field, "message": message}]
-        super().__init__(message)
+        said = problems or {field: message}  # field -> sentence
+        self.problems = [{"field": name, "message": text} for name, text in said.items()]
+        super().__init__(" ".join(said.values()))
 
 
 REFUSALS: dict[int, Any] = {

@@ -24,15 +24,17 @@ from console.api.trace_schema import (
     StepOut,
     TraceEventOut,
     layer_detail_out,
+    made_of,
 )
 from console.api.traces import layer_for, trace_for
 from console.trace_stores import opened
 from jobs.layers import store_path
 from jobs.models import Layer, Trace
+from jobs.trace_files import damaged
 from jobs.trace_phases import read_phases
 from profiling.analysis.window import find_next, steps, summarise_window, thinned
 from profiling.trace.category import Category
-from profiling.trace.store import Store
+from profiling.trace.store import NotAStore, Store, is_damage
 from profiling.trace.tiles import tile
 
 router = Router(tags=["traces"])
@@ -68,16 +70,17 @@ def read_layer(request: HttpRequest, trace_id: str, layer_id: int) -> LayerDetai
     openapi_extra=BINARY,
 )
 def read_tile(
-    request: HttpRequest, trace_id: str, layer_id: int, level: int, index: int, lanes: Lanes = ""
+    request: HttpRequest, trace_id: str, layer_id: int, level: int, index: int, lanes: Lanes = "", made: str = ""
 ) -> HttpResponse:
     """Return 512 columns of 2**level ns each, from `origin` + index * 512 * 2**level on (docs/profile.md: the format).
 
-    It never changes, so that a browser keeps it.
+    With `made`, the layer's own, it never changes, so that a browser keeps it; without, it is to be asked for again.
     """
     layer = layer_for(request, trace_id, layer_id)
     chosen = _lanes(lanes)
-    etag = f'"{layer.pk}-{layer.facts.get("events", 0)}-{level}-{index}-{lanes}"'
-    headers = {"ETag": etag, "Cache-Control": "private, max-age=31536000, immutable"}
+    etag = f'"{layer.pk}-{made_of(layer)}-{level}-{index}-{lanes}"'
+    kept = "max-age=31536000, immutable" if made == made_of(layer) else "no-cache"
+    headers = {"ETag": etag, "Cache-Control": f"private, {kept}"}
     if request.headers.get("If-None-Match") == etag and layer.state == "ready":
         return HttpResponseNotModified(headers=headers)
     with _store(layer) as store:
@@ -263,7 +266,7 @@ def _lanes(text: str) -> Sequence[int] | None:
 
 @contextmanager
 def _store(layer: Layer) -> Iterator[Store]:
-    """Lend the store of a ready layer. Raises: Refused while it is not ready; Http404 once it is deleted."""
+    """Lend the store of a ready layer. Raises: Refused while it is not ready, or damaged; Http404 once it is gone."""
     if layer.state != "ready":
         text = f"{layer.file_name} is {layer.state}. Ask again when it is ready."
         raise Refused(409, f"{layer.file_name} failed: {layer.problem}" if layer.state == "failed" else text)
@@ -272,3 +275,7 @@ def _store(layer: Layer) -> Iterator[Store]:
             yield store
     except FileNotFoundError as error:
         raise Http404 from error
+    except Exception as error:
+        if isinstance(error, NotAStore) or is_damage(error):
+            raise Refused(409, damaged(layer.file_name)) from error
+        raise

@@ -49,6 +49,7 @@ class LayerOut(Schema):
     end: str | None
     origin: str | None = Field(description="The moment that tiles are counted from")
     download_url: str | None
+    made: str = Field(description="Changes when the file is imported anew, and its lanes and events with it")
 
 
 class TraceCaptureOut(Schema):
@@ -76,7 +77,9 @@ class TraceOut(Schema):
     url: str
     begin: str | None
     end: str | None
-    has_clock: bool = Field(description="false: its files tell how long things ran, not when")
+    has_clock: bool = Field(
+        description="false: its files tell how long things ran, or in which order, not at which moment"
+    )
     layers: list[LayerOut]
 
 
@@ -231,11 +234,15 @@ class CounterSamplesOut(Schema):
     of: int
 
 
+_FIRST_DATE = 10**18
+"""Unix ns of 2001: what begins before counts from the begin of its recording, which a report of nsys may not tell."""
+
+
 def trace_out(trace: Trace) -> TraceOut:
     """Return a trace as the API says it; fetch it with project, run, capture, created_by and layers."""
     layers = sorted(trace.layers.all(), key=lambda layer: layer.pk)
     ready = [layer.facts for layer in layers if layer.state == "ready" and "begin" in layer.facts]
-    dated = [facts for facts in ready if facts.get("has_clock", True)]
+    dated = [facts for facts in ready if facts.get("has_clock", True) and int(facts["begin"]) >= _FIRST_DATE]
     has_clock = bool(dated) or not ready
     ready = dated or ready  # the others are laid out somewhere
     capture = trace.capture
@@ -286,7 +293,13 @@ def layer_out(trace: Trace, layer: Layer) -> LayerOut:
         end=_moment(facts.get("end")),
         origin=_moment(facts.get("origin")),
         download_url=_download_url(trace, layer),
+        made=made_of(layer),
     )
+
+
+def made_of(layer: Layer) -> str:
+    """Return what tells one import of a file from the next; "" until there is one."""
+    return f"{layer.ended_at.timestamp():.6f}" if layer.ended_at and layer.state == "ready" else ""
 
 
 def _download_url(trace: Trace, layer: Layer) -> str | None:

@@ -208,7 +208,7 @@ def analysis(
     try:
         return _analysis_out(summary, filled(given, run), run)
     except Wrong as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise Refused(422, problems=error.problems) from error
 
 
 def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> AnalysisOut:

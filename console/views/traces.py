@@ -113,7 +113,11 @@ def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
 
 def unanswered(request: HttpRequest, context: dict[str, Any], said: NoAnswer) -> HttpResponse:
     """Show why a tab has nothing to show; while it is being reckoned the page asks again. `context` is `page_of`'s."""
-    told = {"problem": str(said), "asks_again": isinstance(said, StillReckoning)}
+    told = {
+        "problem": str(said),
+        "asks_again": isinstance(said, StillReckoning),
+        "files_of": said.trace_id or context["trace"].id,
+    }
     return render(request, "trace/unanswered.html", {**context, **told})
 
 

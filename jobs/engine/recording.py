@@ -184,6 +184,9 @@ class Recording:
                 self._stop(now, self._step, cut=f"The run failed: {why}")
             elif now is not None:
                 self._fail(now, f"The run failed: {why}", -1)
+            self._end_watch(
+                FAILED_SECONDS
+            )  # it may be the one that ends a recording, and take longer than the first time
             self._wait(FAILED_SECONDS)
         except Exception as error:  # the failure of the run is what people must see
             self._report.say(f"Captures were left as they are: {type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ correlation joins a call and what it launched within one process.
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -123,6 +123,10 @@ class _Report:
             *("eventType", "globalTid", "domainId", "text", "textId", "start", "end", _NUMBERS),
             "binaryData" if has_payloads else "no payload",
         ):
+            if self._room <= 0:
+                break
+            if type(tid) is not int:  # 5.0 would be the same key as 5
+                continue
             key = kind, tid, domain, text, number
             if key in known:
                 what = known[key]
@@ -144,13 +148,14 @@ class _Report:
                 self._truncated.append(name)
             told = has_payloads and kind == _PUSH_POP
             size = self._payloads.add(tid, start, end, name, domain, data) if told else 0
-            info = self._details(title, payload, is_cut) if title or is_cut or payload is not None else 0
-            self._put(lane, start, end, number_of_name, category, size=size, info=info)
+            if self._may_add(lane, start, end, size):
+                info = self._details(title, payload, is_cut) if title or is_cut or payload is not None else 0
+                self._put(lane, start, end, number_of_name, category, size=size, info=info)
         self._payloads.close()
 
-    def _range(self, kind: Any, tid: Any, domain: Any, text: Any, number: Any) -> _Range | None:
-        """Return what is the same in all ranges of these properties; None for what is no range of a thread."""
-        if kind not in (_PUSH_POP, _START_END, _MARK) or not isinstance(tid, int):
+    def _range(self, kind: Any, tid: int, domain: Any, text: Any, number: Any) -> _Range | None:
+        """Return what is the same in all ranges of these properties; None for what is no range."""
+        if kind not in (_PUSH_POP, _START_END, _MARK):
             return None
         title = self._domains.get((tid >> 24, domain), "")
         name = text if text is not None else self._texts.get(number, "")
@@ -213,7 +218,7 @@ class _Report:
             link, category = self._link(pid, correlation), of_kernel(name)
             size = self._payloads.sent(link) if category == Category.COMMUNICATION else 0
             lane = self._stream(pid, device, stream)
-            self._add(lane, start, end, name, category, link=link, size=size, info=self._info(details))
+            self._add(lane, start, end, name, category, link=link, size=size, info=details)
         columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "graphId")
         for start, end, pid, device, stream, correlation, graph in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *columns
@@ -314,31 +319,37 @@ class _Report:
         *,
         link: int = 0,
         size: Any = 0,
-        info: int = 0,
+        info: dict[str, Any] | None = None,
     ) -> None:
-        self._put(lane, start, end, self._writer.name(name), category, link=link, size=size, info=info)
+        if self._may_add(lane, start, end, size):
+            number, details = self._writer.name(name), self._info(info or {})
+            self._put(lane, start, end, number, category, link=link, size=size, info=details)
+
+    def _may_add(self, lane: int | None, start: Any, end: Any, size: Any) -> TypeGuard[int]:
+        """Return whether an event can be kept; nothing of one that is left out may go into the store."""
+        if lane is None or type(start) is not int or type(end) is not int or type(size) is not int:
+            self._unusable += 1
+            return False
+        return self._room > 0
 
     def _put(
         self,
-        lane: int | None,
-        start: Any,
-        end: Any,
+        lane: int,
+        start: int,
+        end: int,
         name: int,
         category: Category,
         *,
         link: int = 0,
-        size: Any = 0,
+        size: int = 0,
         info: int = 0,
     ) -> None:
-        if lane is None or type(start) is not int or type(end) is not int or type(size) is not int:
+        try:
+            at = clock.of_nsys(start, self._session)
+            self._writer.add(lane, at, end - start, name, category, link=link, bytes=size, info=info)
+            self._room -= 1
+        except OverflowError:
             self._unusable += 1
-        elif self._room > 0:
-            try:
-                at = clock.of_nsys(start, self._session)
-                self._writer.add(lane, at, end - start, name, category, link=link, bytes=size, info=info)
-                self._room -= 1
-            except OverflowError:
-                self._unusable += 1
 
     def _info(self, details: dict[str, Any]) -> int:
         return self._writer.info(orjson.dumps(details, default=str).decode()) if details else 0

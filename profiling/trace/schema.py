@@ -52,25 +52,35 @@ class StoreFacts:
 
 
 def create(path: Path) -> "DuckDBPyConnection":
-    """Return a connection to a new file with empty tables; what it sorts spills beside the file."""
+    """Return a connection to a new file with empty tables."""
     import duckdb
 
-    settings = _settings("96MB") | {"temp_directory": str(path.with_name(f"{path.name}.tmp"))}
-    connection = duckdb.connect(str(path), config=settings)
+    connection = duckdb.connect(str(path), config=_settings(path, "96MB"))
     connection.execute(_TEMPORARY + _TABLES)
     return connection
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
-    """Return a connection that only reads."""
+    """Return a connection that only reads.
+
+    DuckDB gives all who connect to a path one database for as long as one of them is connected, also once another file
+    stands there. So it is attached to a database of this connection's own.
+    """
     import duckdb
 
-    return duckdb.connect(str(path), read_only=True, config=_settings("256MB"))
+    connection = duckdb.connect(":memory:", config=_settings(path, "256MB"))
+    try:
+        connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS store (READ_ONLY); USE store")
+    except duckdb.Error:
+        connection.close()
+        raise
+    return connection
 
 
-def _settings(memory: str) -> dict[str, str | bool | int | float | list[str]]:
-    """Two threads, little memory, and nothing that is fetched from elsewhere."""
+def _settings(path: Path, memory: str) -> dict[str, str | bool | int | float | list[str]]:
+    """Two threads, little memory, the rest beside the file, and nothing that is fetched from elsewhere."""
     return {
+        "temp_directory": str(path.with_name(f"{path.name}.tmp")),
         "threads": 2,
         "memory_limit": memory,
         "autoinstall_known_extensions": "false",

@@ -25,6 +25,25 @@ class NotAStore(ValueError):
     """The file is no store, or one of another version of the software."""
 
 
+def is_damage(error: BaseException) -> bool:
+    """Return True for an error by which the database says, while it reads, that the file is not what was written."""
+    import duckdb
+
+    return isinstance(error, duckdb.Error) and "Corrupt database file" in str(error)
+
+
+def is_whole(path: Path) -> bool:
+    """Return True if there is a store of this version all of which can be read: its blocks have checksums."""
+    import duckdb
+
+    try:
+        with Store(path) as store:
+            store.read_all()
+    except (NotAStore, OSError, duckdb.Error):
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """One line of the timeline. `depths` rows of nested events; `begin` and `end` in Unix ns (0 without events)."""
@@ -108,6 +127,13 @@ class Store:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+
+    def read_all(self) -> None:
+        """Read every block once. Raises: duckdb.Error for one that is damaged."""
+        listed = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        tables = self._connection.execute(listed).fetchall()
+        for (table,) in tables:
+            self._connection.execute(f'SELECT sum(hash("{table}")) FROM "{table}"').fetchall()  # noqa: S608
 
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:

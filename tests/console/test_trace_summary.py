@@ -341,7 +341,7 @@ def test_a_file_that_cannot_be_opened_is_named_and_its_silence_is_not_kept(clien
 
     for tab in ("summary", "diagnosis"):
         page = client.get(f"/traces/{trace.pk}/{tab}")
-        assert f"What was imported of {layer.file_name} cannot be opened." in _text(page)
+        assert f"What was imported of {layer.file_name} cannot be read." in _text(page)
         assert "every 1s" not in page.content.decode()  # asking again by itself would help nobody
         told = client.get(f"/api/traces/{trace.pk}/{'analysis' if tab == 'summary' else tab}")
         assert told.status_code == 409

@@ -159,7 +159,7 @@ def test_a_layer_whose_importer_was_killed_is_given_away_and_ends_whole(client: 
 
 def test_an_import_that_breaks_off_again_and_again_is_given_up(trace: Trace) -> None:
     long_ago = timezone.now() - timezone.timedelta(minutes=2)
-    trace.layers.update(state="importing", claim="dead", seen_at=long_ago, tries=3)
+    trace.layers.update(state="importing", claim="dead", seen_at=long_ago, tries=3, facts={})  # never imported
 
     queue_lost(now=timezone.now())
 
@@ -261,11 +261,12 @@ def test_deleting_leaves_nothing_on_disk(client: Client, trace: Trace) -> None:
     assert client.get(f"/api/traces/{trace.pk}").status_code == 404
 
 
-def test_tiles_are_for_ever_and_hold_what_the_store_holds(client: Client, trace: Trace) -> None:
+def test_tiles_of_an_import_are_for_ever_and_hold_what_the_store_holds(client: Client, trace: Trace) -> None:
     layer = trace.layers.get()
     origin = int(layer.facts["origin"])
     level = 19  # 268 ms a tile
     address = f"/api/traces/{trace.pk}/layers/{layer.pk}/tiles/{level}/{(BEGIN - origin) >> (level + 9)}"
+    address += f"?made={client.get(f'/api/traces/{trace.pk}/layers/{layer.pk}').json()['made']}"
 
     answer = client.get(address)
 
@@ -275,7 +276,7 @@ def test_tiles_are_for_ever_and_hold_what_the_store_holds(client: Client, trace:
     assert (header["exact"], header["level"]) == (True, level)
     assert set(header["names"]) >= {"aten::mm", "gemm<128>"}
     assert client.get(address, headers={"If-None-Match": answer["ETag"]}).status_code == 304
-    only = client.get(f"{address}?lanes=1").content
+    only = client.get(f"{address}&lanes=1").content
     (size,) = struct.unpack("<I", only[:4])
     assert "aten::mm" not in json.loads(only[4 : 4 + size])["names"]
 

@@ -65,7 +65,7 @@ export function layerGroups(layer, clock, api) {
     processes.get(id).lanes.push(lane);
   }
   for (const { lanes } of processes.values()) lanes.sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || a.device - b.device || a.stream - b.stream || b.events - a.events);
-  const tiles = new Tiles({ url: `${api}/layers/${layer.id}`, origin: clock.offset(layer.origin), lanes: [...processes.values()].flatMap(({ lanes }) => lanes) });
+  const tiles = new Tiles({ url: `${api}/layers/${layer.id}`, made: layer.made, origin: clock.offset(layer.origin), lanes: [...processes.values()].flatMap(({ lanes }) => lanes) });
   const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : "";
   const isOne = processes.size === 1;
   return [...processes].map(([id, { process, pid, lanes }]) => ({

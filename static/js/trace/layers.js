@@ -54,7 +54,7 @@ export class Layers extends EventTarget {
   }
 
   #fresh() {
-    return this.trace.layers.filter(({ id, state }) => state === "ready" && !this.details.has(id) && !this.reading.has(id));
+    return this.trace.layers.filter(({ id, state, made }) => state === "ready" && this.details.get(id)?.made !== made && !this.reading.has(id));
   }
 
   async #read(layer) {

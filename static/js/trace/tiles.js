@@ -81,8 +81,8 @@ export class Loader {
 
 /** Tiles of one layer, by block of lanes. */
 export class Tiles {
-  constructor({ url, origin, lanes }) {
-    Object.assign(this, { url, origin });
+  constructor({ url, made, origin, lanes }) {
+    Object.assign(this, { url, made, origin });
     this.known = new Map(); // "block/level/index" -> Tile
     this.pending = new Set();
     this.failedAt = new Map();
@@ -124,8 +124,8 @@ export class Tiles {
     const id = key(block, level, index);
     const failed = this.failedAt.get(id);
     if (this.pending.has(id) || (failed && performance.now() - failed < 3000)) return;
-    const lanes = this.blocks.length > 1 ? `?lanes=${this.blocks[block].join(",")}` : "";
-    missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}${lanes}`, hasOther });
+    const lanes = this.blocks.length > 1 ? `&lanes=${this.blocks[block].join(",")}` : "";
+    missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}?made=${this.made}${lanes}`, hasOther });
   }
 
   /** Return the nearest coarser tile that covers a place; an exact one is as good as the one asked for. */
