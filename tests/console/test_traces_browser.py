@@ -87,15 +87,22 @@ def upload(page: Page, console: LiveConsole, *files: Path) -> Trace:
 
 
 def place_of(page: Page, name: str) -> tuple[float, float]:
-    """Return where on the page the first event of a name that has some width is drawn."""
+    """Return the middle on the page of where the first event of a name that has some width is drawn."""
     found: Any = page.evaluate(
         """(name) => {
           const { view } = window.pitwallTrace;
           const box = view.canvas.getBoundingClientRect();
+          const isThere = (x, y) => {
+            const hit = view.painter.hit(x, y, view);
+            return Boolean(hit?.row) && hit.row.text(hit.i) === name;
+          };
           for (let y = 30; y < box.height; y += 4) {
             for (let x = view.painter.label + 2; x < box.width; x += 2) {
-              const hit = view.painter.hit(x, y, view);
-              if (hit?.row && hit.row.text(hit.i) === name) return [box.left + x, box.top + y];
+              if (!isThere(x, y)) continue;
+              let [right, low] = [x, y];
+              while (right < box.width && isThere(right + 1, y)) right += 1;
+              while (low < box.height && isThere(x, low + 1)) low += 1;
+              return [box.left + (x + right) / 2, box.top + (y + low) / 2];
             }
           }
           return null;
