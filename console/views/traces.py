@@ -73,7 +73,11 @@ def _events(layers: Any) -> int | None:
 @require_GET
 def trace(request: HttpRequest, trace_id: str, tab: str = "timeline") -> HttpResponse:
     """Show a trace."""
-    return render(request, "trace/trace.html", page_of(*visible_trace(request, trace_id), tab=tab))
+    context = page_of(*visible_trace(request, trace_id), tab=tab)
+    said = context["trace"]
+    is_coming = any(layer.state in ("uploading", "queued", "importing") for layer in said.layers)
+    is_coming |= said.capture is not None and said.capture.state not in ("ready", "failed", "withdrawn")
+    return render(request, "trace/trace.html", context | {"is_coming": is_coming})
 
 
 def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:

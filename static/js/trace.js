@@ -39,17 +39,20 @@ function deletion() {
   });
 }
 
+/** The list of files is drawn by the server, again and again while something is still to come. */
 function files() {
-  for (const button of document.querySelectorAll("[data-again]")) {
-    button.addEventListener("click", async () => {
-      try {
-        await send("POST", `${page.api}/layers/${button.dataset.again}/import`);
-        location.reload();
-      } catch (error) {
-        toast(error.message, { isError: true });
-      }
-    });
-  }
+  document.addEventListener("click", async ({ target }) => {
+    const button = target.closest("[data-files] [data-again]");
+    if (!button) return;
+    button.disabled = true;
+    try {
+      await send("POST", `${page.api}/layers/${button.dataset.again}/import`);
+      window.htmx.trigger(find("[data-files]"), "again");
+    } catch (error) {
+      toast(error.message, { isError: true });
+      button.disabled = false;
+    }
+  });
 }
 
 /** The timeline and all that hangs on it. */

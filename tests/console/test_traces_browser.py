@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,13 @@ from playwright.sync_api import Page, expect
 
 from jobs import trace_queue
 from jobs.files import artifact_path
-from jobs.layers import import_layer
+from jobs.layers import import_layer, source_path
 from jobs.models import Artifact, Capture, Layer, Trace
 from profiling.launch_nsys import problem_of_install
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
 from tests.rows import make_run
-from tests.trace_rows import BEGIN, MS, make_layer, make_trace
+from tests.trace_rows import BEGIN, MS, make_layer, make_trace, torch_file
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
@@ -220,6 +221,31 @@ def test_a_new_layer_appears_beside_the_phases_without_a_reload(
     assert Layer.objects.get(trace=trace).state == "ready"  # tasks run in place here
 
     until(page, f"{groups}.join() === 'Phases,policy 0'")
+    assert page.evaluate("window.isSamePage") is True
+
+
+def test_the_list_of_files_follows_an_import_and_asks_for_one(page: Page, live_console: LiveConsole) -> None:
+    trace = make_trace(live_console.project)
+    layer = trace.layers.get()
+    source_path(layer).write_bytes(torch_file())
+    Layer.objects.filter(pk=layer.pk).update(state="importing")
+    page.goto(f"{live_console.url}/traces/{trace.pk}/files")
+    page.evaluate("window.isSamePage = true")
+    row = page.locator(f'[data-layer-row="{layer.pk}"]')
+    expect(row).to_contain_text("importing")
+    again = row.get_by_role("button", name="Import again")
+    expect(again).to_have_count(0)
+
+    Layer.objects.filter(pk=layer.pk).update(state="ready")
+    expect(row).to_contain_text("ready")
+    expect(row.locator("td").nth(4)).to_have_text(str(layer.facts["events"]))
+    again.click()
+    expect(row).to_contain_text("queued")
+    import_layer(layer_id=layer.pk)  # as the worker would
+
+    expect(row.locator("td").nth(4)).to_have_text("3")  # those of the file
+    expect(row).to_contain_text("ready")
+    expect(page.locator("[data-files]")).not_to_have_attribute("hx-trigger", re.compile("every"))
     assert page.evaluate("window.isSamePage") is True
 
 
