@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from django.utils.translation import gettext as _
 from jobs import trace_queue
 from jobs.files import artifact_path
 from jobs.models import Artifact, Layer, Trace
-from profiling.trace.store import is_whole
+from profiling.trace.store import NotAStore, Store
 
 LOST_AFTER = timedelta(seconds=30)  # without a word, whoever imported a layer is gone
 SENT_AGAIN_AFTER = timedelta(seconds=5)  # for a worker to take what was sent
@@ -171,11 +172,15 @@ def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> No
 
 
 def _without_import(layer: Layer, problem: str) -> dict[str, Any]:
-    """Return what a layer is whose import has failed: what it was where it had been imported before."""
-    if layer.facts and is_whole(store_path(layer)):
-        text = _("It was not imported again, what was there before is kept: %(problem)s") % {"problem": problem}
-        return {"state": "ready", "progress": 1, "problem": text[:500]}
-    return {"state": "failed", "problem": problem[:500]}
+    """Return what a layer is whose import has failed: what its store is, if there is one from before that opens."""
+    path = store_path(layer)
+    try:
+        with Store(path) as store:
+            facts = {**asdict(store.facts), "bytes": path.stat().st_size}
+    except (NotAStore, OSError):
+        return {"state": "failed", "problem": problem[:500]}
+    text = _("It was not imported again, what was there before is kept: %(problem)s") % {"problem": problem}
+    return {"state": "ready", "progress": 1, "facts": facts, "problem": text[:500]}
 
 
 def _tell(layer: Layer) -> None:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from jobs.layers import store_path
 from jobs.models import Layer, Trace
 from profiling.evidence import Recorded
-from profiling.trace.store import NotAStore, Store, is_damage, is_whole
+from profiling.trace.store import NotAStore, Store, is_of_store, is_whole
 
 
 class NoAnswer(Exception):
@@ -80,10 +80,12 @@ def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
         try:
             yield found
         except Exception as error:
-            if not is_damage(error):
+            if not is_of_store(error):
                 raise
-            there = [file for file in files if file.path.exists()]
-            raise _no_answer(next((file for file in there if not is_whole(file.path)), files[0])) from error
+            bad = next((file for file in files if file.path.exists() and not is_whole(file.path)), None)
+            if bad is None:  # it is a file of the other side of a comparison
+                raise
+            raise _no_answer(bad) from error
 
 
 def _no_answer(file: File) -> NoAnswer:

@@ -34,7 +34,7 @@ from jobs.trace_files import damaged
 from jobs.trace_phases import read_phases
 from profiling.analysis.window import find_next, steps, summarise_window, thinned
 from profiling.trace.category import Category
-from profiling.trace.store import NotAStore, Store, is_damage
+from profiling.trace.store import NotAStore, Store, is_of_store, is_whole
 from profiling.trace.tiles import tile
 
 router = Router(tags=["traces"])
@@ -276,6 +276,6 @@ def _store(layer: Layer) -> Iterator[Store]:
     except FileNotFoundError as error:
         raise Http404 from error
     except Exception as error:
-        if isinstance(error, NotAStore) or is_damage(error):
+        if isinstance(error, NotAStore) or (is_of_store(error) and not is_whole(store_path(layer))):
             raise Refused(409, damaged(layer.file_name)) from error
         raise

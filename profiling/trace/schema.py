@@ -77,6 +77,13 @@ def connect(path: Path) -> "DuckDBPyConnection":
     return connection
 
 
+def another(connection: "DuckDBPyConnection") -> "DuckDBPyConnection":
+    """Return one more connection of that kind to the same database."""
+    made = connection.cursor()
+    made.execute("USE store")
+    return made
+
+
 def _settings(path: Path, memory: str) -> dict[str, str | bool | int | float | list[str]]:
     """Two threads, little memory, the rest beside the file, and nothing that is fetched from elsewhere."""
     return {

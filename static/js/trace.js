@@ -41,6 +41,15 @@ function deletion() {
 
 /** The list of files is drawn by the server, again and again while something is still to come. */
 function files() {
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (!detail.target.matches("[data-files]") || detail.xhr.status !== 200) return;
+    const now = new DOMParser().parseFromString(detail.serverResponse, "text/html").querySelector("[data-files]");
+    // what has not changed stays: who is about to press a button still finds it there
+    if (now?.innerHTML === detail.target.innerHTML && now.getAttribute("hx-trigger") === detail.target.getAttribute("hx-trigger")) detail.shouldSwap = false;
+  });
+  document.addEventListener("htmx:responseError", ({ detail }) => {
+    if (detail.target.matches("[data-files]") && detail.xhr.status === 404) detail.target.remove(); // the trace was deleted
+  });
   document.addEventListener("click", async ({ target }) => {
     const button = target.closest("[data-files] [data-again]");
     if (!button) return;

@@ -8,6 +8,7 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
+from console.trace_stores import opened
 from jobs.layers import LOST_AFTER, MOST_TRIES, import_layer, queue_lost, source_path, store_path
 from jobs.models import Layer, Run
 from profiling.trace.store import NotAStore, Store, is_whole
@@ -102,7 +103,7 @@ def test_an_import_again_that_fails_keeps_what_there_was(client: Client, layer: 
 
 
 def test_of_a_damaged_store_nothing_is_kept_by_an_import_that_fails(client: Client, layer: Layer) -> None:
-    damage(store_path(layer))
+    store_path(layer).write_bytes(b"no store" * 1000)
     source_path(layer).write_bytes(b"no trace")
 
     after = again(client, layer)
@@ -144,14 +145,49 @@ def test_a_store_of_another_version_is_named_on_the_timeline(client: Client, lay
     assert (answer.status_code, "rank0.json cannot be read" in answer.json()["problems"][0]["message"]) == (409, True)
 
 
-def test_the_trace_whose_file_is_damaged_is_the_one_that_is_led_to(client: Client, layer: Layer) -> None:
-    mine = make_trace(layer.trace.project, name="mine")
-    store_path(layer).write_bytes(b"no store" * 1000)
+@pytest.mark.parametrize("is_other", [False, True])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_trace_whose_file_is_damaged_is_the_one_that_is_led_to(
+    client: Client, layer: Layer, *, is_other: bool, is_late: bool
+) -> None:
+    sound = make_trace(layer.trace.project, name="sound")
+    sound.layers.update(file_name="sound.json")
+    if is_late:
+        damage(store_path(layer))
+    else:
+        store_path(layer).write_bytes(b"no store" * 1000)
+    one, other = (sound.pk, layer.trace_id) if is_other else (layer.trace_id, sound.pk)
 
-    page = client.get(f"/traces/{mine.pk}/difference?other={layer.trace_id}").content.decode()
+    page = client.get(f"/traces/{one}/difference?other={other}").content.decode()
 
-    assert "rank0.json cannot be read" in page
-    assert f"/traces/{layer.trace_id}/files" in page
+    assert "What was imported of rank0.json cannot be read" in page
+    assert f'class="btn btn-sm" href="/traces/{layer.trace_id}/files"' in page
+
+
+def test_requests_at_once_share_what_is_read_of_a_store(layer: Layer) -> None:
+    first = Store(store_path(layer))
+    second, third = first.another(), first.another()
+    count = "SELECT count(*) FROM ev"
+    assert second._connection.execute(count).fetchone() == (layer.facts["events"],)
+
+    first.close()  # whoever opened it may be the first to go
+    second.close()
+
+    assert third._connection.execute(count).fetchone() == (layer.facts["events"],)
+    assert third.lanes == third.another().lanes
+    third.close()
+    open_files = [Path(link).resolve() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert store_path(layer).resolve() not in open_files
+
+
+def test_a_request_that_fails_takes_nothing_from_the_others(layer: Layer) -> None:
+    path = store_path(layer)
+    with opened(path) as one:
+        with pytest.raises(ValueError, match="planted"), opened(path):
+            raise ValueError("planted")
+        with opened(path) as other:
+            assert one is not other
+            assert one.names == other.names
 
 
 def test_a_trace_whose_times_count_from_its_begin_leads_to_no_moment_of_the_run(client: Client, run: Run) -> None:

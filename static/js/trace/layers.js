@@ -44,6 +44,10 @@ export class Layers extends EventTarget {
 
   #hear(message) {
     if (message.type !== "trace") return;
+    if (message.trace.layers.some(({ id, state, made }) => state === "ready" && this.details.has(id) && this.details.get(id).made !== made)) {
+      location.reload(); // imported again: its lanes, events and counters are others; the address keeps what is looked at
+      return;
+    }
     const before = this.trace.capture?.state;
     this.trace = this.page.trace = message.trace;
     this.#draw();
@@ -54,7 +58,7 @@ export class Layers extends EventTarget {
   }
 
   #fresh() {
-    return this.trace.layers.filter(({ id, state, made }) => state === "ready" && this.details.get(id)?.made !== made && !this.reading.has(id));
+    return this.trace.layers.filter(({ id, state }) => state === "ready" && !this.details.has(id) && !this.reading.has(id));
   }
 
   async #read(layer) {
