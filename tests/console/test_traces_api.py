@@ -159,7 +159,8 @@ def test_a_layer_whose_importer_was_killed_is_given_away_and_ends_whole(client: 
 
 def test_an_import_that_breaks_off_again_and_again_is_given_up(trace: Trace) -> None:
     long_ago = timezone.now() - timezone.timedelta(minutes=2)
-    trace.layers.update(state="importing", claim="dead", seen_at=long_ago, tries=3, facts={})  # never imported
+    trace.layers.update(state="importing", claim="dead", seen_at=long_ago, tries=3)
+    store_path(trace.layers.get()).unlink()  # it was never imported
 
     queue_lost(now=timezone.now())
 
