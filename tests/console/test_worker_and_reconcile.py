@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,13 @@ def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: Fa
     assert worker.wait(20) == 0
 
 
+def listens(process: subprocess.Popen[bytes]) -> bool:
+    """Return True once a process has a handler of SIGTERM."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    (caught,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
 def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ray: FakeRay) -> None:
     run_id = house.shell(QUEUE + "print(run.pk)")
 
@@ -123,6 +131,7 @@ def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ra
     assert first.poll() is None
     assert second.poll() is None
     for process in (second, first):
+        house.wait(partial(listens, process), "its handler of SIGTERM")  # it may have come up later than the other
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0, house.log.read_text()
 
