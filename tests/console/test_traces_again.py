@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
@@ -26,18 +25,13 @@ def _home(tmp_path: Path, settings: Any) -> None:
 
 
 @pytest.fixture
-def person() -> AbstractUser:
-    return make_user("engineer", project=make_project("theirs"))
+def run() -> Run:
+    return make_run(project=make_project("theirs"))
 
 
 @pytest.fixture
-def client(person: AbstractUser) -> Client:
-    return signed_in(person)
-
-
-@pytest.fixture
-def run(person: AbstractUser) -> Run:
-    return make_run(project=person.membership_set.get().project)  # type: ignore[attr-defined]  # a reverse relation
+def client(run: Run) -> Client:
+    return signed_in(make_user("engineer", project=run.project))
 
 
 @pytest.fixture
