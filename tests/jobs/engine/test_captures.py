@@ -117,7 +117,8 @@ def by_time(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ende
         told(running, f"t{cycle}", "recording")
         ask(running, {"capture": f"x{cycle}", "tool": "torch", "seconds": 1})
         told(running, f"x{cycle}", "failed")
-        running.wait_for_step(running.events()[-1]["step"] + 1)
+        (begun,) = [e for e in running.events() if e.get("capture") == f"t{cycle}" and e["state"] == "recording"]
+        running.wait_for_step(begun["step"] + 1)  # the first that is recorded from its start
         command(running, "finish", {"capture": f"t{cycle}"})
         told(running, f"t{cycle}", "importing")
     command(running, "stop", {})
