@@ -21,13 +21,16 @@ from django.test.utils import setup_databases, teardown_databases
 from console.embedded.ports import free_block
 from jobs.launch import ingest_token
 from jobs.models import Attempt, Project, Run
+from jobs.streams import ingest_status
 from profiling import events
 from profiling.events import Event
 from tests.batches import manage, service_environment
 from tests.rows import make_project, make_user
 from tests.services import Valkey
+from tests.waiting import wait_until
 
 START_SECONDS = 60
+STORE_SECONDS = 60
 NS = 1_000_000_000
 PHASES = (
     ("rollout", 0.3, "vllm"),
@@ -54,7 +57,7 @@ class LiveConsole:
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """What a runner would post for a run, step by step."""
+    """What a runner would post for a run, step by step; whatever a page reads afterwards is in the database."""
 
     console: LiveConsole
     run: Run
@@ -65,7 +68,12 @@ class Reporter:
     reward: float = 0.4  # before the first step
 
     def post(self, some: list[Event]) -> None:
-        """Ship one batch as the runner does; returns when the console has taken it."""
+        """Ship one batch as the runner does; returns when ingest has stored it."""
+        self._ship(some)
+        self._wait_until_stored()
+
+    def _ship(self, some: list[Event]) -> None:
+        """Returns when the console has taken the batch: it may still be on its way to the database."""
         self.batch += 1
         url = f"{self.console.url}/ingest/{self.run.pk}/{self.attempt}/events"
         answer = httpx.post(
@@ -76,14 +84,23 @@ class Reporter:
         answer.raise_for_status()
         assert answer.json()["expect"] == self.batch + 1, answer.text
 
+    def _wait_until_stored(self) -> None:
+        attempt = Attempt.objects.filter(run=self.run, number=self.attempt)
+        wait_until(
+            lambda: attempt.filter(durable_batch__gte=self.batch).exists(),
+            STORE_SECONDS,
+            what=f"ingest did not store batch {self.batch} of {self.run.pk}",
+        )
+
     def steps(self, count: int, *, at_once: int = 1) -> None:
-        """Post `count` more steps, `at_once` a batch."""
+        """Post `count` more steps, `at_once` a batch; they are on their way together, as a quick trainer's are."""
         for _ in range(0, count, at_once):
             some: list[Event] = []
             for _ in range(at_once):
                 self.num_steps += 1
                 some += self.step_events(self.num_steps)
-            self.post(some)
+            self._ship(some)
+        self._wait_until_stored()
 
     def last_word(self, state: str, *, cause: Mapping[str, Any]) -> None:
         """Post the runner's last event: `state` is finished, failed or stopped."""
@@ -183,12 +200,14 @@ def live_console(
         environment = {**service_environment(_valkey_server.url), **settings, **console_cluster}
         project = make_project()
         user = make_user("watcher", project=project)
+        began = time.time()
         processes = [
             subprocess.Popen(manage(name), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for name in ("web", "ingest")
         ]
         try:
             _wait_for(f"{url}/signin")
+            _wait_for_ingest(_valkey_server, processes[1], began=began)
             yield LiveConsole(url=url, project=project, user=user)
         finally:
             for process in processes:
@@ -209,3 +228,14 @@ def _wait_for(url: str) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     pytest.fail(f"{url} did not answer within {START_SECONDS} s")
+
+
+def _wait_for_ingest(valkey: Valkey, ingest: "subprocess.Popen[bytes]", *, began: float) -> None:
+    """Return once it is at work. What it said before `began` was said by that of the module before."""
+    with valkey.client() as asking:
+
+        def is_at_work() -> bool:
+            assert ingest.poll() is None, f"ingest has ended with {ingest.returncode}"
+            return ingest_status(asking).seen_at > began
+
+        wait_until(is_at_work, START_SECONDS, what="ingest did not come to work")

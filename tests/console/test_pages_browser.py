@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from jobs.models import Run
 from tests.console.live_console import LiveConsole, Reporter
-from tests.console.window import NAMELESS
+from tests.console.window import NAMELESS, until
 from tests.rows import make_run
 
 pytestmark = pytest.mark.browser
@@ -28,11 +28,7 @@ def add(console: LiveConsole, name: str, *, state: str = "running", steps: int =
 
 def open_page(page: Page, console: LiveConsole, path: str) -> None:
     page.goto(console.url + path)
-    for _ in range(100):  # wait_for_function needs eval, which the CSP forbids
-        if page.evaluate("window.sockets.some((socket) => socket.readyState === 1)"):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail("the page's websocket did not open within 5 s")
+    until(page, "window.sockets.some((socket) => socket.readyState === 1)")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -191,6 +187,7 @@ def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -
     page.get_by_role("button", name="Make a token").click()
     expect(page.locator("#new-token")).to_be_visible()
     assert page.url == f"{live_console.url}/account"
+    page.wait_for_load_state()  # the list is below what has just become visible
     made = page.locator("[data-token]").count()
 
     page.reload()
@@ -206,7 +203,8 @@ def test_the_filter_is_in_the_address_and_back_undoes_it(page: Page, live_consol
     open_page(page, live_console, "/runs")
 
     page.keyboard.press("/")
-    page.keyboard.type("state:failed")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.insert_text("state:failed")  # at once: every pause of 250 ms in it would be a search of its own
 
     expect(page.locator("tr[data-run]")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"\?q=state%3Afailed$"))
@@ -246,7 +244,7 @@ def test_a_lost_connection_is_said_and_heals_by_itself(page: Page, live_console:
     open_page(page, live_console, "/runs")
 
     page.evaluate("window.isCut = true; window.sockets.forEach((socket) => socket.close())")
-    expect(page.get_by_text("The console does not answer")).to_be_visible(timeout=8000)
+    expect(page.get_by_text("The console does not answer")).to_be_visible()
     going.steps(2)
     page.evaluate("window.isCut = false")
 

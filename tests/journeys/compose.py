@@ -135,13 +135,12 @@ class Composition:
         """Return what the service's own health check says."""
         kind, *command = self.services[name]["healthcheck"]["test"]
         argv = ["sh", "-c", *command] if kind == "CMD-SHELL" else command
-        done = subprocess.run(
-            [self.here(part, service=name, own=own) for part in argv],
-            env=self.environment(name, own=own),
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
+        argv = [self.here(part, service=name, own=own) for part in argv]
+        environment = self.environment(name, own=own)
+        try:
+            done = subprocess.run(argv, env=environment, capture_output=True, timeout=20, check=False)
+        except subprocess.TimeoutExpired:  # Compose too takes that for a no
+            return False
         return done.returncode == 0
 
     def stop(self) -> dict[str, int]:

@@ -96,10 +96,10 @@ def look_at_the_timeline(tab: Page, *, kind: str) -> None:
     assert tab.evaluate("window.isSamePage"), "layers must come without a reload"
     tab.get_by_role("link", name="Summary").click()
     expect(tab.get_by_role("link", name="Summary")).to_have_attribute("aria-current", "page")
-    expect(tab.locator("main")).to_contain_text(re.compile("Update", re.IGNORECASE))
+    expect(tab.locator("main")).to_contain_text(re.compile("Update", re.IGNORECASE), timeout=CAPTURE_MS)
     tab.get_by_role("link", name="Diagnosis").click()
     expect(tab.get_by_role("link", name="Diagnosis")).to_have_attribute("aria-current", "page")
-    expect(tab.locator("main")).to_contain_text("Incomplete capture")
+    expect(tab.locator("main")).to_contain_text("Incomplete capture", timeout=CAPTURE_MS)
     tab.get_by_role("link", name=re.compile("^Files")).click()
     rows = tab.locator("[data-layer-row]")
     expect(rows.first).to_contain_text(kind)

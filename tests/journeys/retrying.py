@@ -10,7 +10,7 @@ from tests.proofs.faults.case import SETTLE_SECONDS
 from tests.proofs.faults.stack import Stack, until
 from tests.proofs.faults.target import Scene
 
-STEPS = 12
+STEPS = 40  # so quick that fewer may be over before the second checkpoint is noticed
 SPEC: dict[str, Any] = {
     "name": "retried",
     "algorithm": "sft",

@@ -189,7 +189,9 @@ def composition(ray_head: RayHead) -> Iterator[Composition]:
         for name in ("ingest", "worker", "reconcile"):
             made.start(name)
         webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
-        wait_until(lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=40, what="web was not healthy")
+        wait_until(
+            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=120, what="web was not healthy"
+        )
         yield made
         codes = made.stop()
         assert set(codes.values()) <= {0, -signal.SIGTERM}, codes  # in time: none had to be killed
@@ -263,7 +265,7 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
         both = set(proxy.taken)
         made.running["web-1"].send_signal(signal.SIGKILL)
         made.running.pop("web-1").wait(10)
-        wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=60, what="the run did not end")
+        wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=180, what="the run did not end")
         made.start("web", number=1)  # what its restart policy does
         wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=30, what="web did not come back")
 

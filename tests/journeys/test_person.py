@@ -107,7 +107,7 @@ def until(page: Page, expression: str, *, seconds: float = 30) -> None:
 
 def two_more_steps(page: Page) -> None:
     """Wait until the page has two steps more than now."""
-    until(page, f"({STEPS}).length >= {len(page.evaluate(STEPS)) + 2}")
+    until(page, f"({STEPS}).length >= {len(page.evaluate(STEPS)) + 2}", seconds=50)
 
 
 def state(page: Page) -> Locator:

@@ -72,13 +72,13 @@ def test_a_killed_service_comes_back(stack: Stack, service: str) -> None:
 
     os.kill(pid, signal.SIGKILL)
 
-    wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=10)
+    wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=30)
     wait_until(lambda: answers(stack, "/readyz"), seconds=30, what=f"no new {service} answered")
 
 
-def answers(stack: Stack, path: str) -> bool:
+def answers(stack: Stack, path: str, *, seconds: float = 2) -> bool:
     try:
-        with urllib.request.urlopen(f"{stack.url}{path}", timeout=2) as answer:
+        with urllib.request.urlopen(f"{stack.url}{path}", timeout=seconds) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -93,7 +93,7 @@ def own_stack() -> Iterator[Stack]:
 
 
 def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(own_stack: Stack) -> None:
-    wait_for_line(own_stack, "Ray is ready", seconds=60)
+    wait_for_line(own_stack, "Ray is ready", seconds=120)
     running = descendants(own_stack.process.pid)
     assert len(running) > 15
 
@@ -101,14 +101,18 @@ def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(own_stack: Stack
     own_stack.process.wait()
 
     wait_until(lambda: not living(running), seconds=60, what=lambda: f"{living(running)} did not end")
-    assert processes_of(own_stack.data_dir) == []
+    wait_until(
+        lambda: not processes_of(own_stack.data_dir),
+        seconds=30,
+        what=lambda: f"{living(processes_of(own_stack.data_dir))} did not end",
+    )
 
 
 def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     running = start_stack()
     processes = descendants(running.process.pid)
     try:
-        assert answers(running, "/signin")  # the page is there as soon as the link is, whatever Ray is doing
+        assert answers(running, "/signin", seconds=30)  # there as soon as the link is, whatever Ray is doing
     finally:
         code = stop_stack(running)
     assert code == 0

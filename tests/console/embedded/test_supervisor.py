@@ -131,6 +131,7 @@ def test_nothing_survives_a_killed_guard(supervised: subprocess.Popen[str], tmp_
 def test_a_one_time_service_runs_once(supervised: subprocess.Popen[str], tmp_path: Path) -> None:
     os.kill(pids(tmp_path / "second")[0], signal.SIGKILL)
     wait_for(lambda: num_starts(tmp_path / "second") == 2)
+    wait_for(lambda: "once only" in (tmp_path / "log" / "once.log").read_text())  # it may start slowly
 
     supervised.send_signal(signal.SIGTERM)
     output, _ = supervised.communicate(timeout=20)

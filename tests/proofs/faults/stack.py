@@ -23,7 +23,7 @@ from tests.proofs.faults.cut import Line
 from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[3]
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 DATABASE_MIB = 64
 CAN_MOUNT = os.geteuid() == 0  # who cannot has no disks to fill
 _OTHER_TITLES = {"redis": "valkey-server", "worker": "celery"}  # of a worker where setproctitle is installed
@@ -47,7 +47,7 @@ class Stack:
         self.head: subprocess.Popen[bytes] | None = None
         self.start_head()
         self.console = self._start_console()
-        self.http = httpx.Client(base_url=self.url, timeout=10, follow_redirects=False)
+        self.http = httpx.Client(base_url=self.url, timeout=60, follow_redirects=False)
         self._sign_in()
 
     # -- Ray --
@@ -103,10 +103,10 @@ class Stack:
 
     def kill_console(self) -> None:
         """End the supervisor and all it started, without a chance to tidy up."""
+        doomed = [p for p in (self.service(name) for name in SERVICES) if p]  # nobody's children a moment later
         self.console.kill()
         self.console.wait(10)
-        gone = [p for p in (self.service(name) for name in SERVICES) if p]
-        psutil.wait_procs(gone, timeout=10)
+        psutil.wait_procs(doomed, timeout=10)
 
     def restart_console(self) -> None:
         """Start it anew on the same data."""
