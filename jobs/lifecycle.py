@@ -102,7 +102,21 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     A failed run that is about to start again by itself will not. Returns False, and changes nothing, if it is already
     stopping or has ended for good.
     """
-    number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
+    number = _latest_attempt(run_id)
+    while not _stop_attempt(run_id, number, user=user, now=now):
+        if cancel_retry(run_id=run_id, user=user, now=now):
+            return True
+        before, number = number, _latest_attempt(run_id)
+        if number == before:  # else it was retried or resumed meanwhile, and the new attempt is what has to stop
+            return False
+    return True
+
+
+def _latest_attempt(run_id: str) -> int:
+    return Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
+
+
+def _stop_attempt(run_id: str, number: int, *, user: AbstractBaseUser | None, now: datetime) -> bool:
     text = f"canceled by {user} before it started" if user else "canceled before it started"
     cause = {"side": "user", "text": text if number == 1 else f"attempt {number} {text}"}
     fields = {"ended_at": now, "cause": cause}
@@ -112,7 +126,7 @@ def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -
     if not canceled and not _change(
         run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"}
     ):
-        return cancel_retry(run_id=run_id, user=user, now=now)
+        return False
     record(actor=user, verb="run.cancel" if canceled else "run.stop", object_type="run", object_id=run_id)
     return True
 
