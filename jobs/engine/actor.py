@@ -136,14 +136,20 @@ class Actor:
         self._calls = threading.Lock()  # held by the call under way
         self._own_trace = RoleTrace(self._calls)
         self._caller = 0  # its thread
+        self._held: socket.socket | None = None  # the port of `address`
         self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
         self._flusher.start()
 
     def address(self) -> Answer:
-        """Return this node's address and a free port on it."""
-        from jobs.engine.address import free_address
+        """Return this node's address and a port that is free on it, and stays so until the next call has ended."""
+        from jobs.engine.address import held_port, node_address
 
-        return self._run(free_address, phase="", step=-1)
+        def hold() -> tuple[str, int]:
+            self._held = held_port(node_address())
+            host, port = self._held.getsockname()
+            return host, port
+
+        return self._run(hold, phase="", step=-1)
 
     def start(self, target: str, arguments: Mapping[str, Any]) -> Answer:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
@@ -156,13 +162,14 @@ class Actor:
         def build() -> None:
             self._target = getattr(importlib.import_module(module), name)(**arguments)
 
-        return self._run(build, phase="load", step=0)
+        return self._listening(self._run(build, phase="load", step=0))
 
     def call(
         self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Answer:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
-        return self._run(lambda: getattr(self._target, method)(*arguments, **options), phase=phase, step=step)
+        body = lambda: getattr(self._target, method)(*arguments, **options)  # noqa: E731
+        return self._listening(self._run(body, phase=phase, step=step))
 
     # -- captures, recorded in this process (profiling.recording) --
     # Those of steps come between the calls; others, and the fetching of files, in CAPTURES, beside the call under way.
@@ -220,6 +227,13 @@ class Actor:
     def flight(self) -> bytes:
         """Return the newest collectives of this process, b"" where they are not recorded."""
         return flight.dump()
+
+    def _listening(self, answer: Answer) -> Answer:
+        """The call that was to listen on the port of `address` has ended: it does, or will not."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        return answer
 
     def _run(self, body: Any, *, phase: str, step: int) -> Answer:
         if step >= 0:

@@ -11,12 +11,16 @@ def node_address() -> str:
     return str(ray.util.get_node_ip_address())
 
 
-def free_address() -> tuple[str, int]:
-    """Return this node's address and a TCP port that is free on it now."""
-    host = node_address()
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return host, int(probe.getsockname()[1])
+def held_port(host: str) -> socket.socket:
+    """Return a socket that keeps a free TCP port of this node from being given to anybody else until it is closed.
+
+    Whoever is told the number listens on it all the same, as torch and vLLM do: nobody listens on this one, and all of
+    them ask for SO_REUSEADDR.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((host, 0))
+    return held
 
 
 def interface_of(address: str) -> str:

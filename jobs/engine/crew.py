@@ -120,7 +120,10 @@ class Crew:
         return self.workers[role][rank].place
 
     def address_of(self, worker: Worker) -> tuple[str, int]:
-        """Return the address of the worker's node and a port that is free there now. Raises: WorkerFailed."""
+        """Return the address of the worker's node and a port, free there until its next call has ended.
+
+        Raises: WorkerFailed.
+        """
         ((host, port),) = self.gather([worker.address()])
         return str(host), int(port)
 

@@ -76,7 +76,7 @@ class Worker:
         return Pending(worker=self, reference=self.actor.start.remote(target, arguments), step=0)
 
     def address(self) -> Pending:
-        """Ask for the address of the worker's node and a port that is free there: (host, port)."""
+        """Ask for the address of the worker's node and a port that is kept free for its next call: (host, port)."""
         return Pending(worker=self, reference=self.actor.address.remote(), step=-1)
 
     def died(self, error: Exception, *, step: int) -> WorkerFailed:
