@@ -23,12 +23,13 @@ from profiling.recorders.recorder import RecorderFailed, Shown, free_text
 from profiling.redaction import overwrite, own_secrets
 
 START_SECONDS = 60.0
-START_TRIES = 3
+TRIES = 3
 STOP_SECONDS = 120.0
 READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
 _KILLED_SECONDS = 2.0
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
+_ALONE_SECONDS = 30.0  # one that is whole to its last byte, whatever other importers do
 STEP_NAME = "step"
 REPORT_END = b"[END]"  # the last bytes of every report that nsys 2022.4 has written to its end
 
@@ -65,14 +66,7 @@ class NsysRecorder:
                 text = f"nsys needs {ROOM_BYTES >> 20} MiB of room: {free_text(folder)}. Free some space there."
                 raise RecorderFailed(text)
         arguments = ("-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path))
-        for attempt in range(START_TRIES):
-            try:
-                self._ask("start", *arguments, seconds=START_SECONDS)
-                break
-            except RecorderFailed:
-                if attempt == START_TRIES - 1:
-                    raise
-                time.sleep(_LOOK_SECONDS)  # of several commands at the same moment one may lose its connection
+        self._ask("start", *arguments, seconds=START_SECONDS)
         self._is_recording = True
         threading.Thread(target=self._guard, name="room for nsys", daemon=True).start()
 
@@ -108,8 +102,12 @@ class NsysRecorder:
             size = self._path.stat().st_size if self._path.exists() else 0
             if size != seen:
                 seen, since = size, time.monotonic()
-            is_quiet = time.monotonic() - since >= _QUIET_SECONDS
-            if size and (is_quiet or _has_end(self._path)) and not self._is_importing():
+            quiet = time.monotonic() - since
+            is_whole = bool(size) and _has_end(self._path)
+            # the raw file of somebody who was killed stays for ever
+            if (is_whole and quiet >= _ALONE_SECONDS) or (
+                size and (is_whole or quiet >= _QUIET_SECONDS) and not self._is_importing()
+            ):
                 overwrite(self._path, own_secrets())  # whoever sees the run may download it
                 return
             time.sleep(_LOOK_SECONDS)
@@ -148,22 +146,25 @@ class NsysRecorder:
             return any(about.st_uid == os.getuid() and about.st_mtime >= self._began for about in seen)
         return True
 
-    def _ask(self, verb: str, *arguments: str, seconds: float, tries: int = 1) -> str:
-        """Run an nsys command on this process's session; return what it says, complaints last.
+    def _ask(self, verb: str, *arguments: str, seconds: float) -> str:
+        """Run an nsys command on this process's session, up to TRIES times; return what it says, complaints last.
 
-        TMPDIR stays as at launch: nsys looks it up there.
+        Of several commands at the same moment, as all workers of a run send them, one may lose its connection. TMPDIR
+        stays as at launch: nsys looks it up there.
         """
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
-        try:
-            done = _run(command, seconds)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
-        if done.returncode < 0 and tries:  # Ray ends the children of a process before it: then we are next, else not
-            time.sleep(_KILLED_SECONDS)
-            return self._ask(verb, *arguments, seconds=seconds, tries=tries - 1)
-        if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())[:300]
-            raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
+        for is_last in (*[False] * (TRIES - 1), True):
+            try:
+                done = _run(command, seconds)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
+            if not done.returncode:
+                break
+            if is_last:
+                said = " ".join((done.stderr or done.stdout).split())[:300]
+                raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
+            # killed: Ray ends the children of a process before it; then we are next, else not
+            time.sleep(_KILLED_SECONDS if done.returncode < 0 else _LOOK_SECONDS)
         return f"{done.stdout}\n{done.stderr}".strip()
 
 

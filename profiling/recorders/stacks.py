@@ -24,7 +24,6 @@ class StacksRecorder:
     def __init__(self) -> None:
         self._path = Path()
         self._counts: Counter[tuple[str, ...]] = Counter()
-        self._samples = 0
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -52,8 +51,6 @@ class StacksRecorder:
 
     def write(self) -> None:
         """Write what was seen, the most frequent first. Raises: RecorderFailed."""
-        if not self._samples:
-            raise RecorderFailed("No stack was sampled: the recording was too short.")
         part = self._path.with_name(f".part-{self._path.name}")
         try:
             with part.open("w", encoding="utf-8") as file:
@@ -70,12 +67,13 @@ class StacksRecorder:
 
     def _sample(self) -> None:
         me = threading.get_ident()
-        while not self._is_over.wait(SECONDS):
-            self._samples += 1
+        while True:  # once at least, however short it is
             for name, stack in stacks(without=[me]).items():
                 key = (name, *stack)
                 if key in self._counts or len(self._counts) < MOST_STACKS:
                     self._counts[key] += 1
+            if self._is_over.wait(SECONDS):
+                return
 
 
 class StacksTool(InMemory):

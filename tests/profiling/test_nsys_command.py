@@ -10,27 +10,42 @@ from profiling.recorders.nsys import PLUGIN, NsysRecorder
 from profiling.recorders.recorder import RecorderFailed
 
 
-def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Put a command into nsys' place that is killed so many times before it comes through."""
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, times: int, end: str = "kill -9 $$") -> None:
+    """Put a command into nsys' place that ends so many times like that before it comes through."""
     script = folder / "nsys"
     script.write_text(
-        f"#!/bin/sh\nn=$(ls {folder} | grep -c try)\n[ $n -ge {times} ] && exit 0\n: > {folder}/try$n\nkill -9 $$\n"
+        f"#!/bin/sh\nn=$(ls {folder} | grep -c try)\n[ $n -ge {times} ] && exit 0\n: > {folder}/try$n\n{end}\n"
     )
     script.chmod(0o755)
     monkeypatch.setattr(nsys, "find_nsys", lambda: str(script))
     monkeypatch.setattr(nsys, "_KILLED_SECONDS", 0.0)
+    monkeypatch.setattr(nsys, "_LOOK_SECONDS", 0.0)
     monkeypatch.setenv(SESSION, "s")
 
 
 def test_a_command_that_was_killed_is_asked_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, times=1)
-    assert NsysRecorder()._ask("stop", seconds=10) == ""
+    assert NsysRecorder()._ask("stop", seconds=60) == ""
+
+
+@pytest.mark.parametrize("verb", ["start", "stop"])
+def test_a_command_that_lost_its_connection_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    stand_in(tmp_path, monkeypatch, times=2, end="echo End of file; exit 1")
+    assert NsysRecorder()._ask(verb, seconds=60) == ""
+
+
+def test_one_that_is_always_refused_says_what_nsys_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, times=9, end="echo End of file; exit 1")
+    with pytest.raises(RecorderFailed, match=r"^nsys stop failed: End of file$"):
+        NsysRecorder()._ask("stop", seconds=60)
 
 
 def test_one_that_is_always_killed_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, times=9)
     with pytest.raises(RecorderFailed, match="nsys stop failed: exit code -9"):
-        NsysRecorder()._ask("stop", seconds=10)
+        NsysRecorder()._ask("stop", seconds=60)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from profiling.recorders.stacks import StacksRecorder
 from profiling.sampled_stacks import places, read
+from profiling.stacks import stacks
+from tests.waiting import wait_until
 
 
 def test_equal_stacks_of_several_processes_stand_together() -> None:
@@ -42,6 +44,7 @@ def test_what_a_recorder_writes_is_read_again(tmp_path: Path) -> None:
     thread = threading.Thread(target=stand_here, name="stander")
     thread.start()
     stands.wait()
+    wait_until(lambda: stacks()["stander"][-1].startswith("Condition.wait ("), 60)
     recorder = StacksRecorder()
     recorder.start(path)
     while not any(key[0] == "stander" for key in list(recorder._counts)):
