@@ -23,7 +23,7 @@ REWARD_SAMPLES = 8
 PREVIEW_SECONDS = 30.0
 MODEL_SECONDS = 30.0
 CONFIG_SECONDS = 15.0
-REWARD_SECONDS = 14.0  # the trial itself gives up on one completion after 8 s and then knows the line
+REWARD_SECONDS = 30.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
 REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
 

@@ -23,7 +23,7 @@ COMMAND = (sys.executable, "-X", "faulthandler", "-m", "jobs.engine.trial")
 MAX_PARALLEL = 2
 MAX_OUTPUT_BYTES = 32 << 20
 MAX_MEMORY_BYTES = 8 << 30  # of address space; readers of Parquet map far more than they touch
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 5.0
 _ROUNDS = 20
 
 _FIELDS = {"preview": "data.id", "reward": "reward.source", "model": "model.id", "config": "model.id"}

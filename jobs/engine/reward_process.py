@@ -1,7 +1,8 @@
 """The process a custom reward runs in: JSON lines on stdin, answers on stdout. Started by rewards/custom.py.
 
-First line {"source", "file_name"}; then {"batch": [[prompt, completion, answer], ...]} -> {"rewards": [...]}. What goes
-wrong is answered as {"problem", "kind", "log_line"}. The reward's own prints go to stderr.
+It says {} when it is up. First line {"source", "file_name"}; then {"batch": [[prompt, completion, answer], ...]} ->
+{"rewards": [...]}. What goes wrong is answered as {"problem", "kind", "log_line"}. The reward's own prints go to
+stderr.
 """
 
 import faulthandler
@@ -23,6 +24,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    print("{}", file=answers, flush=True)
     reward: Call | None = None
     name = "reward.py"
     for line in sys.stdin:

@@ -23,7 +23,7 @@ def failure(code: str, *, op: str = "reward", timeout_seconds: float = 10) -> Tr
 
 
 def test_the_operation_goes_in_as_json_and_the_answer_comes_out() -> None:
-    answer = run_trial({"op": "preview", "samples": 5}, timeout_seconds=10, command=child(ECHO))
+    answer = run_trial({"op": "preview", "samples": 5}, timeout_seconds=60, command=child(ECHO))
 
     assert answer == {"op": "preview", "n": 5}
 
@@ -31,7 +31,7 @@ def test_the_operation_goes_in_as_json_and_the_answer_comes_out() -> None:
 def test_what_a_reward_file_prints_does_not_spoil_the_answer() -> None:
     code = "import json; print('debugging'); print(json.dumps({'results': []}))"
 
-    assert run_trial({"op": "reward"}, timeout_seconds=10, command=child(code)) == {"results": []}
+    assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {"results": []}
 
 
 def test_a_problem_becomes_a_sentence_beside_its_field() -> None:
@@ -47,11 +47,11 @@ def test_a_hanging_reward_is_ended_in_time_and_its_line_is_named(tmp_path: Path)
     code = f"exec(compile({reward!r}, 'my_reward.py', 'exec'))"
     started = time.monotonic()
 
-    failed = failure(code, timeout_seconds=1)
+    failed = failure(code, timeout_seconds=5)
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert failed.field == "reward.source"
-    assert "did not end within 1 s: it hangs in line" in failed.message
+    assert "did not end within 5 s: it hangs in line" in failed.message
     assert "in reward." in failed.message
 
 
@@ -71,10 +71,10 @@ def test_nothing_of_a_hanging_child_is_left(tmp_path: Path, own_session: bool) -
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); time.sleep(60)"
     )
 
-    failure(code, timeout_seconds=2)
+    failure(code, timeout_seconds=6)
 
     pid = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline and _is_alive(pid):
         time.sleep(0.02)  # the killed grandchild is reaped by init, which sends no event
     assert not _is_alive(pid)
@@ -87,10 +87,10 @@ def test_nothing_is_left_of_a_child_that_answered(tmp_path: Path) -> None:
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); print('{{}}')"
     )
 
-    assert run_trial({"op": "reward"}, timeout_seconds=10, command=child(code)) == {}
+    assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {}
 
     pid = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline and _is_alive(pid):
         time.sleep(0.02)  # as above
     assert not _is_alive(pid)
@@ -125,8 +125,8 @@ def test_secrets_of_the_console_do_not_reach_the_child(monkeypatch: pytest.Monke
     monkeypatch.setenv("HF_TOKEN", "hf_x")
     code = "import json, os; print(json.dumps({'env': sorted(os.environ)}))"
 
-    for_reward = run_trial({"op": "reward"}, timeout_seconds=10, command=child(code))["env"]
-    for_model = run_trial({"op": "model"}, timeout_seconds=10, command=child(code))["env"]
+    for_reward = run_trial({"op": "reward"}, timeout_seconds=60, command=child(code))["env"]
+    for_model = run_trial({"op": "model"}, timeout_seconds=60, command=child(code))["env"]
 
     assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "HF_TOKEN", "DJANGO_SETTINGS_MODULE"} & set(for_reward)
     assert "HF_TOKEN" in for_model

@@ -20,7 +20,8 @@ from typing import Any
 from jobs.catalog.sections import RewardSource
 from jobs.engine.reward import Completion, RewardFailed, Score
 
-_DUMP_SECONDS = 2.0
+_UP_SECONDS = 60.0  # for Python itself, which no reward is to blame for
+_DUMP_SECONDS = 10.0
 _SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN")  # what scoring has no use for
 
 
@@ -42,6 +43,7 @@ class CustomReward:
         )
         self._unread = b""
         try:
+            self._come_up()
             self._ask({"source": source.source, "file_name": self._name}, what="loading")
         except RewardFailed:
             self.close()
@@ -66,12 +68,22 @@ class CustomReward:
                 with contextlib.suppress(OSError):
                     stream.close()
 
+    def _come_up(self) -> None:
+        """Return once the process answers, and can be asked where it stands."""
+        line = self._read_line(_UP_SECONDS)
+        if line is None:
+            text = f"The process for the reward {self._name} did not start within {_UP_SECONDS:g} s. Try again."
+            raise RewardFailed(text, kind="hung")
+        if not line:
+            text = f"The process for the reward {self._name} ended while it started."
+            raise RewardFailed(text, kind="died", log_line=self._last_error_line())
+
     def _ask(self, request: dict[str, Any], *, what: str) -> dict[str, Any]:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            line = self._read_line()
+            line = self._read_line(self._timeout_seconds)
         except BrokenPipeError:
             line = b""
         if line is None:
@@ -87,10 +99,10 @@ class CustomReward:
             raise RewardFailed(answer["problem"], kind=answer["kind"], log_line=answer.get("log_line", ""))
         return answer
 
-    def _read_line(self) -> bytes | None:
+    def _read_line(self, seconds: float) -> bytes | None:
         """Return the next line, b"" at the end of the stream, None when time is up."""
         assert self._process.stdout is not None
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._unread:
@@ -124,7 +136,7 @@ class CustomReward:
 
     def _own_frame(self, dump: str) -> str:
         """Return "reward.py line 5 in reward" from faulthandler's stack, the innermost frame of the user's file."""
-        for line in dump.splitlines():
+        for line in dump[: dump.rfind("\n") + 1].splitlines():  # it is written in many small pieces
             if line.strip().startswith(f'File "{self._name}"'):
                 return line.strip().removeprefix("File ").replace('"', "").replace(", line", " line")
         return ""

@@ -112,7 +112,7 @@ def test_a_reward_that_hangs_is_ended_and_its_line_named() -> None:
 
     failed = custom_failure("def reward(p, c, a):\n    while True:\n        pass", timeout_seconds=1)
 
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 30
     assert failed.kind == "hung"
     assert "did not answer within 1 s while scoring 1 completions, at mine.py line" in str(failed)
 
