@@ -106,13 +106,19 @@ def _answer(path: Path, shape: type[T], work: Callable[[], T], language: str | N
             _write(path, found)
         with _lock:
             _kept[path] = found
+            _forget(path)
             while len(_kept) > MOST_KEPT:
                 _kept.popitem(last=False)
         return found
     finally:
         with _lock:
-            _under_way.pop(path, None)
-            _projects.pop(path, None)
+            _forget(path)
+
+
+def _forget(path: Path) -> None:
+    """Free the place of an answer; under the lock."""
+    _under_way.pop(path, None)
+    _projects.pop(path, None)
 
 
 def _read(path: Path, shape: type[T]) -> T | None:

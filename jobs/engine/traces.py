@@ -4,6 +4,7 @@ In pieces, through Ray: nodes share no file system. A worker answers beside its 
 piece costs training a few milliseconds at most.
 """
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -127,7 +128,13 @@ class Collector(threading.Thread):
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-        worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path)
+        removal = worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path)
+        self._announce(recorded, target, size=size, version=version, sha256=digest.hexdigest())
+        with contextlib.suppress(Exception):  # a worker that is gone has left the file; whoever cleans up removes it
+            ray.get(removal, timeout=ANSWER_SECONDS)
+
+    def _announce(self, recorded: Recorded, target: Path, *, size: int, version: str, sha256: str) -> None:
+        worker = recorded.worker
         with self._lock:
             if self._is_told:
                 return
@@ -138,7 +145,7 @@ class Collector(threading.Thread):
                 rank=worker.rank,
                 tool_version=version,
                 size=size,
-                sha256=digest.hexdigest(),
+                sha256=sha256,
             )
             self._report.artifact(**told)
 

@@ -183,6 +183,8 @@ class Ride:
         sampler = NodeSampler(run_dir=self.job.run_dir)
         over_at: float | None = None
         stop_at = 0.0
+        # of one that dies at once too it is known what its node was like
+        report.readings(sampler.read_if_due(time.monotonic(), trainer_pid=trainer.pid), step=self.progress.step)
         while (ended := trainer.poll()) is None:
             now = time.monotonic()
             if report.is_fenced:
