@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 GIB = 1 << 30
 MEMORY_BYTES = 6 * GIB  # the demo's four actors take 3.1 GiB, Ray 1.5, the console 0.4
+CGROUP = "/sys/fs/cgroup"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 SHARED_MEMORY_BYTES = 300 << 20  # Ray's object store of 256 MiB, and some room
 # What an installation takes, and the same again for what pip downloads and unpacks; measured on 2026-11-20.
@@ -159,10 +160,19 @@ def _available_memory() -> int | None:
                     available = int(line.split()[1]) * 1024
     except OSError:
         return None
-    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
+    limit, used = _number(f"{CGROUP}/memory.max"), _number(f"{CGROUP}/memory.current")
     if available is not None and limit is not None and used is not None:
-        return min(available, max(0, limit - used))
+        return min(available, max(0, limit - used + _dropped_first()))
     return available
+
+
+def _dropped_first() -> int:
+    """Return how much of the control group's memory is files that nobody has looked at again: room, if it is needed."""
+    try:
+        with open(f"{CGROUP}/memory.stat") as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+    except (OSError, ValueError):
+        return 0
 
 
 def _number(path: str) -> int | None:

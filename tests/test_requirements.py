@@ -47,6 +47,17 @@ def versions(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (FOLDER / lock).read_text(), re.MULTILINE))
 
 
+def test_files_that_were_read_once_take_no_memory_from_a_container(
+    preflight: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, text in {"max": "9000", "current": "8000", "stat": "file 7000\ninactive_file 6500\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(preflight, "CGROUP", str(tmp_path))
+    assert preflight._available_memory() == 7500
+    (tmp_path / "memory.stat").unlink()
+    assert preflight._available_memory() == 1000
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_a_lock_names_no_host_and_hashes_everything(lock: Path) -> None:
     text = lock.read_text()
