@@ -26,6 +26,16 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Let `node` hold these rows, and leave those that are there already: one that is being pressed stays under the pointer. */
+export function renew(node, rows) {
+  rows.forEach((row, i) => {
+    const old = node.children[i];
+    if (!old) node.append(row);
+    else if (!old.isEqualNode(row)) old.replaceWith(row);
+  });
+  while (node.children.length > rows.length) node.lastElementChild.remove();
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Build an SVG element. */

@@ -9,10 +9,16 @@ function plain(node) {
 export function exchange(old, fresh) {
   if (plain(old) === plain(fresh)) return false;
   if (old.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return false;
-  const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const focused = old.contains(document.activeElement) ? sameAs(document.activeElement) : "";
   old.replaceChildren(...document.importNode(fresh, true).childNodes);
-  if (focused) [...old.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  if (focused) old.querySelector(focused)?.focus({ preventScroll: true });
   return true;
+}
+
+/** Return a selector of what stands for the same thing on another answer, "" if nothing tells. */
+function sameAs(node) {
+  const name = ["id", "href", "data-run", "data-metric", "name"].find((one) => node.getAttribute(one));
+  return name ? `${node.localName}[${name}="${CSS.escape(node.getAttribute(name))}"]` : "";
 }
 
 /** Fetch `url` and exchange every [data-part] of this page by that of the answer. */

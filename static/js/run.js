@@ -2,7 +2,6 @@
 
 import { el, fill, gettext, write } from "./format.js";
 import { Actions } from "./run/actions.js";
-import { get } from "./api.js";
 import { Attempts } from "./run/attempts.js";
 import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
@@ -166,7 +165,6 @@ function listen() {
   store.on("frame", () => { header.heard(); header.showLive(); });
   feed.onRun = showHeader;
   feed.onReset = () => { for (const tab of Object.values(tabs)) tab.reset?.(); };
-  feed.onOpen = () => get(page.api).then(showHeader, () => {}); // whatever was missed while it was away
   feed.onProblem = (error) => {
     const place = document.querySelector('[data-field="charts-error"]');
     if (!error) place.replaceChildren();

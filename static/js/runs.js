@@ -62,10 +62,9 @@ function showFresh() {
 }
 
 const project = document.documentElement.dataset.project;
-let isFirst = true;
 openFeed({
   path: `/ws/updates?project=${encodeURIComponent(project)}`,
-  onOpen: () => { if (!isFirst) { rows().forEach((r) => changed.add(r.id)); refreshChanged(); } isFirst = false; },
+  onOpen: () => { rows().forEach((r) => changed.add(r.id)); refreshChanged(); },
   onMessage: (message) => {
     const run = message.run ?? message;
     if (message.type !== "run" || !run.id) return;
@@ -155,9 +154,9 @@ async function change(verb, ids, { tags = "", undo = null } = {}) {
     const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
     if (!isOk) { toast(data.problem, { isError: true }); return; }
     for (const refusal of data.refused) toast(refusal.message, { isError: true });
+    const showing = verb === "archive" || verb === "restore" ? reload() : refreshRows(ids);
+    await showing.catch(() => {}); // it is done all the same; the next change shows it
     if (data.done.length) toast(data.text, { undo: undo && (() => change(undo, data.done, { tags })) });
-    if (verb === "archive" || verb === "restore") await reload();
-    else await refreshRows(ids);
   } catch {
     toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
   }

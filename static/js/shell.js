@@ -122,10 +122,14 @@ if (usage) {
 // Offline: shown after three seconds without a connection, taken away when it is back.
 let offlineTimer = 0;
 document.addEventListener("pitwall:connection", ({ detail }) => {
-  clearTimeout(offlineTimer);
   const banner = document.querySelector("[data-offline]");
-  if (detail.isConnected) banner.hidden = true;
-  else offlineTimer = setTimeout(() => { banner.hidden = false; }, 3000);
+  if (detail.isConnected) {
+    clearTimeout(offlineTimer);
+    offlineTimer = 0;
+    banner.hidden = true;
+  } else {
+    offlineTimer ||= setTimeout(() => { banner.hidden = false; }, 3000); // each try that fails says it again
+  }
   for (const live of document.querySelectorAll(".live")) live.dataset.live = detail.isConnected ? "on" : "off";
 });
 

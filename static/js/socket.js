@@ -20,7 +20,7 @@ function announce() {
  * @param {number|null} [options.after]  last frame already on the page; null for feeds without frames
  * @param {(message: object) => void} options.onMessage   `frame` messages come in order, none missing, none twice
  * @param {(message: object) => Promise<number>} [options.onReset]  load the series again, resolve to their `through_seq`
- * @param {() => void} [options.onOpen]  each time the socket is there (again)
+ * @param {() => void} [options.onOpen]  each time the server follows (again): what changed before was told to nobody
  * @returns {{seq: () => number|null, close: () => void}}
  */
 export function openFeed({ path, after = null, onMessage, onReset = null, onOpen = null }) {
@@ -32,6 +32,7 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
   let timer = 0;
   let watchdog = 0;
   let isBehind = false;
+  let isHeard = false; // the server says something once it follows, which is later than it lets somebody in
   let isClosed = false;
 
   function url() {
@@ -55,8 +56,8 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
     mine.onopen = () => {
       tries = 0;
       isBehind = false;
+      isHeard = false;
       setConnected(true);
-      onOpen?.();
     };
     mine.onmessage = (event) => { if (mine === socket) receive(JSON.parse(event.data)); };
     mine.onclose = (event) => { if (mine === socket) lose(event.code); };
@@ -64,6 +65,10 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
 
   function receive(message) {
     watch(message.type === "heartbeat");
+    if (!isHeard) {
+      isHeard = true;
+      onOpen?.();
+    }
     if (message.type === "heartbeat") {
       // A frame may be on its way when the heartbeat is written; behind twice in a row, it was lost.
       if (last !== null && message.seq > last) {

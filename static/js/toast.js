@@ -14,7 +14,7 @@ export function toast(text, { undo = null, link = null, isError = false } = {}) 
   if (isError) {
     line.append(el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "aria-label": gettext("Close"), onclick: close }, icon("x")));
   } else {
-    setTimeout(close, LIFE_MS);
+    expire(line);
   }
   place.append(line);
   return close;
@@ -23,6 +23,14 @@ export function toast(text, { undo = null, link = null, isError = false } = {}) 
 /** Let the lines that came with the page go like any other. */
 export function adoptServerToasts() {
   for (const line of document.querySelectorAll(".toast-line")) {
-    if (line.dataset.level !== "error") setTimeout(() => line.remove(), LIFE_MS);
+    if (line.dataset.level !== "error") expire(line);
   }
+}
+
+/** Take a line away after its time, but not from under a hand. */
+function expire(line) {
+  setTimeout(() => {
+    if (line.matches(":hover, :focus-within")) expire(line);
+    else line.remove();
+  }, LIFE_MS);
 }

@@ -80,6 +80,7 @@ class Reporter:
             url,
             json={"batch": self.batch, "events": some, "answered": []},
             headers={"Authorization": f"Bearer {ingest_token(self.run.pk, self.attempt)}"},
+            timeout=60,
         )
         answer.raise_for_status()
         assert answer.json()["expect"] == self.batch + 1, answer.text
@@ -194,7 +195,7 @@ def live_console(
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
         if not _valkey_server.is_running:
             _valkey_server.start()
-        (port,) = free_block(1, seed=f"live console of {os.getpid()}")
+        (port,) = free_block(1, seed=f"live console of {os.environ.get('PYTEST_XDIST_WORKER', 'one')}")
         url = f"http://127.0.0.1:{port}"
         settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
         environment = {**service_environment(_valkey_server.url), **settings, **console_cluster}
@@ -206,22 +207,23 @@ def live_console(
             for name in ("web", "ingest")
         ]
         try:
-            _wait_for(f"{url}/signin")
+            _wait_for(f"{url}/signin", processes[0])
             _wait_for_ingest(_valkey_server, processes[1], began=began)
             yield LiveConsole(url=url, project=project, user=user)
         finally:
             for process in processes:
                 process.terminate()
             for process in processes:
-                process.wait(20)
+                process.wait(60)
             Attempt.objects.filter(run__project=project).delete()
             project.delete()
             user.delete()
 
 
-def _wait_for(url: str) -> None:
+def _wait_for(url: str, web: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
+        assert web.poll() is None, f"web has ended with {web.returncode}"
         try:
             with urllib.request.urlopen(url, timeout=2):
                 return

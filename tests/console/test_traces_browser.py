@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from jobs import trace_queue
 from jobs.files import artifact_path
@@ -20,6 +20,7 @@ from jobs.models import Artifact, Capture, Layer, Trace
 from profiling.launch_nsys import problem_of_install
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
+from tests.profiling.nsys_report import profiled
 from tests.rows import make_run
 from tests.trace_rows import BEGIN, MS, make_layer, make_trace, torch_file
 
@@ -60,10 +61,9 @@ def nsys_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report that nsys has just written."""
     if problem := problem_of_install():
         pytest.skip(f"nsys cannot record here: {problem}")
-    folder = tmp_path_factory.mktemp("nsys")
-    command = ["nsys", "profile", "-s", "none", "--cpuctxsw=none", "-t", "nvtx", "-f", "true", "-o", str(folder / "r")]
-    subprocess.run([*command, sys.executable, "-c", NVTX], check=True, capture_output=True, timeout=120)
-    return folder / "r.nsys-rep"
+    report = tmp_path_factory.mktemp("nsys") / "r.nsys-rep"
+    profiled(report, "-c", NVTX)
+    return report
 
 
 def open_trace(page: Page, console: LiveConsole, trace: str, query: str = "") -> None:
@@ -161,6 +161,27 @@ def test_a_trace_of_torch_is_uploaded_appears_and_is_looked_around_in(
     expect(page.locator('[data-field="selection-title"]')).to_have_text("Selection")
     expect(page.locator('[data-field="selection-note"]')).to_have_text(shown)
     assert trace.layers.get().kind == "torch"
+
+
+def test_a_tile_that_did_not_come_is_asked_for_again_by_itself(
+    page: Page, live_console: LiveConsole, torch_trace: Path
+) -> None:
+    upload(page, live_console, torch_trace)
+    asked: list[str] = []
+
+    def stumble(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/tiles/**", stumble)
+    page.reload()
+    until(page, WHOLE)
+
+    assert asked[0] in asked[1:]
+    assert place_of(page, "pitwall_update")
 
 
 def test_a_search_goes_from_hit_to_hit(page: Page, live_console: LiveConsole, torch_trace: Path) -> None:

@@ -21,7 +21,7 @@ export class Plan {
   #since = 0;
   #isUnread = false;
   #isOverridden = false;
-  #shown = { plan: "", bars: "", strip: "" };
+  #shown = { plan: "", bars: "", advice: "", strip: "" };
 
   constructor(form, { onUse, onProblems, onVerdict, onRead }) {
     this.#form = form;
@@ -98,7 +98,7 @@ export class Plan {
     this.#form.querySelector("[data-open-layouts]").hidden = !plan.has_layouts;
     this.#isUnread = plan.is_unread;
     if (!plan.has_layouts && !plan.is_unread) {
-      this.#place("advice").replaceChildren();
+      this.#put("advice", "");
       this.#advice.cancel();
     } else {
       this.#place("advice").classList.add("is-stale");
@@ -136,14 +136,12 @@ export class Plan {
   }
 
   #takeAdvice(answer) {
-    const where = this.#place("advice");
-    where.classList.remove("is-stale");
     if (this.#isUnread) this.#on.onRead(); // the model is known now, or why it cannot be
     if (answer.problems) {
-      where.replaceChildren();
+      this.#put("advice", "");
       return;
     }
-    where.innerHTML = answer.html.trim(); // escaped by the server's template
+    this.#put("advice", answer.html); // the same stays, and the focus in it
     this.numFixes = answer.num_fixes;
     const link = this.#form.querySelector("[data-open-layouts]");
     link.hidden = !answer.num_layouts;

@@ -23,7 +23,6 @@ export class Feed {
     this.retryMs = FIRST_RETRY_MS;
     this.onProblem = () => {};
     this.onRun = () => {};
-    this.onOpen = () => {};
     this.onReset = () => {};
     store.on("names", () => this.#loadMissing());
     store.on("frame", () => this.#refresh());
@@ -44,7 +43,6 @@ export class Feed {
       after: seq,
       onMessage: (message) => this.#receive(message),
       onReset: () => this.#reload(),
-      onOpen: () => this.onOpen(),
     });
   }
 

@@ -1,6 +1,6 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
-import { bytes, el, fill, gettext, grouped, icon, write } from "../format.js";
+import { bytes, el, fill, gettext, grouped, icon, renew, write } from "../format.js";
 import { get } from "../api.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
@@ -59,7 +59,7 @@ export class FileTab {
 
   #draw() {
     const body = document.querySelector("[data-files]");
-    body.replaceChildren(...this.artifacts.map((one) => this.#row(one)));
+    renew(body, this.artifacts.map((one) => this.#row(one)));
     const empty = field("files-empty");
     empty.hidden = this.artifacts.length > 0;
     const texts = {

@@ -59,6 +59,7 @@ export class LogTab {
   }
 
   update(header) {
+    if (header.state !== this.state) this.#soon(); // its last lines may have come before this page followed it
     this.state = header.state;
     this.#listAttempts(header.attempts);
   }

@@ -1,6 +1,6 @@
 /** The Profile tab: captures at the left, with the custody of the chosen one; its phases; its files. */
 
-import { bytes, el, fill, gettext, icon, ngettext, write } from "../format.js";
+import { bytes, el, fill, gettext, icon, ngettext, renew, write } from "../format.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
 import { CUSTODY, roleName, stepsTitle, toolText, whoText } from "./captures.js";
@@ -86,7 +86,7 @@ export class ProfileTab {
     write(field("captures-note"), size ? `${this.captures.total}, ${bytes(size)}` : String(this.captures.total));
     const held = find("[data-captures]");
     const focused = held.contains(document.activeElement) ? document.activeElement.dataset.capture : "";
-    held.replaceChildren(...list.map((one) => this.#row(one, one === capture)));
+    renew(held, list.map((one) => this.#row(one, one === capture)));
     if (focused) held.querySelector(`[data-capture="${focused}"]`)?.focus({ preventScroll: true });
     this.#custody(capture);
     this.#head(capture);
@@ -208,7 +208,7 @@ export class ProfileTab {
     write(field("capture-files-note"), count ? fill(ngettext("%(count)s file, %(size)s", "%(count)s files, %(size)s", count), { count, size: bytes(capture.size) }) : "");
     const rows = capture.files.map((one) => this.#file(one, capture));
     const none = ["failed", "withdrawn"].includes(capture.state) ? gettext("It left no file.") : gettext("Its files appear here once they are written.");
-    find("[data-capture-files]").replaceChildren(...(rows.length ? rows : [el("li", { class: "faint" }, none)]));
+    renew(find("[data-capture-files]"), rows.length ? rows : [el("li", { class: "faint" }, none)]);
     write(field("capture-how"), count ? howTo(capture) : "");
   }
 

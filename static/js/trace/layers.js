@@ -1,7 +1,7 @@
 /** The layers of a trace: their states as they come by websocket, without a reload; each one is shown as soon as it is ready. */
 
 import { get, send } from "../api.js";
-import { el, fill, gettext, grouped, icon, laneName } from "../format.js";
+import { el, fill, gettext, grouped, icon, laneName, renew } from "../format.js";
 import { openFeed } from "../socket.js";
 import { toast } from "../toast.js";
 
@@ -113,7 +113,7 @@ export class Layers extends EventTarget {
   }
 
   #draw() {
-    this.held.replaceChildren(...this.trace.layers.map((layer) => {
+    renew(this.held, this.trace.layers.map((layer) => {
       const [look, name] = LOOKS[layer.state] ?? LOOKS.queued;
       const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : layer.file_name;
       const title = [layer.file_name, layer.kind, layer.events === null ? "" : fill(gettext("%(n)s events"), { n: grouped(layer.events) }), layer.problem].filter(Boolean).join("\n");

@@ -9,12 +9,14 @@ const AT_ONCE = 4;
 const MOST_BYTES = 96 << 20; // kept, of all layers
 const MOST_ROWS = 96; // of a block of lanes
 const UP = 24;
+const AGAIN_MS = 3000; // after this a tile that could not be fetched is asked for again
 
 /** What all layers of the page share: few requests at a time, those of the latest view first. */
 export class Loader {
   constructor(onLoad) {
     this.onLoad = onLoad;
     this.running = 0;
+    this.failed = 0; // that wait to be asked for again
     this.queue = [];
     this.bytes = 0;
     this.used = new Map(); // url -> [tiles, key], the least recently used first
@@ -28,7 +30,7 @@ export class Loader {
   }
 
   get isIdle() {
-    return this.running === 0 && this.queue.length === 0;
+    return this.running === 0 && this.failed === 0 && this.queue.length === 0;
   }
 
   #next() {
@@ -51,6 +53,11 @@ export class Loader {
     } catch (error) {
       this.onProblem(true, error);
       tiles.failedAt.set(key, performance.now());
+      this.failed += 1;
+      setTimeout(() => {
+        this.failed -= 1;
+        this.onLoad();
+      }, AGAIN_MS + 50);
     } finally {
       this.running -= 1;
       tiles.pending.delete(key);
@@ -123,7 +130,7 @@ export class Tiles {
   #miss(block, level, index, missing, hasOther) {
     const id = key(block, level, index);
     const failed = this.failedAt.get(id);
-    if (this.pending.has(id) || (failed && performance.now() - failed < 3000)) return;
+    if (this.pending.has(id) || (failed && performance.now() - failed < AGAIN_MS)) return;
     const lanes = this.blocks.length > 1 ? `&lanes=${this.blocks[block].join(",")}` : "";
     missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}?made=${this.made}${lanes}`, hasOther });
   }

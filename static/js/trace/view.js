@@ -110,7 +110,8 @@ export class View extends EventTarget {
   }
 
   select(selection) {
-    this.selection = selection && selection.to - selection.from >= 1 ? selection : null;
+    const whole = selection && { from: Math.round(selection.from), to: Math.round(selection.to) }; // as the address keeps it
+    this.selection = whole && whole.to - whole.from >= 1 ? whole : null;
     this.draw();
     this.dispatchEvent(new Event("selection"));
   }
