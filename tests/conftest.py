@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.utils import translation
 from playwright.sync_api import expect
@@ -19,6 +20,10 @@ from tests.services import _valkey_server, announcing, postgres, valkey  # noqa:
 # Ray would start or join a cluster by itself when it is first used, in the process of the tests, and end this process
 # when that cluster is gone. Whoever needs one says ray.init.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+
+# An example that is slow because the machine does something else has failed nothing.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).resolve().parents[1]
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 HOME = "/tmp"
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 KEPT = "/mnt"  # what lies there is out of the way while a machine is made

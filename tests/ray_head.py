@@ -66,7 +66,7 @@ def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
         yield head
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -78,6 +78,7 @@ def ray_head() -> Iterator[RayHead]:
 
 
 def _has_node(head: RayHead) -> bool:
-    with head.client() as client:
+    with contextlib.suppress(httpx.HTTPError), head.client() as client:
         answer = client.get("/api/v0/nodes")
         return answer.is_success and bool(answer.json()["data"]["result"]["result"])
+    return False

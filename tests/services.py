@@ -16,7 +16,7 @@ import redis
 
 from tests.waiting import wait_until
 
-START_SECONDS = 20
+START_SECONDS = 60
 OUTSIDE = (
     "DATABASE_URL",
     "REDIS_URL",
@@ -86,7 +86,7 @@ class Valkey:
 
     def client(self) -> redis.Redis:
         """Return a client."""
-        return redis.Redis.from_url(self.url, socket_timeout=5)
+        return redis.Redis.from_url(self.url, socket_timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,10 @@ from typing import Any
 def wait_until(is_true: Callable[[], Any], seconds: float, what: str | Callable[[], str] = "it was not so") -> Any:
     """Ask until the answer is true, and return it; fails after `seconds` with `what`: "web did not start"."""
     deadline = time.monotonic() + seconds
-    while not (found := is_true()):
-        if time.monotonic() > deadline:
+    while True:
+        is_last = time.monotonic() > deadline  # asked once more: who was put aside himself has not waited in vain
+        if found := is_true():
+            return found
+        if is_last:
             raise AssertionError(f"{what if isinstance(what, str) else what()} within {seconds:.0f} s")
         time.sleep(0.05)
-    return found

@@ -24,7 +24,7 @@ class Other(threading.Thread):
             self.got = is_mine
             self.has_it.set()
             if is_mine:
-                self.let_go.wait(10)
+                self.let_go.wait(60)
         connection.close()
 
 
@@ -36,10 +36,10 @@ def test_a_second_holder_waits_for_the_first() -> None:
         other.start()
         assert not other.has_it.wait(0.2)
 
-    assert other.has_it.wait(5)
+    assert other.has_it.wait(60)
     assert other.got is True
     other.let_go.set()
-    other.join(5)
+    other.join(60)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -48,7 +48,7 @@ def test_who_waits_can_be_told_to_end() -> None:
     with sole_holder("step", ending=threading.Event()):
         other.start()
         other.ending.set()
-        other.join(5)
+        other.join(60)
 
     assert other.got is False
 
@@ -59,7 +59,7 @@ def test_names_do_not_stand_in_each_others_way() -> None:
         other = Other("another")
         other.start()
         assert first
-        assert other.has_it.wait(5)
+        assert other.has_it.wait(60)
         assert other.got is True
         other.let_go.set()
-        other.join(5)
+        other.join(60)

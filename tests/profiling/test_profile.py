@@ -95,7 +95,7 @@ def test_marks_of_threads_do_not_nest_into_each_other() -> None:
     done = threading.Event()
 
     def other() -> None:
-        inside.wait(5)
+        assert inside.wait(60)
         with mark("reference", step=1):
             pass
         done.set()
@@ -104,7 +104,7 @@ def test_marks_of_threads_do_not_nest_into_each_other() -> None:
     thread.start()
     with mark("old_logprobs", step=1):
         inside.set()
-        assert done.wait(5)
+        assert done.wait(60)
     thread.join()
 
     assert {s.phase: s.depth for s in drain()} == {"reference": 0, "old_logprobs": 0}
@@ -277,14 +277,14 @@ def test_peaks_of_marks_that_overlap_on_threads_hold_what_each_has_seen() -> Non
     def other() -> None:
         with mark("reference", step=1):
             opened.set()
-            grown.wait(5)
+            assert grown.wait(60)
 
     thread = threading.Thread(target=other)
     with mark("update", step=1):
         device.hold(700)
         device.hold(10)
         thread.start()
-        opened.wait(5)
+        assert opened.wait(60)
         device.hold(400)
         device.hold(10)
     device.hold(600)

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from profiling.config import TOOLS, Marks
 from profiling.profile import mark
 from profiling.recorders import memory, msprof, nsys
 from profiling.recorders.recorder import RecorderFailed, tool_names
+from profiling.recorders.stacks import StacksRecorder
 from profiling.stacks import grouped
 from tests.waiting import wait_until
 
@@ -175,14 +176,18 @@ def test_nsys_says_why_it_cannot_record_here(tmp_path: Path, monkeypatch: pytest
     assert recording.problems()["torch"] == ""
 
 
-def standing_here(seconds: float) -> None:
-    threading.Event().wait(seconds)
+def standing_here(release: threading.Event) -> None:
+    release.wait(120)
 
 
 def test_samples_of_stacks_show_where_another_thread_stands(tmp_path: Path) -> None:
-    busy = threading.Thread(target=standing_here, args=(0.5,), name="worker")
+    release = threading.Event()
+    busy = threading.Thread(target=standing_here, args=(release,), name="worker")
     busy.start()
     recording.start("stacks", folder=tmp_path, name="policy-0", is_beside=True)
+    counts = cast(StacksRecorder, cast(Any, recording)._current.recorder)._counts
+    wait_until(lambda: sum(n for key, n in list(counts.items()) if key[0] == "worker") >= 3, 60)
+    release.set()
     busy.join()
     path = recording.stop()
 
@@ -323,7 +328,7 @@ def test_nsys_drops_a_recording_before_it_fills_the_disk(tmp_path: Path, monkeyp
     monkeypatch.setattr(nsys.NsysRecorder, "_ask", ask)
     recorder = nsys.NsysRecorder()
     recorder.start(tmp_path / "policy-0.nsys-rep")
-    wait_until(lambda: "cancel" in asked, 10)
+    wait_until(lambda: "cancel" in asked, 60)
 
     with pytest.raises(RecorderFailed, match="was dropped, so that the disk does not fill"):
         recorder.stop()

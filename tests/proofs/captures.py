@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,11 +104,10 @@ class Way:
     end: Callable[[RiddenRun], None]
     lost: str = ""
     is_cut: bool = False
-    knobs: Mapping[str, Any] = field(default_factory=dict)
 
 
 WAYS: dict[str, Way] = {
-    "normal end": Way(text="the last step is over", end=lambda _: None, knobs={"train.num_steps": 60}),
+    "normal end": Way(text="the last step is over", end=lambda run: run.plant()),
     "stop": Way(text="command `stop`", end=lambda run: run.command("stop")),
     "cancel": Way(text="Ray's `stop_job`", end=lambda run: run.cancel()),
     "exit_actor": Way(text="the worker leaves by `exit_actor`", end=lambda run: run.plant(), is_cut=True),
@@ -152,7 +151,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
     way = WAYS[name]
     is_written = number % 4 in (1, 2)
     capture = f"c{number}"
-    running = RiddenRun(folder / name.replace(" ", "-"), {**SPEC, "knobs": KNOBS | dict(way.knobs)}, head, way=name)
+    running = RiddenRun(folder / name.replace(" ", "-"), SPEC, head, way=name)
     try:
         running.wait_for_step(2)
         running.command("profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[], num_steps=1)

@@ -10,11 +10,12 @@ from typing import Any
 
 import ray
 
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.policy import Policy
 from jobs.engine.recording import Recording
 from jobs.engine.session import ROLE_CLASSES, run_session
 
-ENDS = ("exit_actor", "ray_kill", "driver_error", "driver_exit")
+ENDS = ("normal end", "exit_actor", "ray_kill", "driver_error", "driver_exit")
 EXIT_CODE = 3
 
 
@@ -35,6 +36,10 @@ def main() -> None:
     classes = dict(ROLE_CLASSES)
     if way == "exit_actor":
         classes["policy"] = f"{__package__}.ending_run:LeavingPolicy"
+    if way == "normal end":
+        asked = vars(RunSpec)["num_steps"].fget
+        over = property(lambda spec: 0 if (run_dir / "end").exists() else asked(spec))  # the step under way is the last
+        RunSpec.num_steps = over  # type: ignore[method-assign, assignment]
     before_step = Recording.before_step
 
     def before(self: Recording, step: int) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.ray_head import RayHead
+from tests.waiting import wait_until
 
 HOUSE = Path(__file__).parents[3]
-RUN_SECONDS = 240
+RUN_SECONDS = 600
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
     "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
@@ -66,13 +66,18 @@ class Running:
 
     def wait_for_step(self, step: int) -> None:
         """Return when the step has been told."""
-        deadline = time.monotonic() + RUN_SECONDS
-        while not any(
-            e["kind"] == "metric" and "time/step_seconds" in e["values"] and e["step"] >= step for e in self.events()
-        ):
-            assert self.process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.1)
+
+        def is_there() -> bool:
+            has_ended = self.process.poll() is not None
+            told = [e["step"] for e in self.events() if "time/step_seconds" in e.get("values", {})]
+            assert not has_ended or max(told, default=0) >= step, self.output()
+            return max(told, default=0) >= step
+
+        wait_until(is_there, RUN_SECONDS, self.output)
+
+    def hold_no_longer(self) -> None:
+        """Let a run go on that is held (holding_run)."""
+        (self.run_dir / "go").touch()
 
     def output(self) -> str:
         """What the driver printed."""
@@ -109,7 +114,9 @@ def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
 def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """The same spec with ZeRO-3, told to stop after its second step."""
     spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
-    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped" / "a1", spec)
+    held = ("tests.jobs.engine.holding_run", "3")
+    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped" / "a1", spec, program=held)
     running.wait_for_step(2)
     (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
+    running.hold_no_longer()
     return running.wait()  # type: ignore[no-any-return]

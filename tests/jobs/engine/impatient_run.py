@@ -1,5 +1,6 @@
 """The engine with a rank that stands still for a while, and a hang watch that waits for seconds, not minutes."""
 
+import math
 import os
 import sys
 import time
@@ -10,7 +11,7 @@ from jobs.engine import hang_watch
 from jobs.engine.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
-STILL_SECONDS = 8.0
+STILL_SECONDS = 120.0
 os.environ["TORCH_FR_BUFFER_SIZE"] = "500"  # as whoever starts Ray would set it: workers import this, too
 
 
@@ -22,17 +23,34 @@ class StillPolicy(Policy):
     def update(self, *arguments: Any, **options: Any) -> list[dict[str, float]]:
         """As ever, but for once."""
         self._updates += 1
-        if self._rank == 1 and self._updates == 3:
-            stand_still()
+        if self._updates == 3:
+            (_run_dir() / f"third-{self._rank}").touch()
+            if self._rank == 1:
+                stand_still()
         return super().update(*arguments, **options)
 
 
+def _run_dir() -> Path:
+    """Return the run's directory, which a rank knows by its log alone."""
+    return Path(f"/proc/self/fd/{sys.stderr.fileno()}").readlink().parents[1]
+
+
 def stand_still() -> None:
-    """Hold everybody up."""
-    time.sleep(STILL_SECONDS)
+    """Hold everybody up until that was seen."""
+    seen, end = _run_dir() / "log" / "flight" / "after-step-2" / "policy-1.fr.json", time.monotonic() + STILL_SECONDS
+    while not seen.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def patience(run_dir: Path) -> float:
+    """Return 4 s once rank 1 has stood still, and rank 0 had the time to come to its collective, for 3 s."""
+    begun = [path.stat().st_mtime for path in run_dir.glob("third-*")]
+    return 4.0 if len(begun) == 2 and time.time() - max(begun) > 3 else math.inf
 
 
 if __name__ == "__main__":
-    hang_watch.LEAST_SECONDS, hang_watch.STEPS, hang_watch.LOOK_SECONDS = 4.0, 0.0, 0.2
+    run_dir = Path(sys.argv[1]).resolve()
+    hang_watch.LOOK_SECONDS = 0.2
+    hang_watch.patience = lambda _: patience(run_dir)
     classes = {**ROLE_CLASSES, "policy": "tests.jobs.engine.impatient_run:StillPolicy"}
-    sys.exit(run_session(Path(sys.argv[1]).resolve(), device="cpu", classes=classes))
+    sys.exit(run_session(run_dir, device="cpu", classes=classes))

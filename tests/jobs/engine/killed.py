@@ -99,8 +99,14 @@ def _writes(process: psutil.Process, log: str) -> bool:
 
 def _until_dead(worker: Worker) -> None:
     """Return when Ray knows of the death."""
-    with contextlib.suppress(ray.exceptions.RayActorError):
-        ray.get(worker.actor.__ray_ready__.remote(), timeout=PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            ray.get(worker.actor.__ray_ready__.remote(), timeout=PATIENCE)
+        except ray.exceptions.ActorUnavailableError:  # a death that it does not know of yet
+            time.sleep(0.2)
+        except ray.exceptions.RayActorError:
+            return
 
 
 def blamed(case: Callable[[Crew, Path], None], spec: RunSpec, run_dir: Path) -> dict[str, Any]:

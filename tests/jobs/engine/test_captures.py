@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -89,7 +90,7 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
             for i, p in enumerate([first, later, picked, rest], start=1)
         )
     )
-    running = start_engine(run_dir, GRPO)
+    running = start_engine(run_dir, GRPO, program=("tests.jobs.engine.holding_run", str(LAST - 4)))
     running.wait_for_step(3)
     assert problem_of_install() or nsys_processes()
     withdraw(running, "withdrawn", "atlaunch")  # the second is recorded already
@@ -100,6 +101,7 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
         {"capture": "norole", "tool": "torch", "first_step": 9, "roles": ["critic"]},
         {"capture": "norank", "tool": "torch", "first_step": 9, "roles": ["policy"], "ranks": [7]},
     )
+    running.hold_no_longer()
     return running.wait()  # type: ignore[no-any-return]
 
 
@@ -217,11 +219,17 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: Ended) -> None:
     with gzip.open(run.run_dir / "traces" / "atlaunch" / "policy-0.pt.trace.json.gz") as file:
         trace = json.load(file)
     base = trace["baseTimeNanoseconds"]
-    traced = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation" and e["name"] == "update"]
-    told = [e for e in run.of("span") if (e["role"], e["rank"], e["phase"], e["depth"]) == ("policy", 0, "update", 0)]
+    traced = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation"]
+    phases = ("old_logprobs", "update", "weight_sync")
 
-    for event, span in zip(sorted(traced, key=lambda e: e["ts"]), told, strict=False):
-        assert event["ts"] * 1000 + base == pytest.approx(span["start"], abs=20e6)  # ns; both are of one clock
+    def told(phase: str) -> list[dict[str, Any]]:
+        ours = ("policy", 0, phase, 0)
+        return [e for e in run.of("span") if (e["role"], e["rank"], e["phase"], e["depth"]) == ours]
+
+    begun = {phase: sorted(e["ts"] * 1000 + base for e in traced if e["name"] == phase) for phase in phases}
+    apart = [abs(a - b["start"]) for phase in phases for a, b in zip(begun[phase], told(phase), strict=False)]
+    assert len(apart) == 2 * len(phases)
+    assert median(apart) < 5e6  # ns; both are of one clock
 
 
 def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: Ended) -> None:
@@ -249,7 +257,7 @@ def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: Ended) -> Non
 
 def test_no_agent_of_nsys_outlives_the_run(run: Ended) -> None:
     assert run.code == 0, run.output
-    wait_until(lambda: not nsys_processes(), 10)
+    wait_until(lambda: not nsys_processes(), 60)
 
 
 def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: Ended) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_vllm_and_trainer_agree_after_every_sync_the_last_included(grpo: Ended) 
 def test_telling_costs_a_small_part_of_a_step(grpo: Ended) -> None:
     told, whole = grpo.series("time/event_seconds"), grpo.series("time/step_seconds")
 
-    assert sum(told.values()) <= 0.05 * sum(whole.values())  # the bench measures it against 0.5 %
+    assert median(told[step] / whole[step] for step in whole) <= 0.05  # the bench measures it against 0.5 %
 
 
 def test_samples_are_shown_and_all_of_them_kept(grpo: Ended) -> None:

@@ -31,8 +31,9 @@ def layouts(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> list
 
 @pytest.fixture(scope="module")
 def killed(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of the same run as `grpo`, whose driver was killed in the step after the fourth."""
-    running = start_engine(tmp_path_factory.mktemp("runs") / "killed" / "a1", GRPO)
+    """The run directory of the same run as `grpo`, whose driver was killed after step 4 and before step 6."""
+    held = ("tests.jobs.engine.holding_run", "6")
+    running = start_engine(tmp_path_factory.mktemp("runs") / "killed" / "a1", GRPO, program=held)
     running.wait_for_step(4)
     os.kill(running.process.pid, signal.SIGKILL)
     assert running.wait().code == -signal.SIGKILL

@@ -1,5 +1,6 @@
 """A house as the cluster receives it, with a trainer of the test's own in the place of the engine."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -77,7 +78,7 @@ class House:
             "PITWALL_DEVICE": "cpu",
         }
 
-    def finish(self, process: subprocess.Popen[str], *, code: int = 0, timeout: float = 40) -> str:
+    def finish(self, process: subprocess.Popen[str], *, code: int = 0, timeout: float = 120) -> str:
         """Wait for the end of a runner and return what it said."""
         said, _ = process.communicate(timeout=timeout)
         assert process.returncode == code, said
@@ -87,12 +88,11 @@ class House:
         """Return the processes on this machine that carry this run's mark."""
         found = []
         for process in psutil.process_iter():
-            try:
-                if process.environ().get("PITWALL_RUN_ROOT") == str(self.run_root):
+            with contextlib.suppress(psutil.Error):
+                is_marked = process.environ().get("PITWALL_RUN_ROOT") == str(self.run_root)
+                if is_marked and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
-            except psutil.Error:
-                continue
-        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+        return found
 
     def close(self) -> None:
         for process in self.processes:
@@ -102,7 +102,8 @@ class House:
             if process.stdout:
                 process.stdout.close()
         for leftover in self.marked():
-            leftover.kill()
+            with contextlib.suppress(psutil.Error):
+                leftover.kill()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ class FakeConsole:
     is_ingesting: bool = True
     has_ended: bool = False
     fail_with: int = 0  # answer everything with this status
+    num_failed: int = 0
     lose_answers: int = 0  # process this many batches, then hang up instead of answering
     refuse: Callable[[dict[str, Any]], bool] = lambda event: False
     files: dict[str, bytearray] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class FakeConsole:
         with self.condition:
             self.redis.clear()
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float = 20.0) -> None:
+    def wait_for(self, predicate: Callable[[], Any], timeout: float = 120.0) -> None:
         with self.condition:
             assert self.condition.wait_for(predicate, timeout), "the console waited in vain"
 
@@ -205,6 +206,9 @@ class _Handler(BaseHTTPRequestHandler):
         if console._server is None:
             return 503, {"error": "stopping"}
         if console.fail_with:
+            with console.condition:
+                console.num_failed += 1
+                console.condition.notify_all()
             return console.fail_with, {"error": "as told"}
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"error": "wrong token"}

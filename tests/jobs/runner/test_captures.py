@@ -11,10 +11,12 @@ from tests.jobs.runner.fake_console import FakeConsole
 
 NAME = "cap1-policy-0.nsys-rep"
 ANNOUNCE = """
-def announce(size):
+def announce(size, is_kept=True):
     path = run_dir / "traces" / "cap1" / "policy-0.nsys-rep"
     path.parent.mkdir(parents=True)
     path.write_bytes(os.urandom(size))
+    if not is_kept:
+        path.unlink()
     meta = {"capture": "cap1", "role": "policy", "rank": 0}
     log.write(events.artifact("cap1-policy-0.nsys-rep", artifact="trace", path="traces/cap1/policy-0.nsys-rep",
                               attempt=attempt, step=2, size=size, meta=meta))
@@ -71,10 +73,7 @@ def test_a_file_that_arrives_damaged_is_sent_again(house: House, console: FakeCo
 def test_a_file_that_cannot_be_handed_over_fails_its_capture_and_not_the_run(
     house: House, console: FakeConsole
 ) -> None:
-    house.trainer(
-        ANNOUNCE + "announce(10)\n(run_dir / 'traces' / 'cap1' / 'policy-0.nsys-rep').unlink()\n"
-        "wait_until(commands)\nsys.exit(10)\n"
-    )
+    house.trainer(ANNOUNCE + "announce(10, is_kept=False)\nwait_until(commands)\nsys.exit(10)\n")
     runner = house.start()
 
     console.wait_for(lambda: console.of_kind("capture"))

@@ -183,7 +183,7 @@ def test_what_a_killed_runner_had_not_read_yet_is_read_once(
 
     os.kill(runner.pid, signal.SIGSTOP)
     (house.run_dir / "go").touch()
-    wait_until((house.run_dir / "written").exists, 20)
+    wait_until((house.run_dir / "written").exists, 60)
     runner.kill()
     runner.wait()
     house.finish(other.start("jobs.runner.cleanup"))

@@ -132,7 +132,8 @@ def test_what_is_there_when_the_trainer_ends_is_taken(verl: Verl, house: House, 
 def test_what_is_there_is_taken_when_the_runner_is_killed(verl: Verl, house: House, console: FakeConsole) -> None:
     runner = verl.start(f"train(1)\n(folder / '{NAME}').write_bytes(b'all')\nwait_for('never')\n")
     console.wait_for(lambda: states(console) == ["armed", "recording"])
-    wait_until((house.run_dir / "profile" / NAME).exists, 20)
+    file = house.run_dir / "profile" / NAME
+    wait_until(lambda: file.exists() and file.stat().st_size == len(b"all"), 60)
 
     runner.kill()
     runner.wait()
@@ -165,7 +166,10 @@ def test_ours_stays_away_while_the_trainers_own_profiler_has_steps_ahead(
     steps = {"number": 3, "verb": "profile", "payload": {**payload, "capture": "c-3", "first_step": 2}}
     console.commands = [ASKED, by_time, steps]
 
-    house.finish(verl.start("train(1)\ntrain(2)\n"))
+    runner = verl.start("train(1)\nwait_for('go')\ntrain(2)\n")
+    console.wait_for(lambda: console.of_kind("capture", capture="c-2", state="failed"))
+    (house.run_dir / "go").touch()
+    house.finish(runner)
 
     said = {event["capture"]: event for event in console.of_kind("capture")}
     assert said["c-2"]["state"] == said["c-3"]["state"] == "failed"

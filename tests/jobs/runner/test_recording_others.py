@@ -44,6 +44,12 @@ def has_come_to(console: FakeConsole, step: int) -> bool:
     return steps_of(console)[-1:] == [step]
 
 
+def is_ready(console: FakeConsole) -> bool:
+    """Return True once the first step is over, and a process that can be recorded is there."""
+    is_there = any("profilers" in event.get("meta", {}) for event in console.of_kind("note"))
+    return steps_of(console) == [1] and is_there
+
+
 def trace_of(console: FakeConsole, name: str) -> list[str]:
     """Return the names of the operators in a trace that has arrived."""
     return [event["name"] for event in json.loads(gzip.decompress(bytes(console.files[name])))["traceEvents"]]
@@ -110,7 +116,7 @@ def test_what_is_recorded_when_the_trainer_ends_by_itself_is_kept(
 ) -> None:
     other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\n")
     runner = other.start()
-    console.wait_for(lambda: steps_of(console) == [1])
+    console.wait_for(lambda: is_ready(console))
     ask(console, profile(1, seconds=60))
     console.wait_for(lambda: "recording" in states(console))
 
@@ -130,7 +136,7 @@ def test_a_stop_waits_for_the_file_of_what_is_recorded(
 ) -> None:
     other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('never')\n")
     runner = other.start()
-    console.wait_for(lambda: steps_of(console) == [1])
+    console.wait_for(lambda: is_ready(console))
     ask(console, profile(1, seconds=60, tool="stacks"))
     console.wait_for(lambda: "recording" in states(console))
 
@@ -149,7 +155,7 @@ def test_a_trainer_that_is_killed_fails_its_captures_with_the_reason(
 ) -> None:
     other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\nos.kill(os.getpid(), 9)\n")
     runner = other.start()
-    console.wait_for(lambda: steps_of(console) == [1])
+    console.wait_for(lambda: is_ready(console))
     ask(console, profile(1, seconds=60), profile(2, first_step=40))
     console.wait_for(lambda: "recording" in states(console) and "armed" in states(console, "c-2"))
 

@@ -92,6 +92,7 @@ def test_a_console_in_trouble_is_asked_again(house: House, console: FakeConsole,
     with console.condition:
         console.fail_with = status
     (house.run_dir / "go").touch()
+    console.wait_for(lambda: console.num_failed)
     with console.condition:
         console.fail_with = 0
     house.finish(runner)
@@ -377,7 +378,15 @@ def test_a_full_disk_is_named_and_the_last_word_still_arrives(
     house: House, console: FakeConsole, tiny_disk: Path
 ) -> None:
     house.run_root = tiny_disk
-    house.trainer("metric(1)\nwith (run_dir / 'ballast').open('wb') as f:\n    while True: f.write(bytes(1 << 16))\n")
+    house.trainer(
+        """
+        metric(1)
+        with (run_dir / 'ballast').open('wb') as file:
+            while os.write(file.fileno(), bytes(1 << 16)) == 1 << 16:
+                pass
+        raise OSError(28, 'No space left on device')
+        """
+    )
 
     house.finish(house.start())
 

@@ -184,9 +184,9 @@ def test_what_had_its_end_or_never_began_is_left_alone(house: House, console: Fa
 
 
 def test_the_clean_up_after_a_killed_runner_brings_them_too(house: House, console: FakeConsole) -> None:
-    house.trainer(RECORDS + "records('nsys', 'policy-0')\n" + with_nsys(house) + "time.sleep(600)\n")
+    house.trainer(RECORDS + "records('nsys', 'policy-0')\n" + with_nsys(house) + "metric(5)\ntime.sleep(600)\n")
     runner = house.start()
-    console.wait_for(lambda: capture_states(console) == ["recording"])
+    console.wait_for(lambda: console.of_kind("metric", step=5))
     trainer = psutil.Process(runner.pid).children()[0]
     runner.kill()
     runner.wait()
@@ -223,8 +223,10 @@ time.sleep(600)
         + f"records('torch', 'policy-0')\nworker = {worker!r}\n"
         + """
 subprocess.Popen([sys.executable, "-c", worker, str(made), str(run_dir / "ended")], start_new_session=True)
-subprocess.Popen(["sh", "-c", f"trap '' TERM; while kill -0 {os.getpid()}; do sleep 0.1; done; touch {run_dir}/ended"])
+waits = f"while kill -0 {os.getpid()}; do sleep 0.1; done"
+subprocess.Popen(["sh", "-c", f"trap '' TERM; touch {run_dir}/waits; {waits}; touch {run_dir}/ended"])
 wait_until((made / "up").exists)
+wait_until((run_dir / "waits").exists)
 os.kill(os.getpid(), 9)
 """
     )

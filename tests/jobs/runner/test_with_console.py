@@ -72,7 +72,7 @@ class Console:
         subprocess.run([*self._manage(), "migrate", "-v0"], env=self.env, check=True)
         self.start("web")
         self.start("ingest")
-        wait_until(self.is_answering, 60)
+        wait_until(self.is_answering, 180)
 
     def start(self, name: str) -> None:
         with self.log.open("ab") as log:
@@ -152,9 +152,9 @@ def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House
         (real_house.run_dir / "allowed.part").rename(real_house.run_dir / "allowed")
 
     def shipped(steps: int) -> None:
-        wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [steps], 60)
+        wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [steps], 180)
 
-    wait_until(lambda: (real_house.run_dir / "launch.json").exists(), 30)
+    wait_until(lambda: (real_house.run_dir / "launch.json").exists(), 180)
     allow(10)
     shipped(10)
     real.kill("web")
@@ -188,7 +188,7 @@ def test_a_stop_asked_of_the_console_reaches_the_trainer(real_house: House, real
     real_house.trainer("metric(1)\nwait_until(commands)\nmetric(2)\nsys.exit(10)\n")
     run = real_house.console.run
     runner = real_house.start()
-    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 60)
+    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 180)
 
     assert real.shell(STOP_RUN, run)
     real_house.finish(runner, timeout=60)
@@ -203,7 +203,7 @@ def test_the_clean_up_of_a_killed_runner_is_let_in_after_the_run_has_ended(real_
     real_house.trainer("metric(1)\ntime.sleep(600)\n")
     run = real_house.console.run
     runner = real_house.start()
-    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 60)
+    wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 180)
     runner.kill()
     runner.wait()
     with (real_house.run_dir / "events.jsonl").open("a") as log:

@@ -6,8 +6,6 @@ of this machine (2022.4) hold such payloads themselves.
 
 import sqlite3
 import struct
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from profiling.launch_nsys import problem_of_install
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
+from tests.profiling.nsys_report import profiled
 from tests.profiling.trace.test_nsys_traces import H100, PROCESS, THREAD, export, small
 
 NAMES = ("ncclDevKernel_AllReduce_Sum_bf16", "cudaLaunchKernelExC_v11060", "cudaEventRecord_v3020", "gemm")
@@ -127,8 +126,7 @@ def test_a_number_that_somebody_attaches_to_a_range_is_shown(tmp_path: Path) -> 
     script = tmp_path / "ranges.py"
     script.write_text(RANGES)
     report = tmp_path / "a.nsys-rep"
-    command = ["nsys", "profile", "-t", "nvtx", "-s", "none", "--cpuctxsw=none", "-o", str(report)]
-    subprocess.run([*command, sys.executable, str(script)], check=True, capture_output=True, cwd=tmp_path)
+    profiled(report, str(script))
     import_trace(report, tmp_path / "a.store")
     with Store(tmp_path / "a.store") as store:
         told = {

@@ -86,7 +86,7 @@ def _bystander(stack: Stack, run: str) -> str:
     if run and stack.header(run).get("state") not in ENDED:
         return run
     fresh = stack.launch(BYSTANDER)
-    until(lambda: stack.header(fresh).get("step", 0) >= 1, seconds=120, what="the bystander trained")
+    until(lambda: stack.header(fresh).get("step", 0) >= 1, seconds=240, what="the bystander trained")
     return fresh
 
 
@@ -95,7 +95,7 @@ def _end_bystander(stack: Stack, run: str) -> dict[str, Any]:
     if not run or stack.header(run).get("state") in ENDED:
         return {}
     stack.http.post(f"/api/runs/{run}/stop").raise_for_status()
-    until(lambda: stack.header(run).get("state") in ENDED, seconds=90, what="the bystander stopped")
+    until(lambda: stack.header(run).get("state") in ENDED, seconds=240, what="the bystander stopped")
     found = points.compare(stack.http, run, stack.runs / run / "a1")
     is_ok = found["points"] > 0 and not any(value for name, value in found.items() if name != "points")
     return {"is_ok": is_ok, "state": stack.header(run)["state"], "points": found}

@@ -24,8 +24,8 @@ MOMENTS = ("starting", "rollout", "checkpoint")
 ENDED = ("finished", "failed", "stopped")
 STEPS, EVERY = 8, 2
 SETTLE_SECONDS = 60.0
-BYSTANDER_SECONDS = 20.0  # for the run beside to do a step
-END_SECONDS = 180.0
+BYSTANDER_SECONDS = 60.0  # for the run beside to do a step
+END_SECONDS = 360.0
 DISK_MIB = 64.0
 SPEC: dict[str, Any] = {
     "knobs": {
@@ -117,7 +117,7 @@ def _wait_for(moment: str, scene: Scene, target: Target, draw: random.Random) ->
     step = draw.choice([s for s in range(EVERY, STEPS + 1, EVERY) if s > done][:2] or [STEPS])
     draft = scene.run_dir / "checkpoints" / f".step-{step}.draft"
     _until_step(scene, step - 1)
-    until(lambda: draft.exists() or _is_over(scene), seconds=60, what=f"checkpoint {step} came", every=0.0005)
+    until(lambda: draft.exists() or _is_over(scene), seconds=180, what=f"checkpoint {step} came", every=0.0005)
     delay = draw.uniform(0.0, 0.02)
     time.sleep(delay)
     return f"{delay * 1e3:.0f} ms into writing checkpoint {step}"
@@ -127,11 +127,11 @@ def _wait_for_start(scene: Scene, target: Target, draw: random.Random) -> str:
     def state() -> bool:
         return scene.stack.header(scene.run).get("state") == "starting"
 
-    until(state, seconds=60, what="the run started")
+    until(state, seconds=180, what="the run started")
     if target.needs == "runner":
-        until(lambda: trainer.runner(scene.run), seconds=60, what="a runner came")
+        until(lambda: trainer.runner(scene.run), seconds=180, what="a runner came")
     elif target.needs:
-        until(lambda: trainer.worker(scene.run, scene.run_dir, target.needs), seconds=90, what="a worker came")
+        until(lambda: trainer.worker(scene.run, scene.run_dir, target.needs), seconds=240, what="a worker came")
     delay = draw.uniform(0.0, 3.0)
     time.sleep(delay)
     return f"{delay:.1f} s into {'loading' if target.needs else 'its start'}"
@@ -143,7 +143,7 @@ def _until_step(scene: Scene, step: int) -> None:
             raise AssertionError(f"the run was over before step {step}")
         return trainer.steps_done(scene.run_dir) >= step
 
-    until(is_there, seconds=120, what=f"step {step} ended")
+    until(is_there, seconds=240, what=f"step {step} ended")
 
 
 def _is_over(scene: Scene) -> bool:
@@ -220,13 +220,13 @@ def _check_what_is_stored(scene: Scene, outcome: Outcome, viewer: Viewer) -> Non
         return points.compare(scene.stack.http, scene.run, scene.run_dir)
 
     with contextlib.suppress(AssertionError):  # what a killed runner had not shipped comes with the clean-up job
-        until(lambda: not found()["lost"], seconds=30, what="points came", every=0.5)
+        until(lambda: not found()["lost"], seconds=90, what="points came", every=0.5)
     outcome.points = found()
     for name in ("lost", "doubled", "invented", "changed"):
         outcome.expect(outcome.points[name] == 0, f"{outcome.points[name]} points {name}")
     header = scene.stack.header(scene.run)
     with contextlib.suppress(AssertionError):
-        until(lambda: viewer.last >= header["seq"], seconds=15, what="frames came")
+        until(lambda: viewer.last >= header["seq"], seconds=60, what="frames came")
     outcome.frames = {
         "sent": header["seq"],
         "lost": header["seq"] - viewer.last + viewer.lost,
@@ -241,9 +241,9 @@ def _check_what_is_stored(scene: Scene, outcome: Outcome, viewer: Viewer) -> Non
 def _check_processes(scene: Scene, outcome: Outcome) -> None:
     with contextlib.suppress(AssertionError):
         proved = lambda: scene.stack.header(scene.run)["cleanup"].get("processes_left") is not None  # noqa: E731
-        until(proved, seconds=60, what="the proof came", every=0.5)
+        until(proved, seconds=180, what="the proof came", every=0.5)
         # Only then: whoever proves it for a killed runner is a job of the run itself.
-        until(lambda: not trainer.processes(scene.run), seconds=30, what="processes went", every=0.5)
+        until(lambda: not trainer.processes(scene.run), seconds=90, what="processes went", every=0.5)
     left = trainer.processes(scene.run)
     outcome.left = len(left)
     outcome.expect(not left, f"{len(left)} processes left: {'; '.join(map(trainer.about, left[:3]))}")

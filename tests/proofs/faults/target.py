@@ -12,7 +12,7 @@ from tests.proofs.faults import trainer
 from tests.proofs.faults.stack import Stack, until
 
 OUTAGE_SECONDS = 15.0  # of what is taken away and given back
-CONSOLE_SECONDS = 60.0
+CONSOLE_SECONDS = 120.0
 SHORT_SECONDS = 20.0  # an outage up to this leaves a run of so few steps time for the next one
 
 
@@ -67,7 +67,7 @@ def _process(scene: Scene, name: str) -> psutil.Process:
         if name in ("web", "worker", "ingest", "reconcile", "redis")
         else lambda: trainer.worker(scene.run, scene.run_dir, name),
     )
-    found: psutil.Process = until(find, seconds=60, what=f"{name} has a process")
+    found: psutil.Process = until(find, seconds=180, what=f"{name} has a process")
     return found
 
 
