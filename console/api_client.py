@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 
 ENDED = ("finished", "failed", "stopped")
-_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+_TIMEOUT = httpx.Timeout(180.0, connect=5.0)  # a launch tries data, model and reward first
 _PIECE_BYTES = 4 << 20
 _TRY_AGAIN_SECONDS = 300.0  # a console that is restarted while we follow is waited for this long
 

@@ -110,8 +110,9 @@ class RunConsumer(_Follower):
 
     async def _follow(self) -> None:
         await hub().subscribe(self.mailbox, self.run_id)
-        await self._catch_up()
+        headers().forget(self.run_id)  # what was read before may be older than the page that asks
         await self._send_header()
+        await self._catch_up()
         await self._beat()
         beat_at = time.monotonic() + self.heartbeat_seconds
         is_changed = False

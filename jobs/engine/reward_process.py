@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 Call = Callable[[str, str, str], object]
+UP = b"{}"
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    print("{}", file=answers, flush=True)
+    print(UP.decode(), file=answers, flush=True)
     reward: Call | None = None
     name = "reward.py"
     for line in sys.stdin:

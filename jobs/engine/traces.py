@@ -4,7 +4,6 @@ In pieces, through Ray: nodes share no file system. A worker answers beside its 
 piece costs training a few milliseconds at most.
 """
 
-import contextlib
 import hashlib
 import threading
 import time
@@ -24,6 +23,7 @@ from profiling.capture_request import Request
 PIECE_BYTES = 4 << 20
 POLL_SECONDS = 0.3
 ANSWER_SECONDS = 1800.0  # a worker that holds Python's lock for long does not answer
+REMOVAL_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,15 @@ class Collector(threading.Thread):
         self._lock = threading.Lock()
         self._is_told = False
         self._given_up = threading.Event()
+        self._removals: list[Any] = []
 
     def run(self) -> None:
         """Fetch all of them; what cannot be fetched is said, the others stay."""
+        self._fetch_all()
+        if self._removals:  # before the run ends its workers; what is left then is whoever's who cleans up
+            ray.wait(self._removals, num_returns=len(self._removals), timeout=REMOVAL_SECONDS)
+
+    def _fetch_all(self) -> None:
         num_files = 0
         for recorded in self._recorded:
             name = recorded.worker.name
@@ -128,10 +134,8 @@ class Collector(threading.Thread):
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-        removal = worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path)
+        self._removals.append(worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path))
         self._announce(recorded, target, size=size, version=version, sha256=digest.hexdigest())
-        with contextlib.suppress(Exception):  # a worker that is gone has left the file; whoever cleans up removes it
-            ray.get(removal, timeout=ANSWER_SECONDS)
 
     def _announce(self, recorded: Recorded, target: Path, *, size: int, version: str, sha256: str) -> None:
         worker = recorded.worker

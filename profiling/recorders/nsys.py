@@ -153,6 +153,7 @@ class NsysRecorder:
         stays as at launch: nsys looks it up there.
         """
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
+        said = ""
         for is_last in (*[False] * (TRIES - 1), True):
             try:
                 done = _run(command, seconds)
@@ -160,8 +161,8 @@ class NsysRecorder:
                 raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
             if not done.returncode:
                 break
+            said = said or " ".join((done.stderr or done.stdout).split())[:300]  # the first says most
             if is_last:
-                said = " ".join((done.stderr or done.stdout).split())[:300]
                 raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
             # killed: Ray ends the children of a process before it; then we are next, else not
             time.sleep(_KILLED_SECONDS if done.returncode < 0 else _LOOK_SECONDS)

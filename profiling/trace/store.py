@@ -1,9 +1,10 @@
 """Read a store: the one door to what was imported."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -38,8 +39,17 @@ def is_of_store(error: BaseException) -> bool:
 def is_whole(path: Path) -> bool:
     """Return True if there is a store of this version all of which can be read: its blocks have checksums.
 
-    It takes a second for ten million events.
+    It takes a second for ten million events, so what was found holds for a minute.
     """
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return _is_whole(path, about.st_ino, about.st_mtime_ns, int(time.monotonic() / 60))
+
+
+@lru_cache(maxsize=256)
+def _is_whole(path: Path, _inode: int, _mtime: int, _minute: int) -> bool:
     try:
         with Store(path) as store:
             store.read_all()

@@ -145,7 +145,7 @@ const preview = new Question(form.dataset.preview, form, {
 const reward = new Question(form.dataset.reward, form, {
   waitMs: 0,
   onStart() {
-    for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = true; button.dataset.label ??= button.textContent; button.textContent = gettext("Trying, up to 10 s"); }
+    for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = true; button.dataset.label ??= button.textContent; button.textContent = gettext("Trying, up to 30 s"); }
   },
   onAnswer(answer) {
     restReward();

@@ -149,13 +149,15 @@ async function post(url, fields) {
   return { isOk: answer.ok, data: await answer.json() };
 }
 
+const rest = (ms) => new Promise((done) => { setTimeout(done, ms); });
+
 async function change(verb, ids, { tags = "", undo = null } = {}) {
   try {
     const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
     if (!isOk) { toast(data.problem, { isError: true }); return; }
     for (const refusal of data.refused) toast(refusal.message, { isError: true });
     const showing = verb === "archive" || verb === "restore" ? reload() : refreshRows(ids);
-    await showing.catch(() => {}); // it is done all the same; the next change shows it
+    await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
     if (data.done.length) toast(data.text, { undo: undo && (() => change(undo, data.done, { tags })) });
   } catch {
     toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
@@ -224,7 +226,7 @@ function showEditProblem(field, message) {
 async function save(id, fields) {
   const { isOk, data } = await post(`/runs/${id}/edit`, fields);
   if (!isOk) return data;
-  await refreshRows([id]);
+  await Promise.race([refreshRows([id]).catch(() => {}), rest(1000)]); // as above
   toast(gettext("Saved"), { undo: () => save(id, data.before) });
   return null;
 }

@@ -19,8 +19,9 @@ from typing import Any
 
 from jobs.catalog.sections import RewardSource
 from jobs.engine.reward import Completion, RewardFailed, Score
+from jobs.engine.reward_process import UP
 
-_UP_SECONDS = 60.0  # for Python itself, which no reward is to blame for
+_UP_SECONDS = 20.0  # for Python itself, which no reward is to blame for; less than a trial may take
 _DUMP_SECONDS = 10.0
 _SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN")  # what scoring has no use for
 
@@ -70,13 +71,14 @@ class CustomReward:
 
     def _come_up(self) -> None:
         """Return once the process answers, and can be asked where it stands."""
-        line = self._read_line(_UP_SECONDS)
-        if line is None:
-            text = f"The process for the reward {self._name} did not start within {_UP_SECONDS:g} s. Try again."
-            raise RewardFailed(text, kind="hung")
-        if not line:
-            text = f"The process for the reward {self._name} ended while it started."
-            raise RewardFailed(text, kind="died", log_line=self._last_error_line())
+        end = time.monotonic() + _UP_SECONDS
+        while (line := self._read_line(end - time.monotonic())) != UP:  # the interpreter of the node may greet, too
+            if line is None:
+                text = f"The process for the reward {self._name} did not start within {_UP_SECONDS:g} s. Try again."
+                raise RewardFailed(text, kind="not_started")
+            if not line:
+                text = f"The process for the reward {self._name} ended while it started."
+                raise RewardFailed(text, kind="not_started", log_line=self._last_error_line())
 
     def _ask(self, request: dict[str, Any], *, what: str) -> dict[str, Any]:
         assert self._process.stdin is not None

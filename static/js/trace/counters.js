@@ -10,6 +10,7 @@ const USUAL = 6; // shown until people choose
 const MOST = 24; // at once: each of them is read again whenever the window rests
 const HEIGHT = 44;
 const REST_MS = 150;
+const REFUSED_MS = 10_000; // what could not be read is not asked for again with every move
 const POINTS = 2000;
 
 export class Counters extends EventTarget {
@@ -88,6 +89,7 @@ export class Counters extends EventTarget {
     const wide = { from: Math.max(from - room, this.view.extent.from - 1), to: Math.min(to + room, this.view.extent.to + 1) };
     const { read } = strip;
     if (read && read.from <= Math.max(from, this.view.extent.from) && read.to >= Math.min(to, this.view.extent.to) && (read.isAll || read.to - read.from < (to - from) * 4)) return;
+    if (performance.now() < (strip.refusedUntil ?? 0)) return;
     const asked = (strip.turn = (strip.turn ?? 0) + 1);
     try {
       const answer = await get(`${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`);
@@ -100,6 +102,7 @@ export class Counters extends EventTarget {
       const values = answer.v.filter((v) => v !== null);
       strip.last.textContent = values.length ? fill(gettext("most %(value)s"), { value: numbers.metric(values.reduce((a, b) => Math.max(a, b)), strip.series.unit) }) : "";
     } catch {
+      strip.refusedUntil = performance.now() + REFUSED_MS;
       strip.last.textContent = gettext("could not be read");
     }
   }

@@ -9,7 +9,9 @@ const AT_ONCE = 4;
 const MOST_BYTES = 96 << 20; // kept, of all layers
 const MOST_ROWS = 96; // of a block of lanes
 const UP = 24;
-const AGAIN_MS = 3000; // after this a tile that could not be fetched is asked for again
+const AGAIN_MS = 3000; // after this a tile that could not be fetched is asked for again, and after twice as long each time, up to
+const LONGEST_MS = 60_000;
+const FINAL = [403, 404, 422]; // asked again, the answer is the same
 
 /** What all layers of the page share: few requests at a time, those of the latest view first. */
 export class Loader {
@@ -45,25 +47,32 @@ export class Loader {
     tiles.pending.add(key);
     try {
       const answer = await fetch(url, { credentials: "same-origin" });
-      if (!answer.ok) throw new Error(String(answer.status));
+      if (!answer.ok) throw Object.assign(new Error(String(answer.status)), { status: answer.status });
       const tile = new Tile(await answer.arrayBuffer(), tiles.origin);
       tiles.known.set(key, tile);
+      tiles.failed.delete(key);
       this.#keep(tiles, key, tile);
       this.onProblem(false);
     } catch (error) {
       this.onProblem(true, error);
-      tiles.failedAt.set(key, performance.now());
-      this.failed += 1;
-      setTimeout(() => {
-        this.failed -= 1;
-        this.onLoad();
-      }, AGAIN_MS + 50);
+      this.#later(tiles, key, FINAL.includes(error.status) ? Infinity : Math.min((tiles.failed.get(key)?.wait ?? AGAIN_MS / 2) * 2, LONGEST_MS));
     } finally {
       this.running -= 1;
       tiles.pending.delete(key);
       this.onLoad();
       this.#next();
     }
+  }
+
+  /** Let it be asked for again after `wait` ms. */
+  #later(tiles, key, wait) {
+    tiles.failed.set(key, { wait, until: performance.now() + wait });
+    if (wait === Infinity) return;
+    this.failed += 1;
+    setTimeout(() => {
+      this.failed -= 1;
+      this.onLoad();
+    }, wait + 50);
   }
 
   #keep(tiles, key, tile) {
@@ -92,7 +101,7 @@ export class Tiles {
     Object.assign(this, { url, made, origin });
     this.known = new Map(); // "block/level/index" -> Tile
     this.pending = new Set();
-    this.failedAt = new Map();
+    this.failed = new Map(); // -> { wait, until } in ms
     this.blocks = blocksOf(lanes);
     this.blockOf = new Map(this.blocks.flatMap((block, i) => block.map((lane) => [lane, i])));
   }
@@ -129,8 +138,7 @@ export class Tiles {
 
   #miss(block, level, index, missing, hasOther) {
     const id = key(block, level, index);
-    const failed = this.failedAt.get(id);
-    if (this.pending.has(id) || (failed && performance.now() - failed < AGAIN_MS)) return;
+    if (this.pending.has(id) || performance.now() < (this.failed.get(id)?.until ?? 0)) return;
     const lanes = this.blocks.length > 1 ? `&lanes=${this.blocks[block].join(",")}` : "";
     missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}?made=${this.made}${lanes}`, hasOther });
   }

@@ -147,7 +147,12 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = SimpleNamespace(get=lambda reference, timeout: reference())
+    def wait(references: list[Any], *, num_returns: int, timeout: float) -> None:
+        del num_returns, timeout
+        for reference in references:
+            reference()
+
+    ray = SimpleNamespace(get=lambda reference, timeout: reference(), wait=wait)
     monkeypatch.setattr(recording_module, "ray", ray)
     monkeypatch.setattr(traces_module, "ray", ray)
     monkeypatch.setattr(traces_module, "POLL_SECONDS", 0.01)

@@ -1,12 +1,16 @@
 """Every reward of the folder: one behavior suite, then each one's own."""
 
 import math
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from jobs.catalog.sections import RewardSource
+from jobs.engine.cause import cause_of
 from jobs.engine.reward import Completion, RewardFailed, Score, open_reward
+from jobs.engine.rewards import custom
 from profiling import plugins
 
 CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
@@ -133,3 +137,33 @@ def test_what_else_goes_wrong_is_told_apart(source: str, kind: str, said: str) -
 
     assert failed.kind == kind
     assert said in str(failed)
+
+
+def interpret(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Let the reward's process be started by a shell script."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("exec sleep 600", "did not start within 0.3 s"), ("echo no room >&2; exit 1", "ended while it started")],
+)
+def test_a_process_that_does_not_come_up_is_no_fault_of_the_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    interpret(tmp_path, monkeypatch, text)
+    monkeypatch.setattr(custom, "_UP_SECONDS", 0.3 if "sleep" in text else 60.0)
+
+    failed = custom_failure(CUSTOM)
+
+    assert said in str(failed)
+    assert cause_of(failed, step=1, log_tail={})["side"] == "cluster"
+
+
+def test_an_interpreter_that_greets_disturbs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpret(tmp_path, monkeypatch, f'echo welcome; exec {sys.executable} "$@"')
+
+    assert score("custom", "abc").total == pytest.approx(0.3)
