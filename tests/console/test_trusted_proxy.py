@@ -37,11 +37,11 @@ def web(tmp_path: Path, **settings: str) -> Iterator[str]:
     env = {"PATH": "/usr/bin:/bin", "DJANGO_SETTINGS_MODULE": "console.settings", "PITWALL_DATA_DIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(port)], cwd=ROOT, env=env | settings)
     try:
-        wait_until(lambda: _answers(port), seconds=30, what="web did not start")
+        wait_until(lambda: _answers(port), seconds=120, what="web did not start")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def _answers(port: int) -> bool:
@@ -63,4 +63,4 @@ def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(
     tmp_path: Path, settings: dict[str, str], seen: str
 ) -> None:
     with web(tmp_path, **settings) as url:
-        assert httpx.get(url, headers={"X-Forwarded-For": "203.0.113.9"}).text == seen
+        assert httpx.get(url, headers={"X-Forwarded-For": "203.0.113.9"}, timeout=60).text == seen

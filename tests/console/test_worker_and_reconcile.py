@@ -54,7 +54,7 @@ class House:
         self.processes.append(process)
         return process
 
-    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 30) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> Any:
         """Return the first true value of `condition`."""
         deadline = time.monotonic() + seconds
         while not (value := condition()):
@@ -86,7 +86,7 @@ def house(tmp_path: Path, valkey: Valkey, ray: FakeRay, migrated: Path) -> Itera
     for process in house.processes:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 QUEUE = """
@@ -111,7 +111,7 @@ def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: Fa
     assert state == "starting"
     assert house.log.read_text() == "", "the worker's log is for problems"
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
 
 
 def listens(process: subprocess.Popen[bytes]) -> bool:
@@ -133,7 +133,7 @@ def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ra
     for process in (second, first):
         house.wait(partial(listens, process), "its handler of SIGTERM")  # it may have come up later than the other
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, house.log.read_text()
+        assert process.wait(60) == 0, house.log.read_text()
 
 
 def test_when_the_reconciler_is_killed_the_next_one_takes_over(house: House, ray: FakeRay) -> None:

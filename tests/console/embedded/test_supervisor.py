@@ -18,9 +18,9 @@ from console.embedded.service import Service
 # A service that starts a grandchild in a group of its own, as Ray does, and says both process ids.
 SPAWNER = """
 import os, subprocess, sys, time
-grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 open(sys.argv[1], "a").write(f"{os.getpid()} {grandchild.pid}\\n")
-time.sleep(60)
+time.sleep(600)
 """
 # A supervisor in a process of its own, so that signals and parent-death can be tried on it.
 PROGRAM = """
@@ -45,7 +45,7 @@ sys.exit(supervisor.run(before_stop=lambda: print("runs are ended", flush=True))
 """
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -77,7 +77,7 @@ def supervised(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
 
 
 def everything(folder: Path) -> list[int]:
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_everything_and_exits_with_zero(supervised: subprocess.Popen
     assert all(map(is_alive, running))
 
     supervised.send_signal(signal.SIGINT)
-    output, _ = supervised.communicate(timeout=20)
+    output, _ = supervised.communicate(timeout=60)
 
     assert supervised.returncode == 0
     assert "runs are ended" in output
@@ -134,7 +134,7 @@ def test_a_one_time_service_runs_once(supervised: subprocess.Popen[str], tmp_pat
     wait_for(lambda: "once only" in (tmp_path / "log" / "once.log").read_text())  # it may start slowly
 
     supervised.send_signal(signal.SIGTERM)
-    output, _ = supervised.communicate(timeout=20)
+    output, _ = supervised.communicate(timeout=60)
 
     assert output.count("once only") == 1
     assert "second ended with exit code -9; starting it again in 0.5 s" in output
