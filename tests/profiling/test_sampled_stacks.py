@@ -41,7 +41,7 @@ def test_what_a_recorder_writes_is_read_again(tmp_path: Path) -> None:
         stands.set()
         release.wait()
 
-    thread = threading.Thread(target=stand_here, name="stander")
+    thread = threading.Thread(target=stand_here, name="stander", daemon=True)
     thread.start()
     stands.wait()
     wait_until(lambda: stacks()["stander"][-1].startswith("Condition.wait ("), 60)

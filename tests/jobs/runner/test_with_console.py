@@ -72,7 +72,6 @@ class Console:
         subprocess.run([*self._manage(), "migrate", "-v0"], env=self.env, check=True)
         self.start("web")
         self.start("ingest")
-        wait_until(self.is_answering, 180)
 
     def start(self, name: str) -> None:
         with self.log.open("ab") as log:
@@ -114,9 +113,12 @@ class Console:
 def real() -> Iterator[Console]:
     folder = Path(tempfile.mkdtemp(prefix="pw-rc-"))  # short: Valkey's socket is in it
     made = Console(folder)
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        wait_until(made.is_answering, 180)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
