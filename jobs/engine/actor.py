@@ -168,7 +168,10 @@ class Actor:
         self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Answer:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
-        body = lambda: getattr(self._target, method)(*arguments, **options)  # noqa: E731
+
+        def body() -> Any:
+            return getattr(self._target, method)(*arguments, **options)
+
         return self._listening(self._run(body, phase=phase, step=step))
 
     # -- captures, recorded in this process (profiling.recording) --

@@ -93,7 +93,10 @@ class TracePage {
     this.layers.addEventListener("layer", ({ detail }) => this.#layer(detail));
     this.layers.addEventListener("state", () => this.#empty());
     this.layers.addEventListener("problem", ({ detail }) => write(field("note"), detail.message));
-    this.loader.onProblem = (isBad) => write(field("note"), isBad ? gettext("Part of the timeline could not be read. It is tried again.") : "");
+    this.loader.onProblem = (isBad, isFinal) => {
+      const text = isFinal ? gettext("Part of the timeline could not be read. Reload the page.") : gettext("Part of the timeline could not be read. It is tried again.");
+      write(field("note"), isBad ? text : "");
+    };
     this.#tools();
     this.#listen();
   }

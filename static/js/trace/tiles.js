@@ -54,8 +54,9 @@ export class Loader {
       this.#keep(tiles, key, tile);
       this.onProblem(false);
     } catch (error) {
-      this.onProblem(true, error);
-      this.#later(tiles, key, FINAL.includes(error.status) ? Infinity : Math.min((tiles.failed.get(key)?.wait ?? AGAIN_MS / 2) * 2, LONGEST_MS));
+      const isFinal = FINAL.includes(error.status);
+      this.onProblem(true, isFinal);
+      this.#later(tiles, key, isFinal ? Infinity : Math.min((tiles.failed.get(key)?.wait ?? AGAIN_MS / 2) * 2, LONGEST_MS));
     } finally {
       this.running -= 1;
       tiles.pending.delete(key);
