@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +44,7 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    failures: list[str] = field(default_factory=list)
 
     def add(self, report: Path) -> None:
         """Add the counts of a JUnit report; one that is not there is a failure."""
@@ -56,6 +57,20 @@ class Tally:
             self.failed += failed
             self.skipped += skipped
             self.passed += int(suite.get("tests", 0)) - failed - skipped
+            self.failures += [in_short(case, how) for case in suite.iter("testcase") for how in case if is_failure(how)]
+
+
+def is_failure(part: ElementTree.Element) -> bool:
+    """Whether a part of a test's report says that it failed."""
+    return part.tag in ("failure", "error")
+
+
+def in_short(case: ElementTree.Element, how: ElementTree.Element) -> str:
+    """Which test failed, what it said and where, in the few lines that are left of a long log."""
+    lines = (how.text or "").splitlines()
+    said = [line for line in lines if line.startswith("E ")][:3]
+    name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')} ({how.tag})"
+    return "\n".join(line[:300] for line in [name, *said, *lines[-1:]])
 
 
 def run(title: str, command: list[str | Path]) -> int:
@@ -99,6 +114,8 @@ def main() -> int:
     if os.environ.get("REQUIRE_ALL"):
         print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext or nsys counts as failed.")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
+    for failure in tally.failures:  # last: of a long log the end is what everybody is shown
+        print(failure)
     return 1 if tally.failed else 0
 
 
