@@ -20,7 +20,7 @@ from django.urls import path
 from console.api.trace_schema import trace_out
 from console.api.traces import whole
 from console.headers import headers
-from console.live import Mailbox, hub
+from console.live import Mailbox, end, hub
 from jobs.access import role
 from jobs.catch_up import missed, newest_seq
 from jobs.models import Project, Trace
@@ -54,8 +54,7 @@ class _Follower(AsyncWebsocketConsumer):
     async def disconnect(self, _code: int) -> None:
         """Stop sending; the connection is gone."""
         if self.sender is not None:
-            self.sender.cancel()
-            await asyncio.gather(self.sender, return_exceptions=True)
+            await end(self.sender)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Ignore what browsers send: they only listen."""

@@ -128,8 +128,7 @@ class Hub:
                 del self._of_run[run_id]
         if not self._of_run and not self._of_all and self._task is not None:
             task, self._task = self._task, None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.shield(end(task))  # whoever unsubscribes may be ended meanwhile, and cancelled again
 
     async def _tail(self) -> None:
         """Read on and on. A concrete id, never `$`: between two reads with `$`, entries are missed."""
@@ -184,6 +183,18 @@ class Hub:
         for boxes in self._of_run.values():
             for mailbox in boxes:
                 mailbox.lose()
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it has ended, however it ends.
+
+    Once is not enough: `asyncio.wait_for` before Python 3.12, which redis uses, too, loses a cancel that comes in the
+    moment of what it waits for. The task of a page that has gone would go on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=0.1)
+    await asyncio.gather(task, return_exceptions=True)  # an error of it has been seen
 
 
 def _order(entry_id: bytes) -> tuple[int, int]:

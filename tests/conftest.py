@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.utils import translation
+from hypothesis.internal.conjecture import providers
 from playwright.sync_api import expect
 
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
@@ -56,6 +57,12 @@ DOWNLOAD_SECONDS = 180
 
 # What a page shows in a blink takes seconds on a machine that does other work besides; who waits longer says so.
 expect.set_options(timeout=20_000)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep hypothesis from drawing constants out of our code: which it knows depends on what was imported so far."""
+    if not config.getoption("--hypothesis-profile"):
+        providers._get_local_constants = lambda: providers._local_constants  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)

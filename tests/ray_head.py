@@ -19,6 +19,7 @@ from console.embedded.ray_head import answers, ray_environment, ray_service
 
 HOUSE = Path(__file__).parents[1]
 START_SECONDS = 90.0
+STARTS = 3
 NUM_CPUS = 8  # logical ones, more than the machine has
 
 
@@ -48,26 +49,40 @@ def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
 
     `first_on_path` stands before the code on the path of its workers, and of drivers on this head.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
+    path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
+    for starts_left in reversed(range(STARTS)):
+        folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
+        process, head = _start(folder, path)
+        try:
+            if _is_up(process, head, folder, may_fail=starts_left > 0):
+                yield head
+                return
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(120)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, path: str) -> tuple[subprocess.Popen[bytes], RayHead]:
     token = secrets.token_hex(16)
     service, api = ray_service(folder, os.environ, token=token, web_port=0)
     (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
-    path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
     env = {**service.env, "PYTHONPATH": path}  # workers of tests without a package find the code here
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(service.argv, env=env, stdout=log, stderr=log)
-    head = RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(api, token) or not _has_node(head):
-            assert process.poll() is None, (folder / "head.log").read_text()
-            assert time.monotonic() < deadline, f"Ray did not start within {START_SECONDS:.0f} s"
-            time.sleep(0.1)
-        yield head
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(120)
-        shutil.rmtree(folder, ignore_errors=True)
+    return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path)
+
+
+def _is_up(process: subprocess.Popen[bytes], head: RayHead, folder: Path, *, may_fail: bool) -> bool:
+    """Wait until the head answers; it may end instead: Ray gives its parts 30 s, and another may take a port of it."""
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(head.api, head.token) or not _has_node(head):
+        if process.poll() is not None and may_fail:
+            return False
+        assert process.poll() is None, (folder / "head.log").read_text()
+        assert time.monotonic() < deadline, f"Ray did not start within {START_SECONDS:.0f} s"
+        time.sleep(0.1)
+    return True
 
 
 @pytest.fixture(scope="session")

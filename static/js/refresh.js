@@ -32,17 +32,29 @@ export async function refreshParts(url = location.href) {
   }
 }
 
-/** A function that runs `act` at most once in `ms`, the last call never lost, and not in a background tab. */
+/**
+ * A function that runs `act` at most once in `ms`, the last call never lost, and not in a background tab. One run waits
+ * for the one before: an older answer that comes later would stay.
+ */
 export function atMostEvery(ms, act) {
   let last = 0;
   let timer = 0;
+  let isRunning = false;
+  let isAsked = false;
   const run = async () => {
     timer = 0;
     if (document.hidden) return; // coming back runs it again
     last = Date.now();
+    isRunning = true;
+    isAsked = false;
     try { await act(); } catch { /* the offline notice says it; the next change tries again */ }
+    isRunning = false;
+    if (isAsked) ask();
   };
-  const ask = () => { timer ||= setTimeout(run, Math.max(0, last + ms - Date.now())); };
+  const ask = () => {
+    isAsked = true;
+    if (!isRunning) timer ||= setTimeout(run, Math.max(0, last + ms - Date.now()));
+  };
   document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
   return ask;
 }

@@ -1,8 +1,9 @@
-// Toasts: only results of one's own actions, one line, gone after 6 s; errors stay until closed. Never for news.
+// Toasts: only results of one's own actions, one line, gone after 6 s, or 12 where they undo; errors stay until closed. Never for news.
 
 import { el, gettext, icon } from "./format.js";
 
 const LIFE_MS = 6000;
+const UNDO_LIFE_MS = 12000; // read, understood and reached for
 
 /** Show one line. `undo` is called by its button; `link` is {url, text}; `isError` keeps it until it is closed. */
 export function toast(text, { undo = null, link = null, isError = false } = {}) {
@@ -14,7 +15,7 @@ export function toast(text, { undo = null, link = null, isError = false } = {}) 
   if (isError) {
     line.append(el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "aria-label": gettext("Close"), onclick: close }, icon("x")));
   } else {
-    expire(line);
+    expire(line, undo ? UNDO_LIFE_MS : LIFE_MS);
   }
   place.append(line);
   return close;
@@ -28,9 +29,9 @@ export function adoptServerToasts() {
 }
 
 /** Take a line away after its time, but not from under a hand. */
-function expire(line) {
+function expire(line, ms = LIFE_MS) {
   setTimeout(() => {
-    if (line.matches(":hover, :focus-within")) expire(line);
+    if (line.matches(":hover, :focus-within")) expire(line, ms);
     else line.remove();
-  }, LIFE_MS);
+  }, ms);
 }

@@ -183,8 +183,12 @@ class TracePage {
   }
 
   async #chooseFromAddress(layer, event) {
-    const answer = await fetch(`${page.api}/layers/${layer}/events/${event}`, { headers: { Accept: "application/json" } });
-    if (answer.ok) goTo(this.view, this.clock, { ...(await answer.json()), layer });
+    try {
+      const answer = await fetch(`${page.api}/layers/${layer}/events/${event}`, { headers: { Accept: "application/json" } });
+      if (answer.ok) goTo(this.view, this.clock, { ...(await answer.json()), layer });
+    } catch {
+      // The timeline stands without it; the offline notice says why.
+    }
   }
 
   #listen() {

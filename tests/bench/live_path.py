@@ -60,7 +60,7 @@ def main() -> None:
                     for child in children:
                         child.terminate()
                     for child in children:
-                        child.wait(timeout=20)
+                        child.wait(timeout=60)
         finally:
             valkey.kill()
     _report(delays, given.viewers)
@@ -93,7 +93,7 @@ async def _measure(host: str, made: dict[str, str], seconds: float, viewers: int
 
 
 async def _until_it_answers(host: str) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(60):
+    async with httpx.AsyncClient(timeout=60) as client, asyncio.timeout(60):
         while True:
             try:
                 await client.get(f"http://{host}/healthz")
@@ -114,7 +114,7 @@ async def _emit(queue: list[dict[str, Any]], over: asyncio.Event) -> None:
 async def _ship(host: str, made: dict[str, str], queue: list[dict[str, Any]], over: asyncio.Event) -> None:
     url = f"http://{host}/ingest/{made['run']}/1/events"
     number = 0
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {made['token']}"}) as client:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {made['token']}"}, timeout=60) as client:
         while not over.is_set():
             began = time.monotonic()
             batch, queue[:] = list(queue), []

@@ -39,7 +39,7 @@ def died(live_console: LiveConsole, *, steps: int = 8, checkpoint: int = 4) -> R
 
 
 def wait_for_state(run: Run, state: str) -> None:
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while Run.objects.values_list("state", flat=True).get(pk=run.pk) != state:
         assert time.monotonic() < end, f"never {state}"
         time.sleep(0.03)

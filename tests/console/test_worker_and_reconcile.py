@@ -39,7 +39,7 @@ class House:
         """Run a command to its end and return what it printed."""
         command = [sys.executable, "manage.py", *arguments]
         return subprocess.run(
-            command, cwd=ROOT, env=self.env, check=True, capture_output=True, text=True, timeout=60
+            command, cwd=ROOT, env=self.env, check=True, capture_output=True, text=True, timeout=180
         ).stdout
 
     def shell(self, code: str) -> str:

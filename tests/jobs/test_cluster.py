@@ -5,7 +5,7 @@ import io
 import secrets
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -207,17 +207,17 @@ def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
     assert (state.cpus_total, state.gpus_total, len(state.nodes)) == (NUM_CPUS, 0.0, 1)
 
     for _ in range(2):  # the second is a duplicate, and no error
-        submit("failing", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "0"})
-    submit("sleeping", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "600"})
-    failed = wait_until(lambda: _ended("failing"), seconds=60)
-    wait_until(lambda: _status("sleeping") == "RUNNING", seconds=60)
-    assert cluster.stop_job("sleeping")
-    stopped = wait_until(lambda: _ended("sleeping"), seconds=60)
+        _asked(lambda: submit("failing", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "0"}))
+    _asked(lambda: submit("sleeping", module="pw_probe", environment={"PITWALL_RUN": "r-real", "NAP": "600"}))
+    failed = wait_until(lambda: _ended("failing"), seconds=180)
+    wait_until(lambda: _status("sleeping") == "RUNNING", seconds=180)
+    assert _asked(lambda: cluster.stop_job("sleeping"))
+    stopped = wait_until(lambda: _ended("sleeping"), seconds=180)
 
     assert (failed.status, failed.exit_code) == ("FAILED", 3)
     assert "r-real" in failed.message
     assert stopped.status == "STOPPED"
-    assert not cluster.stop_job("nope")
+    assert not _asked(lambda: cluster.stop_job("nope"))
     settings.RAY_AUTH_TOKEN = "wrong"
     wait_until(lambda: "refuses our token" in cluster.read_state().problem, seconds=60)
 
@@ -228,6 +228,18 @@ def test_a_real_ray_head_takes_runs_and_ends_our_jobs(
 def _reachable() -> cluster.ClusterState | None:
     state = cluster.read_state()
     return state if state.is_reachable else None
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    answers: list[Any] = []
+
+    def is_answered() -> bool:
+        with contextlib.suppress(cluster.ClusterUnreachable):
+            answers.append(call())
+        return bool(answers)
+
+    wait_until(is_answered, seconds=60)
+    return answers[0]
 
 
 def _job(name: str) -> cluster.JobInfo | None:

@@ -52,25 +52,25 @@ def test_an_answer_is_reckoned_once_and_outlives_the_process(trace: Trace) -> No
         calls.append(1)
         return Whole(number=7, parts=(Part(name="a", share=0.5), Part(name="b", share=None)), words={"x": 1})
 
-    first = answer(trace, "a", Whole, work, patience=10)
-    assert answer(trace, "a", Whole, work, patience=10) is first
+    first = answer(trace, "a", Whole, work, patience=60)
+    assert answer(trace, "a", Whole, work, patience=60) is first
     trace_answers._kept.clear()  # as another process has it
-    again = answer(trace, "a", Whole, work, patience=10)
+    again = answer(trace, "a", Whole, work, patience=60)
     assert again == first
     assert isinstance(again.parts[0], Part)
     assert isinstance(again.pair, tuple)
-    assert answer(trace, "b", Whole, work, patience=10) == first  # of something else
+    assert answer(trace, "b", Whole, work, patience=60) == first  # of something else
     assert len(calls) == 2
     assert len(kept(trace)) == 2
 
 
 def test_half_an_answer_is_reckoned_anew(trace: Trace) -> None:
-    answer(trace, "a", Whole, lambda: Whole(number=1), patience=10)
+    answer(trace, "a", Whole, lambda: Whole(number=1), patience=60)
     (path,) = kept(trace)
     for odd in ('{"number"', "[]", '{"other": 1}'):
         path.write_text(odd)
         trace_answers._kept.clear()
-        assert answer(trace, "a", Whole, lambda: Whole(number=2), patience=10).number == 2
+        assert answer(trace, "a", Whole, lambda: Whole(number=2), patience=60).number == 2
 
 
 def test_what_cannot_be_reckoned_is_not_kept(trace: Trace) -> None:
@@ -79,9 +79,9 @@ def test_what_cannot_be_reckoned_is_not_kept(trace: Trace) -> None:
 
     for _ in range(2):
         with pytest.raises(ValueError, match="no step"):
-            answer(trace, "a", Whole, fails, patience=10)
+            answer(trace, "a", Whole, fails, patience=60)
     assert kept(trace) == []
-    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=10).number == 1
+    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=60).number == 1
 
 
 def test_an_answer_that_comes_just_as_patience_ends_is_given(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,18 +125,18 @@ def test_two_at_a_time_and_others_are_told_to_ask_again(trace: Trace) -> None:
     finally:
         go.set()
     for one, number in asked:
-        assert answer(one, number, Whole, slow, patience=30).number == 1
-    assert answer(trace, "one more", Whole, slow, patience=30).number == 1
+        assert answer(one, number, Whole, slow, patience=60).number == 1
+    assert answer(trace, "one more", Whole, slow, patience=60).number == 1
     assert trace_answers._under_way == {}
     assert trace_answers._projects == {}
 
 
 def test_a_trace_keeps_so_many_answers_and_needs_none(trace: Trace) -> None:
     for number in range(MOST_KEPT + 3):
-        answer(trace, number, Whole, lambda: Whole(number=1), patience=10)
+        answer(trace, number, Whole, lambda: Whole(number=1), patience=60)
     assert len(kept(trace)) == MOST_KEPT
     gone = Trace.objects.create(project=trace.project, name="deleted meanwhile")
-    assert answer(gone, "a", Whole, lambda: Whole(number=3), patience=10).number == 3
+    assert answer(gone, "a", Whole, lambda: Whole(number=3), patience=60).number == 3
     assert not trace_folder(gone).exists()
 
 
@@ -158,6 +158,6 @@ def test_a_thread_that_the_system_does_not_give_leaves_the_place_free(
     with monkeypatch.context() as patch:
         patch.setattr(threading, "Thread", Refused)
         with pytest.raises(RuntimeError):
-            answer(trace, "a", Whole, lambda: Whole(number=1), patience=10)
+            answer(trace, "a", Whole, lambda: Whole(number=1), patience=60)
 
-    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=10) == Whole(number=1)
+    assert answer(trace, "a", Whole, lambda: Whole(number=1), patience=60) == Whole(number=1)

@@ -146,17 +146,22 @@ class Composition:
     def stop(self) -> dict[str, int]:
         """End what runs as Compose does: SIGTERM, and SIGKILL after its grace; return exit codes by container."""
         codes = {}
-        for process in self.running.values():
-            process.send_signal(signal.SIGTERM)
-        for name, process in self.running.items():
-            service = self.services[name.rpartition("-")[0]]
-            try:
-                codes[name] = process.wait(seconds(service.get("stop_grace_period", "10s")))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                codes[name] = process.wait(10)
+        for is_dependent in (True, False):  # who depends on others goes first
+            ending = {n: p for n, p in self.running.items() if ("depends_on" in self._service(n)) is is_dependent}
+            for process in ending.values():
+                process.send_signal(signal.SIGTERM)
+            for name, process in ending.items():
+                try:
+                    codes[name] = process.wait(seconds(self._service(name).get("stop_grace_period", "10s")))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    codes[name] = process.wait(10)
         self.running.clear()
         return codes
+
+    def _service(self, name: str) -> dict[str, Any]:
+        service: dict[str, Any] = self.services[name.rpartition("-")[0]]
+        return service
 
     def log(self, name: str) -> str:
         """Return what a container has printed."""

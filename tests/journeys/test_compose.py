@@ -267,18 +267,13 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
         made.running.pop("web-1").wait(10)
         wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=180, what="the run did not end")
         made.start("web", number=1)  # what its restart policy does
-        wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=30, what="web did not come back")
+        wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=120, what="web did not come back")
 
         assert _state(seen) == "finished", seen[-1]
         assert both == set(webs), "reports went to both web processes"
         header = browser.get(0, f"/api/runs/{run}").json()
-        artifacts = wait_until(
-            lambda: [a for a in browser.get(0, f"/api/runs/{run}/artifacts").json()["artifacts"] if a["is_ready"]],
-            seconds=20,
-            what="no file arrived",
-        )
+        (model,) = wait_until(lambda: models(browser, run), seconds=60, what="no model arrived")
         series = browser.get(1, f"/api/runs/{run}/series?metrics=reward/mean").json()["series"]
-        model = next(a for a in artifacts if a["type"] == "model")
         packed = browser.get(0, f"/runs/{run}/files/{model['id']}").content
 
     assert _seqs(seen) == list(range(1, len(_seqs(seen)) + 1)), "every frame once and in order, whoever died"
@@ -292,6 +287,11 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
     assert {e["step"] for e in written if e["kind"] == "metric" and "reward/mean" in e["values"]} == set(
         range(1, STEPS + 1)
     )
+
+
+def models(browser: Browser, run: str) -> list[dict[str, Any]]:
+    artifacts = browser.get(0, f"/api/runs/{run}/artifacts").json()["artifacts"]
+    return [a for a in artifacts if a["is_ready"] and a["type"] == "model"]
 
 
 def _steps(seen: list[dict[str, Any]]) -> int:

@@ -66,14 +66,18 @@ def test_a_taken_port_is_refused_and_nothing_starts(stack: Stack, tmp_path: Path
 @pytest.mark.parametrize("service", ["web", "redis"])
 def test_a_killed_service_comes_back(stack: Stack, service: str) -> None:
     programs = {"web": "manage.py\0web", "redis": "valkey-server"}
-    pid = next(
-        pid for pid in descendants(stack.process.pid) if programs[service] in Path(f"/proc/{pid}/cmdline").read_text()
-    )
+    pid = next(pid for pid in descendants(stack.process.pid) if programs[service] in command_line(pid))
 
     os.kill(pid, signal.SIGKILL)
 
-    wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=30)
-    wait_until(lambda: answers(stack, "/readyz"), seconds=30, what=f"no new {service} answered")
+    wait_for_line(stack, rf"{service} ended with exit code -9; starting it again in", seconds=120)
+    wait_until(lambda: answers(stack, "/readyz", seconds=20), seconds=120, what=f"no new {service} answered")
+
+
+def command_line(pid: int) -> str:
+    with contextlib.suppress(OSError):  # it has ended since
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 def answers(stack: Stack, path: str, *, seconds: float = 2) -> bool:

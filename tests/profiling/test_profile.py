@@ -1,5 +1,6 @@
 """The facade `mark`: records what it wraps, changes nothing, costs little, whatever its backends do."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -417,12 +418,14 @@ def test_the_facade_imports_no_library_for_it() -> None:
 def calls_of_a_mark(*, name: str = "") -> int:
     """Return how many functions a mark calls; what it takes on a quiet machine is printed by `make bench-profiling`."""
     called: list[str] = []
+    gc.disable()  # a collection calls what others have left to be told of it
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event in ("call", "c_call") else None)
     try:
         with mark("update", step=1, name=name):
             pass
     finally:
         sys.setprofile(None)
+        gc.enable()
     return len(called)
 
 

@@ -186,6 +186,7 @@ def test_a_piece_that_cannot_be_written_fails_the_recording_with_the_reason(
 def test_a_trace_that_cannot_go_on_is_no_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch starts no second time: the recording fails and says after which piece, the work goes on."""
     monkeypatch.setattr(torch_pieces, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(torch_pieces, "_WORTH_SECONDS", 3600.0)  # no piece before the first step
     recording.start("torch_pieces", folder=tmp_path, name="cap1-policy-0")
     recording.at_step(1)
     work()

@@ -56,7 +56,7 @@ class RiddenRun:
             "PITWALL_RUN_ROOT": str(folder / "runs"),
             "PITWALL_DEVICE": "cpu",
             "PYTHONWARNINGS": "ignore",
-            "RAY_JOB_STOP_WAIT_TIME_S": "20",
+            "RAY_JOB_STOP_WAIT_TIME_S": "120",
         }
         self._code = _house_that_ends(folder, way) if way in ENDS else HOUSE
         self._num_before = -1

@@ -111,8 +111,12 @@ export class Plan {
     this.#fold(true);
     const title = document.getElementById("advice-title") ?? document.getElementById("plan-title");
     title?.scrollIntoView({ block: "nearest" });
-    if (title) title.tabIndex = -1;
-    title?.focus();
+    this.#focusOn(title);
+  }
+
+  #focusOn(node) {
+    if (node && !node.matches("button, a, input, summary")) node.tabIndex = -1; // a title takes it only from us
+    node?.focus({ preventScroll: true });
   }
 
   #place(name) {
@@ -125,7 +129,9 @@ export class Plan {
     where.classList.remove("is-stale");
     if (this.#shown[name] === html) return;
     this.#shown[name] = html;
+    const focused = where.contains(document.activeElement) ? document.activeElement.id : "";
     where.innerHTML = html; // escaped by the server's template
+    if (focused) this.#focusOn(document.getElementById(focused));
     for (const node of where.querySelectorAll("details[data-keep]")) node.open = this.#open.has(node.dataset.keep);
   }
 

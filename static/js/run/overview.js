@@ -18,6 +18,7 @@ export class Overview {
   constructor({ page, store, feed, view, phases }) {
     Object.assign(this, { page, store, feed, view, phases });
     this.isShown = false;
+    this.turn = 0; // of reading samples
     this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
     this.#charts();
     this.timeline = new Timeline(document.querySelector('[data-canvas="steps"]'), {
@@ -140,8 +141,10 @@ export class Overview {
 
   async #samples() {
     if (document.hidden) return;
+    const turn = ++this.turn;
     try {
       const answer = await get(`${this.page.api}/samples?is_eval=false&page=1`);
+      if (turn !== this.turn) return; // a newer answer is on its way, or was quicker
       const rows = answer.samples.filter((row) => !this.store.branches.isDead(row.attempt, row.step));
       field("latest-empty").hidden = rows.length > 0;
       if (!rows.length) return;

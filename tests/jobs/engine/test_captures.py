@@ -224,12 +224,13 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: Ended) -> None:
 
     def told(phase: str) -> list[dict[str, Any]]:
         ours = ("policy", 0, phase, 0)
-        return [e for e in run.of("span") if (e["role"], e["rank"], e["phase"], e["depth"]) == ours]
+        spans = [e for e in run.of("span") if (e["role"], e["rank"], e["phase"], e["depth"]) == ours]
+        return [e for e in spans if e["step"] in (1, 2)]  # weights are synchronised before the first step, too
 
     begun = {phase: sorted(e["ts"] * 1000 + base for e in traced if e["name"] == phase) for phase in phases}
-    apart = [abs(a - b["start"]) for phase in phases for a, b in zip(begun[phase], told(phase), strict=False)]
+    apart = [abs(a - b["start"]) for phase in phases for a, b in zip(begun[phase], told(phase), strict=True)]
     assert len(apart) == 2 * len(phases)
-    assert median(apart) < 5e6  # ns; both are of one clock
+    assert median(apart) < 5e6  # ns; both are of one clock, which one that was put aside between them does not move
 
 
 def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: Ended) -> None:
@@ -296,9 +297,10 @@ def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded
 ) -> None:
     running = start_engine(tmp_path, SFT)
     running.wait_for_step(2)
-    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
+    doomed = pid_of_rank(running.run_dir, 1)
+    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 1000})
     wait_until(lambda: "recording" in custody(running.events(), "doomed"), 60)
-    os.kill(pid_of_rank(running.run_dir, 1), signal.SIGKILL)
+    os.kill(doomed, signal.SIGKILL)
 
     ended = running.wait()
 

@@ -14,7 +14,7 @@ CASE = Case(
     rule="straggler",
     text="policy 1 is late and each batch comes late",
     planted="straggler slow_data",
-    spec={"knobs": {"train.num_steps": 12}, "profile": {"nsys_ready": "off"}},
+    spec={"knobs": {"train.num_steps": 18}, "profile": {"nsys_ready": "off"}},
 )
 
 

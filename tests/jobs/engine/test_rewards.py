@@ -114,11 +114,11 @@ def test_a_reward_that_raises_names_file_line_and_completion() -> None:
 def test_a_reward_that_hangs_is_ended_and_its_line_named() -> None:
     begin = time.monotonic()
 
-    failed = custom_failure("def reward(p, c, a):\n    while True:\n        pass", timeout_seconds=1)
+    failed = custom_failure("def reward(p, c, a):\n    while True:\n        pass", timeout_seconds=5)
 
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 60
     assert failed.kind == "hung"
-    assert "did not answer within 1 s while scoring 1 completions, at mine.py line" in str(failed)
+    assert "did not answer within 5 s while scoring 1 completions, at mine.py line" in str(failed)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_the_process_answers_one_question_without_torch(tmp_path: Path) -> None:
         check=True,
     )
 
-    assert time.monotonic() - begin < 15  # two seconds on a quiet machine
+    assert time.monotonic() - begin < 60  # two seconds on a quiet machine
     assert len(json.loads(done.stdout)["samples"]) == 5
 
 

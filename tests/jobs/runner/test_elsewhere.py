@@ -76,11 +76,11 @@ def test_nodes_are_named_where_ray_is_gone(run_dir: Path, monkeypatch: pytest.Mo
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{probe.getsockname()[1]}")
-    listener = Listener()
-    helper = elsewhere(run_dir, listener, nodes=NODES)
+        listener = Listener()
+        helper = elsewhere(run_dir, listener, nodes=NODES)
 
-    helper.begin_end(1.0)
-    proof = helper.finish_end(PROOF, is_hurried=False)
+        helper.begin_end(1.0)
+        proof = helper.finish_end(PROOF, is_hurried=False)
 
     assert proof == {**PROOF, "nodes_unchecked": ["blue (10.0.0.2)"]}
     assert any("Ray does not answer" in line for line in listener.lines)

@@ -1,8 +1,10 @@
 """The runner as a real Ray job: leftovers of Ray's workers are found, Ray's own processes spared, its stop obeyed."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 
+import httpx
 import psutil
 import pytest
 
@@ -34,11 +36,14 @@ class Jobs:
         self.api = head.client()
 
     def submit(self, house: House, module: str) -> str:
-        env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "20"}
+        env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "120"}
         body = {"entrypoint": f"cd {house.folder} && {sys.executable} -m {module}", "runtime_env": {"env_vars": env}}
-        answer = self.api.post("/api/jobs/", json=body)
-        answer.raise_for_status()
+        answer = wait_until(lambda: self._accepted(body), 60, "Ray took no job")
         return str(answer.json()["submission_id"])
+
+    def _accepted(self, body: dict[str, object]) -> httpx.Response | None:
+        answer = self.api.post("/api/jobs/", json=body)
+        return None if answer.status_code == 500 else answer.raise_for_status()  # 500: its agent has not come up
 
     def status(self, job: str) -> str:
         return str(self.api.get(f"/api/jobs/{job}").json()["status"])
@@ -62,6 +67,14 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def runners(house: House) -> list[psutil.Process]:
+    found = []
+    for process in house.marked():
+        with contextlib.suppress(psutil.Error):  # it has ended since
+            found += [process] if process.cmdline()[1:] == ["-m", "jobs.runner"] else []
+    return found
 
 
 def child_of(house: House) -> int:
@@ -101,7 +114,7 @@ def test_a_killed_runner_is_cleaned_up_by_a_job_of_its_own(house: House, console
     house.trainer(PREAMBLE + "time.sleep(600)\n")
     job = head.submit(house, "jobs.runner")
     console.wait_for(lambda: console.of_kind("metric"))
-    (runner,) = [p for p in house.marked() if p.cmdline()[1:] == ["-m", "jobs.runner"]]
+    (runner,) = wait_until(lambda: runners(house), 60)
 
     runner.kill()
     assert head.end_of(job) == "FAILED"

@@ -72,9 +72,9 @@ def test_a_console_that_is_away_during_the_whole_run_gets_all_of_it_afterwards(
     console.wait_for(lambda: steps_of(console) == [1])
 
     console.stop()
-    (house.run_dir / "go").touch()
     trainer = psutil.Process(runner.pid).children()[0]
-    psutil.wait_procs([trainer], timeout=30)
+    (house.run_dir / "go").touch()
+    assert psutil.wait_procs([trainer], timeout=120)[1] == []
     console.start()
     house.finish(runner)
 
