@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import TooManyFieldsSent
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -127,6 +129,12 @@ def _unauthenticated(request: HttpRequest, _: AuthenticationError) -> HttpRespon
     answer = _refuse(request, 401, _problem(message))
     answer["WWW-Authenticate"] = 'Bearer realm="pitwall"'
     return answer
+
+
+@api.exception_handler(TooManyFieldsSent)
+def _too_many_fields(request: HttpRequest, _: TooManyFieldsSent) -> HttpResponse:
+    message = f"The query has too many fields; at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} are allowed."
+    return _refuse(request, 400, _problem(message))
 
 
 @api.exception_handler(HttpError)

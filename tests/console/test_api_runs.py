@@ -182,6 +182,15 @@ def test_a_filter_that_names_nothing_is_refused(api: Client, query: str, field: 
     assert words in answer.json()["problems"][0]["message"]
 
 
+def test_a_query_of_too_many_fields_is_refused_in_a_sentence(api: Client) -> None:
+    answer = api.get("/api/runs?" + "&".join(["tag=x"] * 1001))
+
+    assert answer.status_code == 400
+    assert answer.json()["problems"] == [
+        {"field": "", "message": "The query has too many fields; at most 1,000 are allowed."}
+    ]
+
+
 def test_runs_come_as_csv_that_no_spreadsheet_executes(api: Client, project: Project) -> None:
     make_run(project, spec={"name": "=cmd()"}, state="finished", latest_values={"reward/mean": 0.5})
 

@@ -10,7 +10,7 @@ import schemathesis
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from ninja import Schema
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
@@ -114,6 +114,7 @@ def test_an_operation_answers_as_documented(path: str, method: str, mode: Genera
         max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
     def holds(case: Any) -> None:
+        assume(case.path_parameters.get("capture_id") != "choices")  # a path of its own
         answer = case.call(base_url="http://localhost", headers=headers)
         case.validate_response(answer, checks=CHECKS)
 

@@ -298,7 +298,7 @@ def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded
     running = start_engine(tmp_path, SFT)
     running.wait_for_step(2)
     doomed = pid_of_rank(running.run_dir, 1)
-    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 1000})
+    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
     wait_until(lambda: "recording" in custody(running.events(), "doomed"), 60)
     os.kill(doomed, signal.SIGKILL)
 
