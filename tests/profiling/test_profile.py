@@ -1,6 +1,7 @@
 """The facade `mark`: records what it wraps, changes nothing, costs little, whatever its backends do."""
 
 import gc
+import mmap
 import os
 import subprocess
 import sys
@@ -224,13 +225,21 @@ class FakeDevice:
         self.most = self.now
 
 
+def fresh_pages(size: int) -> mmap.mmap:
+    """Return memory that the process did not hold before; malloc may hand out what earlier tests have freed."""
+    pages = mmap.mmap(-1, size)
+    for offset in range(0, size, mmap.PAGESIZE):
+        pages[offset] = 1
+    return pages
+
+
 def test_timers_measure_memory_of_process_and_device() -> None:
     device = FakeDevice()
     device.hold(100)
     profile.configure("timers", device=device)
 
     with mark("update", step=1):
-        ballast = bytearray(64 << 20)
+        ballast = fresh_pages(64 << 20)
         device.hold(500)
         device.hold(160)
 
@@ -302,8 +311,7 @@ def test_the_resident_peak_holds_what_was_freed_within_the_phase_and_not_before(
     size = 64 << 20
 
     with mark("old_logprobs", step=1):
-        ballast = bytearray(size)
-        del ballast
+        fresh_pages(size).close()
     with mark("update", step=1):
         pass
 
