@@ -4,6 +4,7 @@ In pieces, through Ray: nodes share no file system. A worker answers beside its 
 piece costs training a few milliseconds at most.
 """
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RaySystemError
 
 from jobs.engine.actor import CAPTURES
 from jobs.engine.report import Report
@@ -70,8 +72,11 @@ class Collector(threading.Thread):
     def run(self) -> None:
         """Fetch all of them; what cannot be fetched is said, the others stay."""
         self._fetch_all()
-        if self._removals:  # before the run ends its workers; what is left then is whoever's who cleans up
-            ray.wait(self._removals, num_returns=len(self._removals), timeout=REMOVAL_SECONDS)
+        if self._removals and not self._given_up.is_set():
+            # Before the run ends its workers; what is left then is whoever's who cleans up. The driver may have left
+            # Ray meanwhile: then nobody waits for this any more.
+            with contextlib.suppress(RaySystemError):
+                ray.wait(self._removals, num_returns=len(self._removals), timeout=REMOVAL_SECONDS)
 
     def _fetch_all(self) -> None:
         num_files = 0

@@ -5,6 +5,7 @@ Ray is stood for by calls that are answered at once, so that workers can fail wh
 
 import hashlib
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,7 +147,7 @@ class Stage:
 
 
 @pytest.fixture(autouse=True)
-def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def wait(references: list[Any], *, num_returns: int, timeout: float) -> None:
         del num_returns, timeout
         for reference in references:
@@ -156,6 +157,12 @@ def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_module, "ray", ray)
     monkeypatch.setattr(traces_module, "ray", ray)
     monkeypatch.setattr(traces_module, "POLL_SECONDS", 0.01)
+    yield
+    for thread in threading.enumerate():  # none of them may meet the real Ray
+        if isinstance(thread, traces_module.Collector):
+            thread.leave()
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 def test_files_are_fetched_whole_announced_and_removed_there(tmp_path: Path) -> None:
