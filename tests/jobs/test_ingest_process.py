@@ -20,7 +20,7 @@ from tests.services import Valkey
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
 BATCHES = 60
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 
 
 class Shipper:

@@ -47,11 +47,11 @@ def test_a_hanging_reward_is_ended_in_time_and_its_line_is_named(tmp_path: Path)
     code = f"exec(compile({reward!r}, 'my_reward.py', 'exec'))"
     started = time.monotonic()
 
-    failed = failure(code, timeout_seconds=15)
+    failed = failure(code, timeout_seconds=10)
 
     assert time.monotonic() - started < 90
     assert failed.field == "reward.source"
-    assert "did not end within 15 s: it hangs in line" in failed.message
+    assert "did not end within 10 s: it hangs in line" in failed.message
     assert "in reward." in failed.message
 
 
@@ -71,7 +71,7 @@ def test_nothing_of_a_hanging_child_is_left(tmp_path: Path, own_session: bool) -
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); time.sleep(60)"
     )
 
-    failure(code, timeout_seconds=15)
+    failure(code, timeout_seconds=10)
 
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 30
