@@ -41,13 +41,19 @@ def read_config(model: ModelSource) -> dict[str, Any]:
     """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
     if model.kind != "hub":
         return read_json(_find(model, with_weights=False) / "config.json", field="model.id")
-    import huggingface_hub
+    import huggingface_hub as hub
 
+    where = {"repo_id": model.id, "filename": "config.json", "revision": model.revision or None}
     try:
-        file = huggingface_hub.hf_hub_download(model.id, "config.json", revision=model.revision or None)
+        # The download asks six times, for 24 s, if the hub does not answer: here somebody waits.
+        if not isinstance(hub.try_to_load_from_cache(**where), str):
+            hub.get_hf_file_metadata(hub.hf_hub_url(**where))
+        file = hub.hf_hub_download(**where)
     except Exception as error:  # as in _fetch
         raise RunProblem(
-            "model.id", f"The config.json of the hub model {model.id!r} cannot be fetched: {first_sentence(error)}"
+            "model.id",
+            f"The config.json of the hub model {model.id!r} cannot be fetched: {first_sentence(error)} "
+            "Check the id and the connection.",
         ) from error
     return read_json(Path(file), field="model.id")
 

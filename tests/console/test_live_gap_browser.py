@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from jobs.captures import request_capture
 from jobs.models import Run
@@ -35,6 +35,25 @@ def test_a_run_that_ended_before_the_list_was_followed_is_shown_as_ended(page: P
     held[0].connect_to_server()
 
     expect(state).to_have_text("finished")
+
+
+def test_a_step_between_two_reads_of_a_page_is_shown(page: Page, live_console: LiveConsole) -> None:
+    """The overview reads its series; then the page learns how far the run is; a step is stored in between."""
+    reporter = running(live_console)
+    reporter.steps(2)
+    held: list[Route] = []
+    page.route(re.compile("/metrics$"), lambda route: held.append(route))
+    page.goto(f"{live_console.url}/runs/{reporter.run.pk}")
+    until(page, "window.pitwallRun?.store.loaded.get('reward/mean') > 0")
+
+    reporter.steps(1)
+    held[0].continue_()
+    until(page, "window.pitwallRun.feed.socket")
+    reporter.steps(1)
+
+    steps = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
+    until(page, f"({steps}).at(-1) === 4")
+    assert page.evaluate(steps) == [1, 2, 3, 4]
 
 
 def test_a_row_that_is_pressed_stays_while_others_change(page: Page, live_console: LiveConsole) -> None:

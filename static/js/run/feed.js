@@ -32,15 +32,14 @@ export class Feed {
   async start(names) {
     const { through_seq: newest, metrics } = await get(`${this.page.api}/metrics`);
     for (const known of metrics) this.store.know(known);
-    const through = await this.want(names);
-    this.#follow(Math.min(newest, through));
+    await this.want(names);
+    this.#follow(newest);
   }
 
   #follow(seq) {
-    this.store.startAt(seq);
     this.socket = openFeed({
       path: `/ws/runs/${this.page.id}`,
-      after: seq,
+      after: this.store.startAt(seq),
       onMessage: (message) => this.#receive(message),
       onReset: () => this.#reload(),
     });
@@ -100,8 +99,8 @@ export class Feed {
     const { through_seq: newest } = await get(`${this.page.api}/metrics`);
     this.store.reset();
     this.inFlight.clear();
-    const through = Math.min(newest, await this.#load([...this.wanted], { isStrict: true }));
-    this.store.startAt(through);
+    await this.#load([...this.wanted], { isStrict: true });
+    const through = this.store.startAt(newest);
     if (this.wantsSpans) await this.#loadSpans();
     this.onReset();
     return through;
@@ -118,16 +117,14 @@ export class Feed {
     if (names.length) this.#load(names);
   }
 
-  /** Read series; returns the lowest frame through which they are complete, Infinity if none was read. */
+  /** Read series; each is complete through a frame of its own then. */
   async #load(names, { isStrict = false } = {}) {
-    let lowest = Infinity;
     for (const part of batches(names)) {
       for (const name of part) this.inFlight.add(name);
       try {
         for (let tries = 0; tries < 5; tries += 1) {
           const weight = this.view.smoothing;
           const answer = await get(this.#seriesUrl(part));
-          lowest = Math.min(lowest, answer.through_seq);
           if (this.store.takeSeries(part, answer, weight)) break;
         }
         this.#worked();
@@ -141,7 +138,6 @@ export class Feed {
         for (const name of part) this.inFlight.delete(name);
       }
     }
-    return lowest;
   }
 
   #seriesUrl(names) {

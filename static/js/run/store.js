@@ -140,11 +140,15 @@ export class RunStore extends EventTarget {
     return "applied";
   }
 
-  /** Start to follow after frame `seq`. */
+  /**
+   * Start to follow after frame `seq`, or after an earlier one if a part was read before that frame was stored; returns
+   * which. Parts that reach further pass over what they have.
+   */
   startAt(seq) {
-    this.seq = seq;
-    this.base = seq;
+    this.seq = Math.min(seq, this.lanesThrough ?? Infinity, ...this.loaded.values());
+    this.base = this.seq;
     this.frames = [];
+    return this.seq;
   }
 
   /** Forget everything that came from frames; the caller reads it again. */
