@@ -1,7 +1,12 @@
 """Finding a model, and the sentences when it cannot be loaded."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -97,6 +102,55 @@ def test_a_hub_id_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(RunProblem, match=r"hub model 'no-such-org/no-such-model' cannot be fetched"):
         model_folder(ModelSource(kind="hub", id="no-such-org/no-such-model"))
+
+
+class Hub(ThreadingHTTPServer):
+    """A hub with one config.json, or one that answers 503; counts what it is asked."""
+
+    config = b'{"model_type": "llama"}'
+
+    def __init__(self, *, is_there: bool) -> None:
+        super().__init__(("127.0.0.1", 0), HubAnswer)
+        self.is_there = is_there
+        self.asked: list[str] = []
+
+
+class HubAnswer(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        assert isinstance(self.server, Hub)
+        self.server.asked.append(self.path)
+        self.send_response(200 if self.server.is_there else 503)
+        self.send_header("ETag", '"abc"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("Content-Length", str(len(Hub.config)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(Hub.config)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_hub_is_asked_for_a_config_and_asked_once_if_it_does_not_answer(tmp_path: Path, is_there: bool) -> None:
+    with Hub(is_there=is_there) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        env = os.environ | {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path)}
+        code = (
+            "from jobs.catalog.sections import ModelSource\n"
+            "from jobs.engine.sources import read_config\n"
+            "print(read_config(ModelSource(kind='hub', id='some/model')))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        hub.shutdown()
+
+    if is_there:
+        assert done.stdout.strip() == "{'model_type': 'llama'}", done.stderr
+    else:
+        assert "config.json of the hub model 'some/model' cannot be fetched" in done.stderr
+        assert [path for path in hub.asked if path.endswith("config.json")] == ["/some/model/resolve/main/config.json"]
 
 
 @pytest.mark.parametrize(
