@@ -112,8 +112,8 @@ class Hub:
         else:
             self._of_run.setdefault(run_id, set()).add(mailbox)
         if self._task is None or self._task.done():
-            self._is_ready.clear()
-            self._task = asyncio.create_task(self._tail(), name="live tail")
+            self._is_ready = asyncio.Event()  # its own: the tail before may not have ended
+            self._task = asyncio.create_task(self._tail(self._is_ready), name="live tail")
         try:
             await asyncio.wait_for(self._is_ready.wait(), READY_SECONDS)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Hub:
             task, self._task = self._task, None
             await asyncio.shield(end(task))  # whoever unsubscribes may be ended meanwhile, and cancelled again
 
-    async def _tail(self) -> None:
+    async def _tail(self, is_ready: asyncio.Event) -> None:
         """Read on and on. A concrete id, never `$`: between two reads with `$`, entries are missed."""
         position, wait, was_away = b"", 0.1, False
         while True:
@@ -140,7 +140,7 @@ class Hub:
                 if was_away:
                     self._lose_all()  # what was published meanwhile may be gone
                 was_away, wait = False, 0.1
-                self._is_ready.set()
+                is_ready.set()
                 while True:
                     found: Any = await client.xread({LIVE: position}, count=READ_ENTRIES, block=BLOCK_MS)
                     for _, entries in found or ():
@@ -153,7 +153,7 @@ class Hub:
                 elif not was_away:
                     log.warning("The live stream is away: %s", error)
                 was_away = True
-                self._is_ready.clear()
+                is_ready.clear()
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, 2.0)
             finally:

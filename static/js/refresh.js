@@ -1,5 +1,7 @@
 // Fetch the page again and exchange only what changed: focus, scroll and hover stay where they are.
 
+const LONGEST_MS = 20_000; // for an answer
+
 /** The same markup without what differs on every answer. */
 function plain(node) {
   return node.innerHTML.replace(/(name="csrfmiddlewaretoken" value=")[^"]*/g, "$1");
@@ -34,7 +36,7 @@ export async function refreshParts(url = location.href) {
 
 /**
  * A function that runs `act` at most once in `ms`, the last call never lost, and not in a background tab. One run waits
- * for the one before: an older answer that comes later would stay.
+ * for the one before, as an older answer that comes later would stay; but not for one that a lost connection holds up.
  */
 export function atMostEvery(ms, act) {
   let last = 0;
@@ -47,7 +49,7 @@ export function atMostEvery(ms, act) {
     last = Date.now();
     isRunning = true;
     isAsked = false;
-    try { await act(); } catch { /* the offline notice says it; the next change tries again */ }
+    try { await Promise.race([act(), new Promise((done) => setTimeout(done, LONGEST_MS))]); } catch { /* the offline notice says it; the next change tries again */ }
     isRunning = false;
     if (isAsked) ask();
   };

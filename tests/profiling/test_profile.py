@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,14 +16,7 @@ from profiling import plugins, profile
 from profiling.profile import drain, mark
 from profiling.profilers.profiler import load_profiler
 
-
-@pytest.fixture(autouse=True)
-def _empty() -> Iterator[None]:
-    drain()
-    profile._set((), records_details=True)
-    yield
-    profile._set((), records_details=True)
-    drain()
+pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 class Broken:

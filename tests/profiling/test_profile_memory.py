@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,7 @@ import pytest
 from profiling import memory_marks, process_memory, profile
 from profiling.profile import drain, mark
 
-
-@pytest.fixture(autouse=True)
-def _empty() -> Iterator[None]:
-    drain()
-    profile._set((), records_details=True)
-    yield
-    profile._set((), records_details=True)
-    drain()
+pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 def can_measure_peaks() -> bool:
