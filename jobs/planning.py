@@ -108,8 +108,9 @@ def question(
     """
     may_read = allows(role(user, project), "editor")
     processor = _processor(spec, state) if takes_processor and what_if is None else None
-    fleet, said = (processor, "") if processor is not None else _fleet(spec, project, state, what_if)
+    # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
+    fleet, said = (processor, "") if processor is not None else _fleet(spec, project, state, what_if)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
