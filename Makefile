@@ -45,7 +45,7 @@ format: install-dev ## let ruff change the files
 	@$(BIN)/ruff format .
 
 messages: install-dev ## gather the pages' texts into console/locale and compile the translations (needs gettext)
-	@$(BIN)/python -m console.catalog_words
+	@$(BIN)/python -m console.labels.catalog
 	@for domain in django djangojs; do \
 		$(RUN) makemessages -l zh_Hans -d $$domain --no-obsolete --no-wrap -i tests -i node_modules -i 'static/vendor/*'; done
 	@cd console && ../$(BIN)/python ../manage.py compilemessages -l zh_Hans
@@ -82,7 +82,7 @@ proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the consol
 	@exec $(BIN)/python -m tests.proofs.trainers
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
-	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check; else exec $(PYTHON) -m jobs.engine.gpu_check; fi
+	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check.check; else exec $(PYTHON) -m jobs.engine.gpu_check.check; fi
 
 trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|verl [VERSION=0.11.2]
 	@[ -n "$(TRAINER)" ] || { echo "Say which trainer: make trainer-env TRAINER=openrlhf" >&2; exit 2; }

@@ -11,9 +11,9 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
-from console.body_limit import BodyLimit  # noqa: E402
-from console.consumers import websocket_urlpatterns  # noqa: E402
-from console.own_origin import OwnOriginOnly  # noqa: E402
+from console.live.consumers import websocket_urlpatterns  # noqa: E402
+from console.middleware.body_limit import BodyLimit  # noqa: E402
+from console.middleware.own_origin import OwnOriginOnly  # noqa: E402
 
 application = ProtocolTypeRouter(
     {

@@ -1,4 +1,4 @@
-"""The Celery app: short, repeatable steps only; jobs.reconcile heals whatever it loses."""
+"""The Celery app: short, repeatable steps only; jobs.processes.reconcile heals whatever it loses."""
 
 import os
 
@@ -34,7 +34,7 @@ def make_app() -> Celery:
         worker_hijack_root_logger=False,
         task_always_eager=getattr(settings, "CELERY_TASK_ALWAYS_EAGER", False),
     )
-    app.autodiscover_tasks(["jobs"])
+    app.autodiscover_tasks(["jobs.processes"])
     return app
 
 

@@ -10,7 +10,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from jobs.catalog.trainer_place import TrainersMisread, read_places
-from jobs.loopback import host_of, is_loopback
+from jobs.cluster.loopback import host_of, is_loopback
 
 env = environ.FileAwareEnv()
 
@@ -104,7 +104,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "console.views.errors.RefusalMiddleware",
-    "console.caller_address.CallerAddressMiddleware",
+    "console.middleware.caller_address.CallerAddressMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -116,7 +116,7 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_LOCKOUT_CALLABLE = "console.views.signin.locked_out"
+AXES_LOCKOUT_CALLABLE = "console.views.account.signin.locked_out"
 CSRF_FAILURE_VIEW = "console.views.errors.csrf_failure"
 LOGIN_URL = "signin"
 LOGIN_REDIRECT_URL = "home"
@@ -153,7 +153,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# The channel layer carries small control messages only; bulk data has its own path (console/live.py).
+# The channel layer carries small control messages only; bulk data has its own path (console/live/hub.py).
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -205,7 +205,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "filters": {"links": {"()": "console.log_redaction.HideLinks"}},
+    "filters": {"links": {"()": "console.middleware.log_redaction.HideLinks"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["stderr"], "level": env.str("PITWALL_LOG_LEVEL", default="INFO")},
     "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu", "uvicorn")}

@@ -4,11 +4,11 @@ from datetime import datetime
 
 from django.contrib.auth.models import AbstractBaseUser
 
-from jobs import tasks
 from jobs.catalog.runspec import SpecInvalid
 from jobs.models import Project, Run, Study
-from jobs.study import create_study, plan_study, study_made_before
-from jobs.sweep_checks import check_sweep
+from jobs.processes import tasks
+from jobs.sweeps.checks import check_sweep
+from jobs.sweeps.sweeps import create_study, plan_study, study_made_before
 
 
 def launch_sweep(

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from console.trace_words import operations_text, share_text
+from console.labels.traces import operations_text, share_text
 from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
 from jobs.catalog.sentence import in_words
-from jobs.trace_model import OfRun
+from jobs.diagnosis.model_facts import OfRun
 from profiling.analysis.flops import PASSES, Model, Use, training_flops, use
 from profiling.analysis.summary import Summary, WorkerSummary
 

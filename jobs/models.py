@@ -1,9 +1,10 @@
 """Rows of projects, runs and what they left behind: fields, constraints and simple properties only.
 
-States are set by jobs.lifecycle alone; frames, chunks, logs and samples are written by jobs.ingest alone.
+States are set by jobs.runs.lifecycle alone; frames, chunks, logs and samples are written by jobs.ingest.process alone.
 """
 
 import secrets
+from pathlib import Path
 
 from django.conf import settings
 from django.db import models
@@ -187,7 +188,7 @@ class Attempt(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)  # who began it
     num_cpus = models.FloatField(default=0)  # what it asks of the cluster
     num_gpus = models.FloatField(default=0)
-    ran_on = models.JSONField(default=dict)  # the cluster's nodes when its job was handed over (jobs.ran_on)
+    ran_on = models.JSONField(default=dict)  # the cluster's nodes when its job was handed over (jobs.cluster.nodes)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
     run_dir = models.CharField(max_length=500, default="")  # on the cluster
     cleanup = models.JSONField(default=dict)  # the runner's proof that nothing of it is left
@@ -328,7 +329,9 @@ class Sample(models.Model):
 
 
 class Capture(models.Model):
-    """A recording of some steps by a profiler; its files are the artifacts that name it. States: profiling.capture."""
+    """A recording of some steps by a profiler; its files are the artifacts that name it. States:
+    profiling.captures.state.
+    """
 
     id = models.CharField(primary_key=True, max_length=16, default=new_capture_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="captures")
@@ -375,6 +378,11 @@ class Artifact(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "name"], name="one_artifact")]
 
+    @property
+    def stored_path(self) -> Path:
+        """Where the console keeps the file's bytes, once they are all here."""
+        return Path(settings.FILES_DIR) / "runs" / self.run_id / f"a{self.attempt}" / str(self.pk)
+
 
 class Trace(models.Model):
     """What is looked at on one clock: a capture of a run, or files that somebody uploaded."""
@@ -391,7 +399,7 @@ class Trace(models.Model):
 class Layer(models.Model):
     """One file of a trace and what it was imported to. States: uploading, queued, importing, ready, failed.
 
-    Only jobs.layers sets the state from queued on. `facts` are those of the store (profiling.trace.schema).
+    Only jobs.traces.imports sets the state from queued on. `facts` are those of the store (profiling.trace.schema).
     """
 
     trace = models.ForeignKey(Trace, on_delete=models.CASCADE, related_name="layers")

@@ -190,7 +190,7 @@ def artifact(
 def capture(
     capture: str, state: str, *, attempt: int, step: int = -1, text: str = "", meta: Mapping[str, Any] | None = None
 ) -> Event:
-    """Return that a capture has moved to `state` (profiling.capture); with `failed`, `text` is the reason."""
+    """Return that a capture has moved to `state` (profiling.captures.state); with `failed`, `text` is the reason."""
     return _event(
         "capture", attempt, step, "driver", 0, None, capture=capture, state=state, text=text, meta=dict(meta or {})
     )

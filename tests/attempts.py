@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from jobs import lifecycle
+from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Run
-from jobs.storing import Memory, store
+from jobs.runs import lifecycle
 from profiling import events as make
 from tests.batches import delivery, metric
 from tests.rows import NOW

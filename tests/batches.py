@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from jobs.storing import Delivery
+from jobs.ingest.store import Delivery
 from profiling import events
 from profiling.events import Event
 

@@ -4,14 +4,14 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 
-from jobs.cluster import ClusterState
+from jobs.cluster.ray_api import ClusterState
+from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Project, Run
-from jobs.planned import Measured
 from jobs.planner.constant import constants
 from jobs.planner.estimate import estimate
-from jobs.planner.sources import Workload
-from jobs.run_plan import question_of
-from jobs.storing import Memory, store
+from jobs.planner.read.context import Workload
+from jobs.planning.plan_vs_measured import Measured
+from jobs.planning.run_plan import question_of
 from profiling import events
 from tests.batches import T0, delivery
 from tests.rows import NOW, make_run

@@ -8,8 +8,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.test import Client
 
-from jobs.launch import create_run
 from jobs.models import Artifact, Attempt, Membership, Project, Run
+from jobs.runs.launch import create_run
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 _numbers = itertools.count(1)

@@ -117,7 +117,7 @@ def announcing(_valkey_server: Valkey, settings: Any) -> Iterator[None]:
 
 @contextmanager
 def _told_of(server: Valkey, settings: Any) -> Iterator[None]:
-    from jobs import notify
+    from jobs.telemetry import notify
 
     settings.REDIS_URL = server.url
     notify._client.cache_clear()

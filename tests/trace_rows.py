@@ -10,8 +10,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from jobs.layers import source_path, store_path
 from jobs.models import Layer, Project, Run, Trace
+from jobs.traces.imports import source_path, store_path
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter

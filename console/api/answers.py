@@ -8,9 +8,9 @@ from ninja import Field, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
-from jobs import tasks
-from jobs.answer import PromptRefused, ask
 from jobs.models import Answer
+from jobs.processes import tasks
+from jobs.runs.prompt_model import PromptRefused, ask
 
 router = Router(tags=["runs"])
 

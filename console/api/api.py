@@ -42,9 +42,9 @@ from console.api import (
 )
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import Refused
-from jobs.access import NotAllowed
+from jobs.accounts.access import NotAllowed
 from jobs.catalog.runspec import SpecInvalid
-from jobs.launch import KeyReused
+from jobs.runs.launch import KeyReused
 
 api = NinjaAPI(
     title="Pitwall API",

@@ -10,14 +10,14 @@ from ninja import Field, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
-from jobs import tasks
-from jobs.attempt_spec import latest_spec_json
-from jobs.checkpoints import Checkpoint, list_checkpoints
-from jobs.checks import check_cluster
-from jobs.cluster import cluster_state
+from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
-from jobs.queries import RunHeader, run_header
-from jobs.resume import ResumeRefused, resume_run, resumed_spec
+from jobs.processes import tasks
+from jobs.runs.checkpoints import Checkpoint, list_checkpoints
+from jobs.runs.checks import check_cluster
+from jobs.runs.queries import RunHeader, run_header
+from jobs.runs.resume import ResumeRefused, resume_run, resumed_spec
+from jobs.telemetry.attempt_spec import latest_spec_json
 
 router = Router(tags=["runs"])
 

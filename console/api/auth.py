@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from ninja.security import APIKeyCookie, HttpBearer
 
 from console.api.problem import Refused
-from console.api_token import limits_of_token, token_hash
-from jobs.access import limit
+from console.sign_in.api_token import limits_of_token, token_hash
+from jobs.accounts.access import limit
 from jobs.models import ApiToken
 
 _SEEN_EVERY_SECONDS = 60  # a token's last use is kept to the minute, not written on each call

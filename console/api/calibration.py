@@ -8,11 +8,11 @@ from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
-from jobs.calibrating import KindCalibration, NothingToTake, apply, calibrations
-from jobs.cluster import cluster_state
+from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
-from jobs.plan_settings import PlanSettingsRefused, undo_calibration
 from jobs.planner.calibration import Proposal
+from jobs.planning.calibration import KindCalibration, NothingToTake, apply, calibrations
+from jobs.planning.settings import PlanSettingsRefused, undo_calibration
 
 router = Router(tags=["planner"])
 

@@ -8,15 +8,15 @@ from ninja import Field, Router, Schema
 from console.api.plan_schema import PlanInterval, PlanPool, PlanSensitivity
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
-from jobs.access import allows, role
+from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sections import ModelSource
 from jobs.catalog.sentence import told
-from jobs.plan_settings import constants_of, prices_of
-from jobs.planner.answer import Need, Option, Published, compare_hardware
-from jobs.planner.plans import METHODS, Demand, OnHost
+from jobs.planner.can_it_run.answer import Need, Option, Published, compare_hardware
+from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
 from jobs.planner.sensitivity import sensitivities
-from jobs.planning import PlanRefused, policy_shape, shape_of_config
+from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
+from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
 

@@ -12,17 +12,17 @@ from ninja import Field, Query, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
-from console.capture_zip import zip_entries, zip_response
-from jobs.capture_checks import CaptureRefused, chosen
-from jobs.capture_cost import costs, free_bytes
-from jobs.capture_picks import choices, device_for
-from jobs.capture_room import cluster_free_bytes
-from jobs.captures import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
-from jobs.custody import recorded_steps
+from console.downloads.capture_zip import zip_entries, zip_response
+from jobs.captures.checks import CaptureRefused, chosen
+from jobs.captures.choices import choices, device_for
+from jobs.captures.cost import costs, free_bytes
+from jobs.captures.free_space import cluster_free_bytes
+from jobs.captures.profilers import workers
+from jobs.captures.request import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
+from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
-from jobs.profilers import workers
-from jobs.trace_queue import TIMELESS
-from profiling.capture import STATES
+from jobs.traces.import_queue import TIMELESS
+from profiling.captures.state import STATES
 from profiling.config import TOOLS
 from profiling.launch_nsys import INSTALL
 

@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from ninja import Router
 
 from console.api.problem import REFUSALS
-from jobs.cluster_use import ClusterPage, cluster_page
+from jobs.runs.cluster_use import ClusterPage, cluster_page
 
 router = Router(tags=["cluster"])
 

@@ -13,13 +13,13 @@ from console.api.problem import REFUSALS, Refused
 from console.api.series import Names, Points, Smooth, Step
 from console.api.series_schema import numbers
 from console.api.visible import caller
-from jobs.clean_series import read_clean
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
 from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
-from jobs.series import MAX_NAMES, Series, Window
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.series import MAX_NAMES, Series, Window
 
 router = Router(tags=["runs"])
 

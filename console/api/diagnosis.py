@@ -8,11 +8,11 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
-from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.diagnosis import Diagnosis, changed, diagnose_run, diagnose_trace
+from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trace
 from jobs.models import Run
-from jobs.trace_files import NoAnswer
+from jobs.telemetry.attempt_spec import latest_spec_json
+from jobs.traces.files import NoAnswer
 from profiling.finding import Finding
 
 router = Router(tags=["runs"])

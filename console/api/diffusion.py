@@ -10,13 +10,13 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import project_for
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
-from jobs.plan_settings import constants_of, prices_of
-from jobs.planner.config_values import ShapeUnreadable
-from jobs.planner.diffusion_answer import compare_for_diffusion
-from jobs.planner.diffusion_job import Picture, stream_tokens
-from jobs.planner.diffusion_shapes import DiffusionShape, read_diffusion_shape
+from jobs.planner.can_it_run.verdict import Option
+from jobs.planner.diffusion.answer import compare_for_diffusion
+from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
-from jobs.planner.verdict import Option
+from jobs.planner.shapes.config_values import ShapeUnreadable
+from jobs.planner.shapes.diffusion import DiffusionShape, read_diffusion_shape
+from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
 

@@ -14,9 +14,9 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from jobs.inbox import QueueFull
-from jobs.launch import check_ingest_token
+from jobs.ingest.inbox import QueueFull
 from jobs.models import ENDED, Attempt
+from jobs.runs.launch import check_ingest_token
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from console.api.problem import REFUSALS
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.catalog.model import models
-from jobs.planner.known import shape_of, shape_of_diffusion
+from jobs.planner.shapes.known import shape_of, shape_of_diffusion
 
 
 class AcceleratorOut(Schema):

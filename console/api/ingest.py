@@ -16,13 +16,13 @@ from django.utils import timezone
 
 from console.api import ingest_files
 from console.api.door import RequestRefused, fenced, refusal, runner_view
-from jobs import custody
-from jobs.answer import settle
-from jobs.attempt_spec import spec_json
-from jobs.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
-from jobs.inbox import accept
+from jobs.captures import state as custody
+from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
+from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload
-from jobs.streams import async_client
+from jobs.runs.prompt_model import settle
+from jobs.telemetry.attempt_spec import spec_json
+from jobs.telemetry.streams import async_client
 
 TOUCH_EVERY = timedelta(seconds=1)
 

@@ -11,10 +11,10 @@ from django.http import HttpRequest, JsonResponse, QueryDict, StreamingHttpRespo
 from django.http.response import HttpResponseBase
 
 from console.api.door import RequestRefused, fenced, refusal, runner_view
-from jobs import files
-from jobs.batches import name_problem
+from jobs.captures import artifacts as files
+from jobs.ingest.batches import name_problem
 from jobs.models import Attempt, Upload
-from jobs.preview import uploads_dir
+from jobs.runs.preview import uploads_dir
 
 READ_BYTES = 256 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")

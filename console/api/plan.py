@@ -10,12 +10,12 @@ from console.api.plan_schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayout
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
 from jobs.catalog.runspec import SpecInvalid, parse_spec
-from jobs.cluster import cluster_state
+from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
-from jobs.plan_settings import PlanSettingsRefused, change_settings, constants_of, outdated
 from jobs.planner.constant import constants
-from jobs.planner.sources import Workload
-from jobs.planning import PlanRefused, Question, WhatIf, advice, layouts, moved_by, question, reckon
+from jobs.planner.read.context import Workload
+from jobs.planning.question import PlanRefused, Question, WhatIf, advice, layouts, moved_by, question, reckon
+from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
 
 router = Router(tags=["planner"])
 

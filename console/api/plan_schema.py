@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 from ninja import Body, Field, Schema
 
 from console.api.spec_schema import SpecIn
-from jobs.planner.advice import Advice, Advised, Lever
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
-from jobs.planner.search import Ranked, Rejected, SearchResult
+from jobs.planner.search.advice import Advice, Advised, Lever
+from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
 from jobs.planner.sensitivity import Sensitivity
-from jobs.planning import Question
+from jobs.planning.question import Question
 
 
 class WhatIfIn(Schema):

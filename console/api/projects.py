@@ -7,10 +7,10 @@ from ninja import Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
-from jobs.access import projects_of, require_superuser, role
-from jobs.members import MemberRefused, remove_member, set_member
+from jobs.accounts.access import projects_of, require_superuser, role
+from jobs.accounts.members import MemberRefused, remove_member, set_member
+from jobs.accounts.projects import ProjectRefused, make_project
 from jobs.models import Membership
-from jobs.projects import ProjectRefused, make_project
 
 router = Router(tags=["projects"])
 

@@ -8,10 +8,10 @@ from ninja import Field, Query, Router, Schema
 from console.api.plan_schema import PlanInterval
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, run_for
-from jobs.cluster import cluster_state
-from jobs.planned import PlannedRow
-from jobs.planning import PlanRefused, WhatIf
-from jobs.run_plan import Absent, Missing, RunPlan, run_plan
+from jobs.cluster.ray_api import cluster_state
+from jobs.planning.plan_vs_measured import PlannedRow
+from jobs.planning.question import PlanRefused, WhatIf
+from jobs.planning.run_plan import Absent, Missing, RunPlan, run_plan
 
 router = Router(tags=["runs", "planner"])
 

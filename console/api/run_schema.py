@@ -5,7 +5,7 @@ from typing import Any
 
 from ninja import Field, Schema
 
-from jobs.queries import RunHeader
+from jobs.runs.queries import RunHeader
 
 
 class RunRowOut(Schema):

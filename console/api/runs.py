@@ -24,18 +24,19 @@ from console.api.run_schema import (
 )
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
-from console.csv_answer import csv_answer
+from console.downloads.csv_response import csv_answer
 from console.trainer_command import command_of
-from jobs import lifecycle, tasks
-from jobs.annotate import ChangeRefused, annotate_run, delete_run
-from jobs.attempt_spec import latest_spec_json
 from jobs.catalog.runspec import SpecInvalid, parse_spec
-from jobs.checkpoints import lost_checkpoints
-from jobs.checks import check_launchable
-from jobs.launch import MAX_KEY_LENGTH, create_run, launched_before
 from jobs.models import Artifact, Run
-from jobs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, run_header, runs_csv, runs_list
-from jobs.run_filter import FilterInvalid, RunFilter, check_sort, parse_filter
+from jobs.processes import tasks
+from jobs.runs import lifecycle
+from jobs.runs.annotate import ChangeRefused, annotate_run, delete_run
+from jobs.runs.checkpoints import lost_checkpoints
+from jobs.runs.checks import check_launchable
+from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
+from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before
+from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, run_header, runs_csv, runs_list
+from jobs.telemetry.attempt_spec import latest_spec_json
 
 router = Router(tags=["runs"])
 

@@ -11,11 +11,11 @@ from console.api.problem import REFUSALS, Refused
 from console.api.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric
-from jobs.clean_series import read_clean
-from jobs.logs import CursorInvalid, LogPage, read_logs
-from jobs.samples import SamplesPage, read_samples
-from jobs.series import MAX_NAMES, MAX_POINTS, MIN_POINTS, SeriesAnswer, Window, read_series, series_names
-from jobs.spans import MAX_LIMIT, SpansAnswer, read_spans
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
+from jobs.telemetry.samples import SamplesPage, read_samples
+from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, MIN_POINTS, SeriesAnswer, Window, read_series, series_names
+from jobs.telemetry.spans import MAX_LIMIT, SpansAnswer, read_spans
 from profiling.phases import PHASES
 
 router = Router(tags=["runs"])

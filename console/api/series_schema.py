@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from ninja import Field, Schema
 
-from jobs.chunks import Floats
-from jobs.logs import LogLine
+from jobs.telemetry.chunks import Floats
+from jobs.telemetry.logs import LogLine
 from profiling.events import encode_number
 
 Number = float | str | None

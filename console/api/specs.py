@@ -8,13 +8,13 @@ from ninja import Body, Router, Schema
 from console.api.problem import REFUSALS, ProblemOut, Refused
 from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
+from jobs.accounts.privilege import check_privileged
 from jobs.catalog.rule import Finding, findings, refused
 from jobs.catalog.runspec import SpecInvalid, parse_spec, to_json
-from jobs.checks import Check, on_cluster, run_checks
-from jobs.cluster import cluster_state
-from jobs.preview import DataPreview, RewardResult, preview_data, try_reward
-from jobs.privilege import check_privileged
-from jobs.trial import TrialFailed, TrialUnavailable
+from jobs.cluster.ray_api import cluster_state
+from jobs.runs.checks import Check, on_cluster, run_checks
+from jobs.runs.preflight_process import TrialFailed, TrialUnavailable
+from jobs.runs.preview import DataPreview, RewardResult, preview_data, try_reward
 
 router = Router(tags=["specs"])
 

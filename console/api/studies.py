@@ -11,13 +11,13 @@ from console.api.problem import REFUSALS, Refused
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, project_for
 from console.sweep_launch import launch_sweep, run_ids
-from jobs.access import Role, require
+from jobs.accounts.access import Role, require
 from jobs.catalog.runspec import SpecInvalid
-from jobs.launch import MAX_KEY_LENGTH
 from jobs.models import Study
-from jobs.study import change_max_concurrent, stop_study
-from jobs.sweep_plan import MAX_KNOBS, MAX_RUNS
-from jobs.sweep_table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
+from jobs.runs.launch import MAX_KEY_LENGTH
+from jobs.sweeps.plan import MAX_KNOBS, MAX_RUNS
+from jobs.sweeps.sweeps import change_max_concurrent, stop_study
+from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
 
 router = Router(tags=["sweeps"])
 

@@ -10,7 +10,7 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
 from jobs.catalog.symptom import Evidence, Match, Offer
-from jobs.run_symptoms import RunSymptoms, run_symptoms
+from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 
 router = Router(tags=["runs"])
 

@@ -9,8 +9,8 @@ from ninja import Field, Router, Schema, Status
 
 from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller
-from console.api_token import MAX_DAYS, TokenRefused, make_token, revoke_token
-from jobs.access import require_whole_account
+from console.sign_in.api_token import MAX_DAYS, TokenRefused, make_token, revoke_token
+from jobs.accounts.access import require_whole_account
 from jobs.models import ApiToken
 
 router = Router(tags=["account"])

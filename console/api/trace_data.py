@@ -27,11 +27,11 @@ from console.api.trace_schema import (
     made_of,
 )
 from console.api.traces import layer_for, trace_for
-from console.trace_stores import opened
-from jobs.layers import store_path
+from console.downloads.trace_stores import opened
 from jobs.models import Layer, Trace
-from jobs.trace_files import damaged
-from jobs.trace_phases import read_phases
+from jobs.traces.files import damaged
+from jobs.traces.imports import store_path
+from jobs.traces.phases import read_phases
 from profiling.analysis.window import find_next, steps, summarise_window, thinned
 from profiling.trace.category import Category
 from profiling.trace.store import NotAStore, Store, is_of_store, is_whole

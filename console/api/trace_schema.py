@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 from ninja import Field, Schema
 
-from jobs.custody import recorded_steps
+from jobs.captures.state import recorded_steps
 from jobs.models import Layer, Trace
 from profiling.trace.store import Lane, Store
 

@@ -9,9 +9,9 @@ from ninja import Field, Query, Router, Schema
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
-from jobs.trace_files import NoAnswer, ready_layers
-from jobs.trace_model import OfRun, of_run
-from jobs.trace_summary import NothingToCompare, compare, summary_of
+from jobs.diagnosis.model_facts import OfRun, of_run
+from jobs.traces.files import NoAnswer, ready_layers
+from jobs.traces.summary import NothingToCompare, compare, summary_of
 from profiling.analysis.summary import Summary
 
 router = Router(tags=["traces"])

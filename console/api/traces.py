@@ -10,10 +10,10 @@ from ninja import Query, Router, Status
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.trace_schema import LayerOut, TraceIn, TraceOut, TracesOut, layer_out, trace_out
 from console.api.visible import ProjectSlug, caller, project_for
-from jobs.access import Role, require
-from jobs.layers import import_again
+from jobs.accounts.access import Role, require
 from jobs.models import Layer, Run, Trace
-from jobs.traces import (
+from jobs.traces.imports import import_again
+from jobs.traces.uploads import (
     MAX_PIECE_BYTES,
     Announced,
     DiskFull,

@@ -10,7 +10,7 @@ from ninja.files import UploadedFile
 from console.api.problem import REFUSALS, ProblemsOut, Refused
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
-from jobs.uploads import DiskFull, UploadRefused, store_upload
+from jobs.runs.uploads import DiskFull, UploadRefused, store_upload
 
 router = Router(tags=["uploads"])
 

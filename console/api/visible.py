@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from ninja import Query
 
 from console.api.problem import Refused
-from jobs.access import Role, projects_of, require
+from jobs.accounts.access import Role, projects_of, require
 from jobs.models import Project, Run
 
 ProjectSlug = Annotated[str | None, Query(None, description="Slug of the project; without it, your first one")]

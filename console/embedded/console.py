@@ -19,7 +19,7 @@ from console.embedded.ports import require_free
 from console.embedded.services import Embedded, current_environment, embedded
 from console.embedded.statics import collect_if_changed
 from console.embedded.supervisor import Supervisor
-from jobs.loopback import is_loopback
+from jobs.cluster.loopback import is_loopback
 
 RUNS_STOP_SECONDS = 25.0  # Ray gives a job 20 s between SIGTERM and SIGKILL
 
@@ -91,7 +91,7 @@ def announce(url: str) -> None:
 
 def stop_runs() -> None:
     """End the jobs on the embedded Ray while the console still listens, so that each run's last word arrives."""
-    from jobs import cluster
+    from jobs.cluster import ray_api as cluster
     from jobs.models import LIVE, Attempt
 
     if "RAY_ADDRESS" in current_environment():

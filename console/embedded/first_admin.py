@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from console.signin_link import make_link
+from console.sign_in.link import make_link
 from jobs.models import Membership, Project
 
 ADMIN_NAME = "admin"

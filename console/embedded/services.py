@@ -21,7 +21,7 @@ from jobs.catalog.trainer_place import (
     read_places,
     to_text,
 )
-from jobs.loopback import is_loopback
+from jobs.cluster.loopback import is_loopback
 
 # The queue's consumers first, what others lean on last.
 STOP_ORDER = ("demo", "worker", "reconcile", "ingest", "web", "ray", "redis")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from console.command_line.run_table import run_table, wanted
 from console.embedded.ports import free_block
 from console.embedded.services import MANAGE
-from console.run_table import run_table, wanted
 
 MIN_REWARD = 0.85  # mean over the last steps; the demo reaches 0.93
 NUM_LAST_STEPS = 20
@@ -87,7 +87,7 @@ def _mean(values: Sequence[float]) -> str:
 
 def read_columns(run_id: str) -> Columns:
     """Return what the driver of the run's latest attempt reported."""
-    from jobs.series import read_series
+    from jobs.telemetry.series import read_series
 
     answer = read_series(run_id=run_id, names={*SHOWN.values(), *wanted()}, num_points=MAX_STEPS)
     newest = max((series.attempt for series in answer.series), default=1)
@@ -100,8 +100,8 @@ def read_columns(run_id: str) -> Columns:
 
 def summary(run_id: str, columns: Columns) -> str:
     """Return what the run came to: state, first and last values, seconds per phase."""
-    from jobs.header import run_header
     from jobs.models import Run
+    from jobs.runs.header import run_header
 
     header = asdict(run_header(Run.objects.get(pk=run_id)))
     return run_table(header, [{"name": name, "y": list(values.values())} for name, values in columns.items()])

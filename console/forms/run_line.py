@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import knobs
 from jobs.models import LIVE
-from jobs.run_filter import FilterInvalid, RunFilter, parse_filter
+from jobs.runs.filter import FilterInvalid, RunFilter, parse_filter
 
 VIEWS = ("all", "running", "failed", "mine", "archived")
 """The saved filters."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.catalog_words import field_label
-from console.forms.new_run_index import all_spellings
+from console.forms.new_run.knob_index import all_spellings
 from console.guide.parts import has_words, normal, whose
+from console.labels.catalog import field_label
 from jobs.adapters.adapter import Spelling
 from jobs.catalog.knob import knobs
 

@@ -7,9 +7,9 @@ from functools import cache
 
 from django.utils.translation import gettext as _
 
-from console.catalog_words import knob_allowed
 from console.guide.parts import KnobLink, algorithm_words, effect_word, group_title, knob_link, said, value_text, whose
-from console.rule_words import rule_title
+from console.labels.catalog import knob_allowed
+from console.labels.rules import rule_title
 from jobs.catalog.advice import advice
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.forms.new_run_fields import GROUP_TITLES
+from console.forms.new_run.fields import GROUP_TITLES
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.trainer import trainers

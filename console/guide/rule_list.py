@@ -20,7 +20,7 @@ from console.guide.parts import (
     trainer_words,
     words_of,
 )
-from console.rule_words import rule_title
+from console.labels.rules import rule_title
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.rule import KINDS, LEVELS, Rule, rules
 

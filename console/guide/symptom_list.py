@@ -4,7 +4,6 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from console.catalog_words import metric_label
 from console.guide.parts import (
     Asked,
     Row,
@@ -18,6 +17,7 @@ from console.guide.parts import (
     trainer_words,
     words_of,
 )
+from console.labels.catalog import metric_label
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.condition import Condition
 from jobs.catalog.symptom import Remedy, Symptom, symptoms

@@ -5,7 +5,7 @@ from typing import Any
 from django import template
 from django.utils.translation import gettext_lazy
 
-from console import trace_words
+from console.labels import traces as trace_words
 
 register = template.Library()
 

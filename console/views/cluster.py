@@ -6,8 +6,8 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from console.ingest_words import ingest_problem
-from jobs.cluster_use import cluster_page
+from console.labels.ingest import ingest_problem
+from jobs.runs.cluster_use import cluster_page
 
 
 @require_GET

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from jobs.access import NotAllowed
+from jobs.accounts.access import NotAllowed
 
 
 @login_not_required

@@ -13,12 +13,12 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_GET
 from django.views.i18n import JavaScriptCatalog
 
-from console.ingest_words import ingest_problem
+from console.labels.ingest import ingest_problem
 from console.look import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
-from jobs.access import Role, projects_of, require, role
-from jobs.cluster_use import cluster_in_use
+from jobs.accounts.access import Role, projects_of, require, role
 from jobs.models import Project, Run
-from jobs.queries import queue_summary
+from jobs.runs.cluster_use import cluster_in_use
+from jobs.runs.queries import queue_summary
 
 _MAX_FOUND = 8
 

@@ -24,9 +24,9 @@ from console.guide.recipe_list import recipes_page
 from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
 from console.kept_config import keep
-from console.views.can_it_run import devices_page
+from console.views.can_it_run.page import devices_page
 from console.views.frame import current_project
-from jobs.access import allows, role
+from jobs.accounts.access import allows, role
 
 _LISTS = ("guide-knob", "guide-recipe", "guide-symptom", "guide-rule")
 """The tabs that have an address for each thing in them."""

@@ -7,7 +7,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 from redis.exceptions import RedisError
 
-from jobs.streams import client
+from jobs.telemetry.streams import client
 
 
 @login_not_required

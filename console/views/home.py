@@ -11,19 +11,19 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
-from console.catalog_words import phase_label
+from console.labels.catalog import phase_label
 from console.views.frame import current_project, person
-from console.views.run_words import cause_text, hint
-from jobs.access import require, role
-from jobs.cluster_use import cluster_in_use
-from jobs.demo import demo_spec
-from jobs.header import RunHeader
-from jobs.launch import create_run
-from jobs.queries import Home
-from jobs.queries import home as read_home
-from jobs.run_filter import main_metric
-from jobs.sparklines import sparklines
-from jobs.tasks import enqueue, submit
+from console.views.run.labels import cause_text, hint
+from jobs.accounts.access import require, role
+from jobs.processes.tasks import enqueue, submit
+from jobs.runs.cluster_use import cluster_in_use
+from jobs.runs.demo import demo_spec
+from jobs.runs.filter import main_metric
+from jobs.runs.header import RunHeader
+from jobs.runs.launch import create_run
+from jobs.runs.queries import Home
+from jobs.runs.queries import home as read_home
+from jobs.runs.sparklines import sparklines
 from profiling.phases import BY_KEY
 
 _WIDTH, _HEIGHT = 240, 44

@@ -11,17 +11,17 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from console.catalog_words import metric_label
+from console.labels.catalog import metric_label
 from console.views.frame import current_project
-from console.views.run_words import hint
-from jobs.access import require, role
+from console.views.run.labels import hint
+from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
 from jobs.catalog.spelling import spell
 from jobs.models import Project, Study
-from jobs.sweep_plan import MAX_RUNS
-from jobs.sweep_points import point_label, short_name
-from jobs.sweep_table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
+from jobs.sweeps.plan import MAX_RUNS
+from jobs.sweeps.points import point_label, short_name
+from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
 _MAX_SHOWN = 4  # values of a knob that the list spells out

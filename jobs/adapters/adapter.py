@@ -145,5 +145,5 @@ def adapter(name: str) -> Adapter:
     """
     if name not in trainers():  # what the adapters share lies beside them
         raise plugins.UnknownPlugin(f"{name!r} is not one of {', '.join(trainers())}.")
-    plugin: Adapter = plugins.load(__package__, name)
+    plugin: Adapter = plugins.load(f"{__package__}.{name}", "adapter")
     return plugin

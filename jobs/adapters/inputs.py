@@ -2,8 +2,8 @@
 
 Paths on the cluster and hub ids are the trainer's own affair and are handed on as they are. What the console holds
 (bundled models and data, uploads) is laid out below the run directory before the trainer starts, by
-`python -m jobs.engine.lay_out RUN_DIR`, as files that the trainer reads. Paths are relative to the run directory, which
-is the trainer's working directory.
+`python -m jobs.engine.data.materialize RUN_DIR`, as files that the trainer reads. Paths are relative to the run
+directory, which is the trainer's working directory.
 
 | what | OpenRLHF | verl |
 |---|---|---|

@@ -9,8 +9,8 @@ from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.own_profile import profile_problem
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
+from profiling.captures.tool_selection import shown_by
 from profiling.config import names_of, ranks_of
-from profiling.picking import shown_by
 
 if TYPE_CHECKING:  # the parser of specs calls this module
     from jobs.catalog.runspec import RunSpec

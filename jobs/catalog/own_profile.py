@@ -12,8 +12,8 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import applicable
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import as_version, trainers
+from profiling.captures.tool_selection import INSTEAD, candidates
 from profiling.config import MAX_STEPS, Device, names_of, ranks_of
-from profiling.picking import INSTEAD, candidates
 
 if TYPE_CHECKING:  # the parser of specs calls this module
     from jobs.catalog.runspec import RunSpec
@@ -23,7 +23,7 @@ THEIRS: Mapping[str, str] = {"torch": "torch", "nsys": "nsys", "memory": "torch_
 """Our word for a tool -> the knob's."""
 
 BESIDE = ("torch", "stacks", "memory")
-"""Tools that record in a process that we did not write, from beside (profiling.riding)."""
+"""Tools that record in a process that we did not write, from beside (profiling.attach)."""
 
 CHOOSING = (
     TOOL_KNOB,

@@ -33,8 +33,8 @@ from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
+from profiling.captures.tool_selection import shown_by
 from profiling.config import ProfileConfig
-from profiling.picking import shown_by
 
 SPEC_VERSION = 1
 

@@ -2,7 +2,7 @@
 
 The catalogue and the adapters know no gettext, as they also run on the cluster. What they say in English is a text like
 any other; who shows it to a person has it said in that person's language (`in_words`). The templates are gathered for
-translators by console.catalog_words, which finds them by the name `Sentence`.
+translators by console.labels.catalog, which finds them by the name `Sentence`.
 """
 
 from collections.abc import Callable

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jobs.chunks import Floats, Ints
-from jobs.clean_series import read_clean
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.read import one_lane
 from jobs.models import Run
-from jobs.series import MAX_POINTS, Window
+from jobs.telemetry.chunks import Floats, Ints
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.series import MAX_POINTS, Window
 
 Clock = Callable[[Ints], Floats]
 

@@ -8,9 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.access import User, projects_of
-from jobs.attempt_spec import merged
-from jobs.chunks import Floats
+from jobs.accounts.access import User, projects_of
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
 from jobs.comparison.read import (
@@ -25,6 +23,8 @@ from jobs.comparison.read import (
 from jobs.comparison.summary import NOTHING, Summary
 from jobs.comparison.verdict import DROPPED_STEPS, Verdict, verdict
 from jobs.models import Attempt, Run
+from jobs.telemetry.attempt_spec import merged
+from jobs.telemetry.chunks import Floats
 
 MAX_RUNS = 50
 

@@ -6,8 +6,8 @@ from jobs.catalog.metric import metric
 from jobs.comparison.compare import MetricRow, metric_table
 from jobs.comparison.read import StepWindow, metric_names, read_columns
 from jobs.comparison.summary import STATISTICS, delta
-from jobs.csv_text import csv_cell, csv_line
 from jobs.models import Run
+from jobs.telemetry.csv_text import csv_cell, csv_line
 
 _STEPS_AT_ONCE = 5000
 _NAMES = {"low": "min", "high": "max"}

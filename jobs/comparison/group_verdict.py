@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.chunks import Floats
 from jobs.comparison.groups import Group
 from jobs.comparison.measures import Measure, MeasureRow
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.stats import Interval, welch_interval
 from jobs.comparison.summary import Delta, GroupValue, delta
 from jobs.comparison.verdict import OUTCOMES, Verdict, judge
+from jobs.telemetry.chunks import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.chunks import Floats
 from jobs.comparison.stats import Interval, median_interval
+from jobs.telemetry.chunks import Floats
 from profiling.phases import STEP_PHASES
 
 

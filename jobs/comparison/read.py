@@ -1,6 +1,7 @@
 """Read what a comparison needs of one run: every point of a window of steps, and extremes of whole series.
 
-Both are read of the clean history (jobs.clean_series): what a resumed run did after the restored step is not compared.
+Both are read of the clean history (jobs.telemetry.clean_series): what a resumed run did after the restored step is not
+compared.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -9,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.chunks import Floats, Ints
-from jobs.clean_series import read_clean
 from jobs.comparison.summary import Summary, summarize
 from jobs.models import Metric
-from jobs.series import MAX_NAMES, MAX_POINTS, Series, Window
+from jobs.telemetry.chunks import Floats, Ints
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, Series, Window
 
 MAX_STEPS = 5000  # steps that medians and means look at: the newest of the common ones, every point of them
 _OVERVIEW_POINTS = 200  # enough that thinned series are thinned by bins, whose extremes are exact

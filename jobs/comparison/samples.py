@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 
-from jobs.history import is_visible, visible_through
 from jobs.models import Sample
+from jobs.telemetry.history import is_visible, visible_through
 
 PROMPTS_PER_PAGE = 10
 MAX_STEPS = 2000

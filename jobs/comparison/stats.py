@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.chunks import Floats
+from jobs.telemetry.chunks import Floats
 
 MIN_STEPS = 10  # five batches of two: below that an interval would say nothing
 MEAN_STEPS = 20  # the last common steps over which an outcome is averaged

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from jobs.chunks import Floats, Ints
+from jobs.telemetry.chunks import Floats, Ints
 
 Better = Literal["higher", "lower", ""]
 STATISTICS = ("last", "best", "low", "high", "at")

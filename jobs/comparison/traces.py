@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from jobs.custody import recorded_steps
-from jobs.history import is_visible, limits, origins
+from jobs.captures.state import recorded_steps
 from jobs.models import Attempt, Capture
+from jobs.telemetry.history import is_visible, limits, origins
 from profiling.config import is_torch
 
 MAX_PER_RUN = 50
@@ -89,7 +89,7 @@ def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
 
 
 def _limits(run_ids: Sequence[str]) -> dict[str, dict[int, int | None]]:
-    """Return the same as jobs.history.visible_through for each run, with one query."""
+    """Return the same as jobs.telemetry.history.visible_through for each run, with one query."""
     attempts: dict[str, list[Attempt]] = {run_id: [] for run_id in run_ids}
     for attempt in Attempt.objects.filter(run__in=run_ids).order_by("number"):
         attempts[attempt.run_id].append(attempt)

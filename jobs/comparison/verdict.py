@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.chunks import Floats
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.read import Column, Columns
 from jobs.comparison.stats import Interval, mean_interval, median_interval, ratio_interval
+from jobs.telemetry.chunks import Floats
 
 Badge = Literal["better", "worse", "no_difference", "not_enough"]
 

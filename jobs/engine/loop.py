@@ -13,26 +13,26 @@ import torch
 from torch import Tensor
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine import evaluation
 from jobs.engine.advantages import groups_without_signal_share
 from jobs.engine.algorithm import Algorithm, Counts
 from jobs.engine.batch import Batch, join_padded, make_batch, share_out
-from jobs.engine.cause import SyncGap
-from jobs.engine.checkpoint import LoopState
+from jobs.engine.captures.recording import Recording
+from jobs.engine.checkpoints.checkpoint import LoopState
+from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.commands import Commands
-from jobs.engine.crew import Crew
-from jobs.engine.examples import Example, in_order
-from jobs.engine.hang_watch import HangWatch
-from jobs.engine.recording import Recording
-from jobs.engine.report import Report, folder_bytes
-from jobs.engine.reward import Reward, Score
-from jobs.engine.rollout import Rollout, largest_gap, roll_out
-from jobs.engine.saving import Saver
+from jobs.engine.data.examples import Example, in_order
+from jobs.engine.data.text import TextModel
+from jobs.engine.failures.cause import SyncGap
+from jobs.engine.failures.hang_watch import HangWatch
+from jobs.engine.reporting.console_log import eval_line, step_line
+from jobs.engine.reporting.report import Report, folder_bytes
+from jobs.engine.roles.weights import WeightSync
+from jobs.engine.rollouts import evaluation
+from jobs.engine.rollouts.reward import Reward, Score
+from jobs.engine.rollouts.rollout import Rollout, largest_gap, roll_out
+from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
-from jobs.engine.scoring import score_rollout
-from jobs.engine.story import eval_line, step_line
-from jobs.engine.text import TextModel
-from jobs.engine.weights import WeightSync
+from jobs.engine.workers.worker_group import Crew
 from profiling import profile
 from profiling.profile import mark
 

@@ -14,30 +14,30 @@ from typing import Any
 import ray
 
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.engine.cause import NAMED, Stopped, cause_of, is_full
-from jobs.engine.checkpoint import Checkpoint, LoopState
+from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
+from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
+from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.commands import Commands
-from jobs.engine.crew import Crew
-from jobs.engine.dataset import load_table
+from jobs.engine.data.dataset import load_table
+from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
-from jobs.engine.examples import mapping_problem, render, token_limit, usable
-from jobs.engine.places import Place, told
+from jobs.engine.failures.cause import NAMED, Stopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
-from jobs.engine.report import Report
-from jobs.engine.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
-from jobs.engine.reward import open_reward
-from jobs.engine.saving import Saver
-from jobs.engine.sources import model_folder
-from jobs.engine.text import TextModel
-from jobs.engine.worker import WorkerFailed
+from jobs.engine.reporting.report import Report
+from jobs.engine.rollouts.reward import open_reward
+from jobs.engine.workers.node_placement import Place, told
+from jobs.engine.workers.worker import WorkerFailed
+from jobs.engine.workers.worker_group import Crew
 from profiling import profile
 from profiling.profile import mark
 
 FINISHED, STOPPED, FAILED = 0, 10, 1
 ROLE_CLASSES = {
-    "policy": "jobs.engine.policy:Policy",
-    "vllm": "jobs.engine.generator:Generator",
-    "reference": "jobs.engine.reference:Reference",
+    "policy": "jobs.engine.roles.policy:Policy",
+    "vllm": "jobs.engine.roles.generator:Generator",
+    "reference": "jobs.engine.roles.reference:Reference",
 }
 """Which class each role's actor runs."""
 

@@ -2,7 +2,7 @@
 
     calibrate(runs, neutral, present) -> Calibration
 
-A pace is one factor on the seconds of a phase (jobs.planner.steps.PACES). It is fitted as the median of
+A pace is one factor on the seconds of a phase (jobs.planner.time.steps.PACES). It is fitted as the median of
 ln(measured / reckoned) over settings, so that one strange run does not move it; runs of one setting count once, by
 their own median. Whether it helps is told by runs that it was not fitted on: each setting in turn is left out, the
 pace is fitted on the others, and held against it. Where the median error of that is not less than what it is now,
@@ -18,7 +18,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Job
-from jobs.planner.steps import EXPERIENCE, PACES, SCORING, TOGETHER
+from jobs.planner.time.steps import EXPERIENCE, PACES, SCORING, TOGETHER
 
 LEAST_SETTINGS = 3
 """So many different settings are needed: of two, each foretells the other by itself."""

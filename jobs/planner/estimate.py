@@ -19,7 +19,8 @@ from jobs.planner.constant import Constant, Constants, constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, Watched
-from jobs.planner.memory import checkpoint_bytes, export_bytes, host_bytes
+from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
+from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
 from jobs.planner.result import (
     TIGHT_FROM,
@@ -32,9 +33,8 @@ from jobs.planner.result import (
     Used,
     Verdict,
 )
-from jobs.planner.serving import EngineMemory, engine_memory, starts_beside
-from jobs.planner.steps import batch_of, step_time
-from jobs.planner.storage import node_bytes
+from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, starts_beside
+from jobs.planner.time.steps import batch_of, step_time
 from jobs.planner.validation import validate
 
 __all__ = ["Estimator", "estimate", "validate"]

@@ -1,6 +1,6 @@
 """What the planner is asked: models, how each is trained or served, and on what. All values are resolved.
 
-Everything here is plain data: it is made of a RunSpec (jobs.planner.reading), of a case file, or by the search.
+Everything here is plain data: it is made of a RunSpec (jobs.planner.read.spec), of a case file, or by the search.
 Sizes are tokens, elements or bytes as the names say.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jobs.catalog.accelerator import Accelerator
-from jobs.planner.shapes import ModelShape
+from jobs.planner.shapes.model_shape import ModelShape
 
 Family = Literal["plain", "deepspeed", "fsdp", "megatron"]
 Method = Literal["full", "lora", "qlora"]

@@ -11,7 +11,7 @@ from typing import get_args
 from jobs.planner.constant import Constants
 from jobs.planner.job import Frozen, Job, Training
 from jobs.planner.memo import Memo
-from jobs.planner.memory import (
+from jobs.planner.memory.phases import (
     checkpoint_memory,
     frozen_memory,
     least_update_bytes,
@@ -22,8 +22,8 @@ from jobs.planner.memory import (
     update_memory,
 )
 from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
-from jobs.planner.serving import EngineMemory, wakes_at_once
-from jobs.planner.throughput import work_of
+from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
+from jobs.planner.time.training import work_of
 
 _TERMS: tuple[Term, ...] = get_args(Term)
 

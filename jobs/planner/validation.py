@@ -12,8 +12,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import JobInvalid
-from jobs.planner.serving import validate_engine
-from jobs.planner.shapes import ModelShape
+from jobs.planner.serving.engine_memory import validate_engine
+from jobs.planner.shapes.model_shape import ModelShape
 
 _MOST = 10**12
 # Ranges of the numbers of a job by class and field: least, most. Everything else of a number's type is 0 to _MOST.

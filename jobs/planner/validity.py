@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from jobs.catalog.sentence import Sentence, told
 from jobs.planner.job import Engine, Job, Layout, Training
 from jobs.planner.result import JobInvalid
-from jobs.planner.serving import validate_engine
-from jobs.planner.shapes import ModelShape
+from jobs.planner.serving.engine_memory import validate_engine
+from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.validation import validate
 
 REASONS: Mapping[str, str] = {

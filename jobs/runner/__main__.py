@@ -3,9 +3,9 @@
 import os
 import sys
 
-from jobs.runner.console import Console
-from jobs.runner.job import EnvironmentIncomplete, read_job
-from jobs.runner.ride import EXIT_FAULT, Ride, obey_signals
+from jobs.runner.console_client.console import Console
+from jobs.runner.console_client.job import EnvironmentIncomplete, read_job
+from jobs.runner.supervisor import EXIT_FAULT, Ride, obey_signals
 
 
 def main() -> int:

@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jobs.runner.console import Console
-from jobs.runner.job import EnvironmentIncomplete, Job, read_job
-from jobs.runner.report import Report
-from jobs.runner.ride import EXIT_FAULT, Ride, obey_signals
+from jobs.runner.console_client.console import Console
+from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
+from jobs.runner.reporting.report import Report
+from jobs.runner.supervisor import EXIT_FAULT, Ride, obey_signals
 
 
 def main() -> int:

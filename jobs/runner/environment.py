@@ -9,7 +9,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sections import Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
-from jobs.runner.riders import environment_to_ride
+from jobs.runner.captures.attachable import environment_to_ride
 
 CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
 _ASK = """

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 LAY_OUT_SECONDS = 600.0  # of a large upload
-_REFUSED = 2  # of jobs.engine.lay_out: the spec's data are not what the trainer needs
+_REFUSED = 2  # of jobs.engine.data.materialize: the spec's data are not what the trainer needs
 
 
 class NotLaidOut(Exception):
@@ -22,7 +22,7 @@ def lay_out(run_dir: Path) -> None:
 
     Raises: NotLaidOut.
     """
-    command = [sys.executable, "-m", "jobs.engine.lay_out", str(run_dir)]
+    command = [sys.executable, "-m", "jobs.engine.data.materialize", str(run_dir)]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LAY_OUT_SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -1,7 +1,7 @@
 """The contract of a tool that records a window of steps in one process, and the door to the folder.
 
 A file of the folder is a tool; its PLUGIN makes one recorder per capture. Who owns it, and that there is only one at a
-time, is profiling.recording's part.
+time, is profiling.captures.recording's part.
 """
 
 import shutil

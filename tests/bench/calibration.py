@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from console.api_client import ENDED, ApiClient
+from console.command_line.api_client import ENDED, ApiClient
 from jobs.planner.calibration import miss_text
-from jobs.planner.steps import PACES
+from jobs.planner.time.steps import PACES
 from tests.journeys.conftest import Stack, start_stack, stop_stack, wait_for_line
 from tests.journeys.other_trainers import token_of
 

@@ -32,7 +32,7 @@ def _inside() -> None:
     from django.contrib.auth import get_user_model
     from django.test import Client
 
-    from console.views.compare import CHARTS
+    from console.views.compare.page import CHARTS
     from jobs.catalog.metric import metrics
     from jobs.models import Membership
     from tests.bench.storage import METRICS, POINTS, RUNS, long_runs

@@ -104,7 +104,7 @@ def _inside(url: str, clicks: int) -> list[Result]:
     django.setup()
     from django.contrib.auth import get_user_model
 
-    from console.api_token import make_token
+    from console.sign_in.api_token import make_token
 
     user = get_user_model().objects.filter(is_superuser=True).first() or get_user_model().objects.first()
     assert user is not None
@@ -149,7 +149,7 @@ def _click(client: httpx.Client, knobs: dict[str, Any]) -> dict[str, Any]:
 def _reported(run_id: str) -> list[Result]:
     """Return what the demo reported of itself, medians over its steps."""
     from jobs.models import Metric
-    from jobs.series import read_series
+    from jobs.telemetry.series import read_series
 
     names = sorted(set(Metric.objects.filter(run_id=run_id).exclude(kind="span").values_list("name", flat=True)))
     series = read_series(run_id=run_id, names=names, num_points=10_000).series

@@ -43,7 +43,7 @@ def _inside() -> None:
     from django.contrib.auth import get_user_model
     from django.test import Client
 
-    from console.forms.new_run import minimal, spec_to_form
+    from console.forms.new_run.form import minimal, spec_to_form
     from jobs.catalog.recipe import recipe
     from jobs.catalog.rule import findings
     from jobs.catalog.runspec import parse_spec, to_json

@@ -81,9 +81,9 @@ def _ingest():  # type: ignore[no-untyped-def]
     import redis
     from django.conf import settings
 
-    from jobs.ingest import Ingest
+    from jobs.ingest.process import Ingest
     from jobs.models import Attempt, Run
-    from jobs.streams import INGEST
+    from jobs.telemetry.streams import INGEST
     from tests.batches import metric
 
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5)
@@ -118,9 +118,9 @@ def long_runs(names: list[str]):  # type: ignore[no-untyped-def]
     """Return ten runs with 100,000 random points of each of these metrics, made the first time."""
     import numpy as np
 
-    from jobs.chunks import points
-    from jobs.folding import append_points
+    from jobs.ingest.compaction import append_points
     from jobs.models import Attempt, Metric, Run
+    from jobs.telemetry.chunks import points
 
     runs = list(Run.objects.filter(name="read"))
     if not runs:
@@ -142,7 +142,7 @@ def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
     import orjson
 
     from console.api.series import series_json
-    from jobs.series import read_series
+    from jobs.telemetry.series import read_series
 
     names = [f"metric/{k}" for k in range(METRICS)]
     runs = long_runs(names)

@@ -162,8 +162,8 @@ def _inside(events: int) -> None:
     from django.contrib.auth import get_user_model
     from django.test import Client
 
-    from jobs.layers import store_path
     from jobs.models import Layer, Membership, Project, Trace
+    from jobs.traces.imports import store_path
 
     project = Project.objects.create(name="Bench", slug="bench")
     user = get_user_model().objects.create_user("bench")

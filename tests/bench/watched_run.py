@@ -13,8 +13,8 @@ def make_watched_run() -> dict[str, str]:
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
     from django.utils import timezone
 
-    from jobs.launch import create_run, ingest_token
     from jobs.models import Attempt, Membership, Project, Run
+    from jobs.runs.launch import create_run, ingest_token
 
     project, is_new = Project.objects.get_or_create(slug="watched", defaults={"name": "Watched"})
     user: Any = get_user_model().objects.get_or_create(username="viewer")[0]

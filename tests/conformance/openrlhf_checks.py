@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
-from jobs.adapters.openrlhf_options import OURS, SECTIONS, program_of
-from jobs.adapters.openrlhf_words import CONVERSIONS
-from jobs.adapters.spelled import Word, words_of
-from jobs.adapters.units import listed
+from jobs.adapters.command_line.options import Word, words_of
+from jobs.adapters.command_line.units import listed
+from jobs.adapters.openrlhf.options import CONVERSIONS
+from jobs.adapters.openrlhf.own_options import OURS, SECTIONS, program_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live
 from jobs.catalog.rule import findings

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.verl_keys import has_key, keys_of
-from jobs.adapters.verl_units import TOGETHER
+from jobs.adapters.verl.keys import has_key, keys_of
+from jobs.adapters.verl.units import TOGETHER
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable

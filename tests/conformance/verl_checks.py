@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
-from jobs.adapters.hydra import read
+from jobs.adapters.command_line.hydra import read
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.recipe import recipes
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from jobs.adapters.verl_keys import keys_of
+from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec

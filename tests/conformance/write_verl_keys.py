@@ -1,4 +1,4 @@
-"""Write jobs/adapters/known_keys/verl-*.json anew: `.venv/bin/python -m tests.conformance.write_verl_keys`.
+"""Write jobs/adapters/verl/known_keys/verl-*.json anew: `.venv/bin/python -m tests.conformance.write_verl_keys`.
 
 From the wheels of requirements/frameworks.txt, composed by Hydra. Run it when a version of verl is added.
 """
@@ -11,7 +11,7 @@ from jobs.catalog.trainer import as_version, trainers
 from tests.conformance.hydra_compose import Composed, Composer
 from tests.conformance.unpacked_wheels import unpacked
 
-FOLDER = Path(__file__).resolve().parents[2] / "jobs" / "adapters" / "known_keys"
+FOLDER = Path(__file__).resolve().parents[2] / "jobs" / "adapters" / "verl" / "known_keys"
 VERSIONS = trainers()["verl"].versions
 
 

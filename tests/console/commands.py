@@ -11,7 +11,7 @@ from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 
-from console import api_client, api_command
+from console.command_line import api_client, api_command
 
 
 @pytest.fixture

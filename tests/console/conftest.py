@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from console.api import diagnosis, trace_summary
-from jobs import trace_answers
-from jobs.cluster import forget_state
+from jobs.cluster.ray_api import forget_state
+from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)
 from tests.console.live_console import console_cluster, live_console, made_database  # noqa: F401 (fixtures)
 from tests.console.window import page  # noqa: F401 (fixture)

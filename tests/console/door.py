@@ -7,8 +7,8 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.test import Client
 
-from jobs.launch import ingest_token
 from jobs.models import Run
+from jobs.runs.launch import ingest_token
 
 DATA = bytes(range(256)) * 64  # 16 KiB
 SHA256 = hashlib.sha256(DATA).hexdigest()

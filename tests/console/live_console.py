@@ -19,9 +19,9 @@ from django.test import Client
 from django.test.utils import setup_databases, teardown_databases
 
 from console.embedded.ports import free_block
-from jobs.launch import ingest_token
 from jobs.models import Attempt, Project, Run
-from jobs.streams import ingest_status
+from jobs.runs.launch import ingest_token
+from jobs.telemetry.streams import ingest_status
 from profiling import events
 from profiling.events import Event
 from tests.batches import manage, service_environment

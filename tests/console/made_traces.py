@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from jobs.layers import store_path
 from jobs.models import Capture, Project, Trace
+from jobs.traces.imports import store_path
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.schema import StoreFacts

@@ -18,13 +18,12 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.api.api import api
-from console.api_token import make_token
-from console.consumers import websocket_urlpatterns
-from jobs.files import artifact_path
-from jobs.launch import ingest_token
+from console.live.consumers import websocket_urlpatterns
+from console.sign_in.api_token import make_token
 from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study
+from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, DOOR, PAGES, SOCKETS, Rule
-from tests.console.test_live import Page
+from tests.console.live.test_live import Page
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 from tests.services import Valkey
 from tests.trace_rows import make_trace
@@ -118,7 +117,7 @@ class Scene:
         self.capture = Capture.objects.create(run=self.run, attempt=1, tool="torch", state="ready")
         trace = make_artifact(self.run, "trace.json", type="trace", capture=self.capture)
         for artifact in (self.artifact, trace):
-            path = artifact_path(artifact)
+            path = artifact.stored_path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"bin")
             Artifact.objects.filter(pk=artifact.pk).update(sha256=hashlib.sha256(b"bin").hexdigest())

@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 
 from console.celery import app, make_app
-from jobs import tasks
+from jobs.processes import tasks
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from jobs.cluster import forget_state
+from jobs.cluster.ray_api import forget_state
 from jobs.models import Attempt, Project
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
 from tests.rows import make_project, make_run, make_user

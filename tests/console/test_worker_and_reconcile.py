@@ -91,7 +91,7 @@ def house(tmp_path: Path, valkey: Valkey, ray: FakeRay, migrated: Path) -> Itera
 
 QUEUE = """
 from django.utils import timezone
-from jobs.launch import create_run
+from jobs.runs.launch import create_run
 from jobs.models import Project
 project, _ = Project.objects.get_or_create(slug="p", name="P")
 run, _ = create_run(project=project, spec={}, user=None, idempotency_key=None, now=timezone.now())
@@ -102,7 +102,7 @@ def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: Fa
     worker = house.start("worker")
 
     run_id = house.shell(
-        QUEUE + "from jobs.tasks import enqueue, submit\nenqueue(submit, run_id=run.pk)\nprint(run.pk)"
+        QUEUE + "from jobs.processes.tasks import enqueue, submit\nenqueue(submit, run_id=run.pk)\nprint(run.pk)"
     )
     house.wait(lambda: ray.submitted, "the submission")
 
@@ -154,7 +154,7 @@ def test_a_broker_that_is_away_does_not_fail_a_launch(house: House, ray: FakeRay
     house.env["REDIS_URL"] = "redis://127.0.0.1:9/0"
 
     run_id = house.shell(
-        QUEUE + "from jobs.tasks import enqueue, submit\nenqueue(submit, run_id=run.pk)\nprint(run.pk)"
+        QUEUE + "from jobs.processes.tasks import enqueue, submit\nenqueue(submit, run_id=run.pk)\nprint(run.pk)"
     )
 
     assert run_id.startswith("r-")

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from jobs.reconcile import Memory, reconcile
+from jobs.processes.reconcile import Memory, reconcile
 from tests.rows import NOW
 
 

@@ -10,21 +10,22 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from console.signin_link import LinkUnusable, make_link, use_link
-from jobs import admission, files, launch, lifecycle
-from jobs.answer import PromptRefused, ask
-from jobs.capture_checks import CaptureRefused
-from jobs.captures import request_capture, withdraw_capture
-from jobs.members import MemberRefused, set_member
+from console.sign_in.link import LinkUnusable, make_link, use_link
+from jobs.accounts.members import MemberRefused, set_member
+from jobs.captures import artifacts as files
+from jobs.captures.checks import CaptureRefused
+from jobs.captures.request import request_capture, withdraw_capture
+from jobs.ingest.store import Memory, store
 from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
-from jobs.resume import ResumeRefused, resume_run
-from jobs.retry import queue_retries
-from jobs.storing import Memory, store
-from jobs.study import stop_study
+from jobs.runs import admission, launch, lifecycle
+from jobs.runs.prompt_model import PromptRefused, ask
+from jobs.runs.resume import ResumeRefused, resume_run
+from jobs.runs.retry import queue_retries
+from jobs.sweeps.sweeps import stop_study
 from profiling import events
 from tests.batches import delivery
-from tests.jobs.test_admission import cluster
-from tests.jobs.test_study import made as make_sweep
+from tests.jobs.runs.test_admission import cluster
+from tests.jobs.sweeps.test_sweeps import made as make_sweep
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

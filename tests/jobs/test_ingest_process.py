@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.test import AsyncClient
 
-from jobs.launch import ingest_token
 from jobs.models import Attempt, Frame, LogChunk, Run
-from jobs.series import read_series
+from jobs.runs.launch import ingest_token
+from jobs.telemetry.series import read_series
 from profiling import events as make
 from tests.batches import manage, metric, service_environment
 from tests.rows import make_run

@@ -28,7 +28,7 @@ SAME = (
 
 @pytest.mark.postgres
 def test_the_same_tests_pass_on_postgresql(postgres: Postgres) -> None:
-    files = [*(f"tests/jobs/test_{name}.py" for name in SAME), "tests/console/test_hostile_input.py"]
+    files = [*(f"tests/jobs/test_{name}.py" for name in SAME), "tests/console/hostile/test_input.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *files]
 
     done = subprocess.run(

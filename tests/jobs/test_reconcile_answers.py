@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from jobs import answer, lifecycle
 from jobs.models import Answer, Attempt, Run
+from jobs.runs import lifecycle
+from jobs.runs import prompt_model as answer
 from tests.jobs.clock import Clock
 from tests.jobs.fake_ray import FakeRay
 from tests.rows import NOW, make_artifact, make_run
@@ -31,7 +32,7 @@ def test_a_prompt_waits_for_room_and_is_then_submitted(ray: FakeRay, clock: Cloc
     assert Answer.objects.get(pk=asked.pk).state == "starting"
     (job,) = ray.submitted
     environment = job["runtime_env"]["env_vars"]
-    assert job["entrypoint"].endswith("-m jobs.runner.answer")
+    assert job["entrypoint"].endswith("-m jobs.runner.prompt_model")
     assert (environment["PITWALL_PROMPT"], environment["PITWALL_ANSWER"]) == ("1+1?", str(asked.pk))
     assert (environment["PITWALL_ARTIFACT"], environment["PITWALL_DEVICE"]) == ("model/final", "cpu")
 

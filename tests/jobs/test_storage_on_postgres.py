@@ -11,18 +11,18 @@ from tests.services import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 STORAGE_TESTS = [
-    "tests/jobs/test_ingest.py",
+    "tests/jobs/ingest/test_process.py",
     "tests/jobs/test_ingest_process.py",
-    "tests/jobs/test_folding.py",
-    "tests/jobs/test_series.py",
-    "tests/jobs/test_clean_series.py",
-    "tests/jobs/test_spans.py",
-    "tests/jobs/test_logs.py",
-    "tests/jobs/test_samples.py",
-    "tests/jobs/test_custody.py",
-    "tests/console/test_ingest_api.py",
-    "tests/console/test_series_api.py",
-    "tests/console/test_captures_api.py",
+    "tests/jobs/ingest/test_compaction.py",
+    "tests/jobs/telemetry/test_series.py",
+    "tests/jobs/telemetry/test_clean_series.py",
+    "tests/jobs/telemetry/test_spans.py",
+    "tests/jobs/telemetry/test_logs.py",
+    "tests/jobs/telemetry/test_samples.py",
+    "tests/jobs/captures/test_state.py",
+    "tests/console/api/test_ingest_api.py",
+    "tests/console/api/test_series_api.py",
+    "tests/console/captures/test_captures_api.py",
 ]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx
 
-from console.api_client import ENDED, ApiClient
+from console.command_line.api_client import ENDED, ApiClient
 from tests.journeys.conftest import Stack
 from tests.waiting import wait_until
 
 TOKEN = (
-    "from django.contrib.auth import get_user_model as g; from console.api_token import make_token; "
+    "from django.contrib.auth import get_user_model as g; from console.sign_in.api_token import make_token; "
     "print(make_token(user=g().objects.order_by('pk').first(), name='test')[1])"
 )
 SMALL = {"train.batch_size": 128, "train.micro_batch_size": 32, "train.num_epochs": 1, "train.max_sequence_tokens": 160}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.embedded.ports import free_block
-from jobs.frames import encode_frame
+from jobs.telemetry.frames import encode_frame
 from tests.proofs.live_points import SERIES, event
 from tests.proofs.live_viewers import Audience
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.api_client import ApiClient
+from console.command_line.api_client import ApiClient
 from tests.journeys.conftest import Stack, wait_for_line
 from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import (

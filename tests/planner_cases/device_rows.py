@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import DeviceRow, device_table
+from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.job import Fleet
-from jobs.planner.plans import Demand
 from tests.planner_cases.load import Case
 from tests.planner_cases.model import UnknownModel, read_model
 from tests.planner_cases.truth import Truth

@@ -15,9 +15,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from jobs.catalog.accelerator import Accelerator, find_accelerator
+from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.plans import Demand
-from jobs.planner.shapes import ModelShape, ShapeUnreadable
+from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable
 from tests.planner_cases.model import UnknownModel, read_model
 from tests.planner_cases.split import is_for_fitting
 from tests.planner_cases.truth import TRUTH, Truth, TruthInvalid, read_truth
@@ -55,7 +55,7 @@ class Case:
     `counts`: what the truth of memory counts: bytes that tensors hold ("allocated"), that the allocator holds
     ("reserved"), or all of a device ("device"). `job` is None where nothing is trained; `engine` alone is then served.
     `problem` says why nothing can be computed, "" if it can. `method`, `demand`, `is_on_host`: what is asked where the
-    truth is a number of devices; a method is a key of jobs.planner.plans.METHODS.
+    truth is a number of devices; a method is a key of jobs.planner.can_it_run.plans.METHODS.
     """
 
     id: str

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.planner.answer import can_it_run
+from jobs.planner.can_it_run.answer import can_it_run
+from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.constant import Constants, constants
-from jobs.planner.decoding import decode_step_seconds
 from jobs.planner.estimate import Estimator
-from jobs.planner.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from jobs.planner.job import Job
-from jobs.planner.memory import counted
-from jobs.planner.plans import Demand
+from jobs.planner.memory.phases import counted
+from jobs.planner.memory.storage import node_bytes
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
-from jobs.planner.serving import engine_memory
-from jobs.planner.storage import node_bytes
+from jobs.planner.serving.engine_memory import engine_memory
+from jobs.planner.time.decoding import decode_step_seconds
+from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from tests.planner_cases.load import Case
 
 Quantity = Literal[

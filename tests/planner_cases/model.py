@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.model import models
-from jobs.planner.shapes import ModelShape, read_shape
+from jobs.planner.shapes.model_shape import ModelShape, read_shape
 
 
 class UnknownModel(ValueError):

@@ -4,10 +4,10 @@ import time
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.recipe import recipes
-from jobs.planner.answer import compare_hardware
+from jobs.planner.can_it_run.answer import compare_hardware
 from jobs.planner.job import Fleet
-from jobs.planner.search import search
-from jobs.planner.sources import Models
+from jobs.planner.read.context import Models
+from jobs.planner.search.layouts import search
 from tests.planner_cases.model import read_model
 
 ESTIMATE_GOAL = 5e-3

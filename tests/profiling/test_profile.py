@@ -237,7 +237,7 @@ def test_every_backend_of_the_folder_keeps_the_contract() -> None:
 
 
 def test_the_facade_imports_no_library_for_it() -> None:
-    code = "import sys, profiling.profile, profiling.recording, profiling.launch_nsys; print(*sys.modules)"
+    code = "import sys, profiling.profile, profiling.captures.recording, profiling.launch_nsys; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from profiling.riding import messages, rider
+from profiling.attach import messages
+from profiling.attach import recorder as rider
 from profiling.stacks import lines
 from tests.waiting import wait_until
 

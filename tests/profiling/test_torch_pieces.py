@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from profiling import recording
-from profiling.capture_files import left, recordings
+from profiling.captures import recording
+from profiling.captures.files import left, recordings
 from profiling.recorders import torch_pieces
 from profiling.recorders.recorder import RecorderFailed, load_tool
 

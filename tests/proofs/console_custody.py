@@ -39,10 +39,10 @@ def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
     """
     from django.db import transaction
 
-    from jobs.files import Piece, receive
-    from jobs.lifecycle import finish
+    from jobs.captures.artifacts import Piece, receive
+    from jobs.ingest.store import Memory, store
     from jobs.models import Capture
-    from jobs.storing import Memory, store
+    from jobs.runs.lifecycle import finish
     from tests.batches import delivery
     from tests.rows import make_project, make_run
 

@@ -11,8 +11,8 @@ from typing import Any
 import ray
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.policy import Policy
-from jobs.engine.recording import Recording
+from jobs.engine.captures.recording import Recording
+from jobs.engine.roles.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
 ENDS = ("normal end", "exit_actor", "ray_kill", "driver_error", "driver_exit")

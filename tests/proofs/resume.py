@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.checkpoint import open_checkpoint
+from jobs.engine.checkpoints.checkpoint import open_checkpoint
 from tests.jobs.engine.conftest import Ended, Running
 from tests.ray_head import HOUSE, RayHead, running_head
 

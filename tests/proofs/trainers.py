@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.api_client import ApiClient
+from console.command_line.api_client import ApiClient
 from jobs.catalog.metric import metric
 from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
 from tests.journeys.environments import make_environment

@@ -5,9 +5,9 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from console.api_client import ApiClient
-from console.api_command import ApiCommand
-from console.calibration_text import calibration_text
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import ApiCommand
+from console.command_line.calibration_text import calibration_text
 
 
 class Command(ApiCommand):

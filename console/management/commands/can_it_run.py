@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar
 
-from console.plan_question import PlanQuestion
-from console.plan_text import can_it_run_text
+from console.command_line.plan_question import PlanQuestion
+from console.command_line.plan_text import can_it_run_text
 
 
 class Command(PlanQuestion):

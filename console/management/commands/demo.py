@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from console.embedded.first_admin import ensure_admin
 from jobs.catalog.runspec import SpecInvalid
-from jobs.demo import demo_spec
-from jobs.launch import create_run
 from jobs.models import Project
-from jobs.tasks import enqueue, submit
+from jobs.processes.tasks import enqueue, submit
+from jobs.runs.demo import demo_spec
+from jobs.runs.launch import create_run
 
 
 class Command(BaseCommand):

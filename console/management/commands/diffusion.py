@@ -4,8 +4,8 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from console.diffusion_text import diffusion_text
-from console.plan_question import PlanQuestion
+from console.command_line.diffusion_text import diffusion_text
+from console.command_line.plan_question import PlanQuestion
 
 
 class Command(PlanQuestion):

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from jobs.ingest import Ingest
+from jobs.ingest.process import Ingest
 
 
 class Command(BaseCommand):

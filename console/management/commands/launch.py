@@ -5,8 +5,8 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from console.api_client import ApiClient
-from console.api_command import ApiCommand, read_spec
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import ApiCommand, read_spec
 
 
 class Command(ApiCommand):

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.api_client import ApiClient
-from console.api_command import REFUSED, ApiCommand, read_spec
-from console.plan_text import advice_text, layouts_text, plan_text
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import REFUSED, ApiCommand, read_spec
+from console.command_line.plan_text import advice_text, layouts_text, plan_text
 
 DOES_NOT_FIT = 1
 

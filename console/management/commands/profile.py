@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.api_client import ApiClient
-from console.api_command import REFUSED, ApiCommand
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import REFUSED, ApiCommand
 from profiling.config import TOOLS, WHATS, names_of, ranks_of
 
 FAILED = 1

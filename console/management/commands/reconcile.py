@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from jobs.lease import sole_holder
-from jobs.reconcile import Memory, reconcile
+from jobs.processes.reconcile import Memory, reconcile
+from jobs.telemetry.lock import sole_holder
 
 log = logging.getLogger(__name__)
 

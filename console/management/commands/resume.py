@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.api_client import ApiClient
-from console.api_command import REFUSED, ApiCommand
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import REFUSED, ApiCommand
 
 
 class Command(ApiCommand):

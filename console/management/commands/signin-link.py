@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from console.embedded.first_admin import ADMIN_NAME, ensure_admin
-from console.signin_link import LIFETIME, make_link
+from console.sign_in.link import LIFETIME, make_link
 
 
 class Command(BaseCommand):

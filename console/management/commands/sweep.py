@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.api_client import ApiClient
-from console.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
 from jobs.catalog.metric import metric
 from jobs.catalog.spelling import spell
-from jobs.sweep_points import short_name
+from jobs.sweeps.points import short_name
 
 _RANGE = re.compile(r"^(?P<low>[^,]+?)\.\.(?P<high>[^,:]+)(?::(?P<scale>\w+))?$")
 

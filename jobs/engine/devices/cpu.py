@@ -19,7 +19,7 @@ class GlooSender:
     """Broadcast tensor by tensor over a gloo group of its own, beside the trainer's default group."""
 
     def __init__(self, host: str, port: int, world_size: int) -> None:
-        from jobs.engine.gloo_group import join_group
+        from jobs.engine.roles.gloo_group import join_group
 
         self._group = join_group(host=host, port=port, rank=0, world_size=world_size, timeout=_JOIN)
 

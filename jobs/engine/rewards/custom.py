@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.sections import RewardSource
-from jobs.engine.reward import Completion, RewardFailed, Score
-from jobs.engine.reward_process import UP
+from jobs.engine.rollouts.reward import Completion, RewardFailed, Score
+from jobs.engine.rollouts.reward_process import UP
 
 _UP_SECONDS = 20.0  # for Python itself, which no reward is to blame for; less than a trial may take
 _DUMP_SECONDS = 10.0
@@ -34,7 +34,7 @@ class CustomReward:
         self._timeout_seconds = timeout_seconds
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "jobs.engine.reward_process"],
+            [sys.executable, "-u", "-m", "jobs.engine.rollouts.reward_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jobs.catalog.sections import RewardSource
-from jobs.engine.reward import Completion, Score
+from jobs.engine.rollouts.reward import Completion, Score
 
 
 class ExactMatchReward:

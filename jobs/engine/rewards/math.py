@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 from jobs.catalog.sections import RewardSource
-from jobs.engine.reward import Completion, Score
+from jobs.engine.rollouts.reward import Completion, Score
 
 CORRECT, FORMAT = 0.9, 0.1
 _MARKED = re.compile(r"####\s*\$?(-?[\d,]*\.?\d+)")

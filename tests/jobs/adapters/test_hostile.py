@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from jobs.adapters.adapter import adapter
-from jobs.adapters.hydra import read_value, write
+from jobs.adapters.command_line.hydra import read_value, write
 from jobs.adapters.logs.step_lines import openrlhf_step, verl_step
 from jobs.adapters.logs.tfevents import scalars
-from jobs.adapters.logs.verl_logs import _json_step
-from jobs.adapters.verl_command import command_of
+from jobs.adapters.verl.command import command_of
+from jobs.adapters.verl.logs import _json_step
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 
 SOON = 15.0  # seconds on a busy machine; each took a minute, or for ever

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.scoring import SOURCES, source_of
 from jobs.catalog.sections import RewardSource
-from jobs.engine.reward import Completion, open_reward
+from jobs.engine.rollouts.reward import Completion, open_reward
 
 COMPLETIONS = [
     ("1 + 2 = 3\n#### 3", "3"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.forms.rule_docs import BEGIN, END, rule_tables
+from console.docs_pages.rules import BEGIN, END, rule_tables
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import parse_expression
 from jobs.catalog.knob import knobs
@@ -172,4 +172,4 @@ def test_the_page_of_rules_is_made_from_them() -> None:
 
     between = page.partition(BEGIN)[2].partition(END)[0].strip()
 
-    assert between == rule_tables(), "run: python -m console.forms.rule_docs docs/rules.md"
+    assert between == rule_tables(), "run: python -m console.docs_pages.rules docs/rules.md"

@@ -10,16 +10,16 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.chunks import points
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import compare, current_specs, metric_table, visible_runs
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import StepWindow, read_columns
 from jobs.comparison.samples import side_by_side
 from jobs.comparison.summary import Spot
-from jobs.folding import append_points
+from jobs.ingest.compaction import append_points
+from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Metric, Run, Sample
-from jobs.storing import Memory, store
+from jobs.telemetry.chunks import points
 from profiling import events as make
 from tests.batches import T0, delivery
 from tests.rows import NOW, make_project, make_run, make_user

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.engine.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
+from jobs.engine.roles.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
 
 NAME, NUMEL = "layer.weight", 8
 

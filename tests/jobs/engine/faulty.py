@@ -3,10 +3,10 @@
 import os
 from typing import Any
 
-import jobs.engine.gloo_transfer as gloo_transfer
-from jobs.engine.generator import Generator
-from jobs.engine.parts import PartFile
-from jobs.engine.policy import Policy
+import jobs.engine.roles.gloo_transfer as gloo_transfer
+from jobs.engine.roles.generator import Generator
+from jobs.engine.roles.parts import PartFile
+from jobs.engine.roles.policy import Policy
 
 
 class DeafGenerator(Generator):

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from jobs.engine.recording import Recording
+from jobs.engine.captures.recording import Recording
 from jobs.engine.session import run_session
 
 

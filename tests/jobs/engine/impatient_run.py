@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs.engine import hang_watch
-from jobs.engine.policy import Policy
+from jobs.engine.failures import hang_watch
+from jobs.engine.roles.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
 STILL_SECONDS = 120.0

@@ -14,8 +14,8 @@ import psutil
 import ray
 
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.engine.crew import Crew
-from jobs.engine.worker import Worker, WorkerFailed
+from jobs.engine.workers.worker import Worker, WorkerFailed
+from jobs.engine.workers.worker_group import Crew
 from tests.jobs.engine.ranks import make_crew
 
 ROLE = "tests.jobs.engine.killed:Linked"

@@ -1,6 +1,6 @@
 """Cases in which the engine's own peak memory is held against the plan: a spec each, and what was found.
 
-`tiny` is the bundled model, on which the constants of a process on a processor were measured (jobs.planner.host);
+`tiny` is the bundled model, on which the constants of a process on a processor were measured (jobs.planner.memory.cpu);
 `small` and `wide` are made on the spot, with random weights.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.engine.sources import model_folder
+from jobs.engine.data.model_files import model_folder
 from jobs.planner.estimate import estimate
-from jobs.planner.host import host_fleet
-from jobs.planner.reading import read_job
+from jobs.planner.memory.cpu import host_fleet
+from jobs.planner.read.context import Models
+from jobs.planner.read.spec import read_job
 from jobs.planner.result import Estimate
-from jobs.planner.shapes import read_shape
-from jobs.planner.sources import Models
+from jobs.planner.shapes.model_shape import read_shape
 
 GOAL = 0.15
 PHASES = {"policy": ("old_logprobs", "update"), "reference": ("reference",)}

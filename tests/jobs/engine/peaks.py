@@ -15,11 +15,11 @@ import ray
 import torch
 
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.engine.actor import Answer
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.worker import Worker
+from jobs.engine.workers.actor import Answer
+from jobs.engine.workers.worker import Worker
 from tests.jobs.engine.ranks import make_crew, start_policies
 
 NUM_STEPS = 2

@@ -14,15 +14,15 @@ import torch
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out
-from jobs.engine.crew import Crew
-from jobs.engine.dataset import load_table
+from jobs.engine.data.dataset import load_table
+from jobs.engine.data.examples import Example, render, usable
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
-from jobs.engine.examples import Example, render, usable
-from jobs.engine.rollout import largest_gap, roll_out
+from jobs.engine.roles.weights import WeightSync
+from jobs.engine.rollouts.rollout import largest_gap, roll_out
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.sources import model_folder
-from jobs.engine.text import TextModel
-from jobs.engine.weights import WeightSync
+from jobs.engine.workers.worker_group import Crew
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0"},

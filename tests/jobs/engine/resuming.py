@@ -13,18 +13,18 @@ from typing import Any
 
 import ray
 
-import jobs.engine.checkpoint as checkpoint_module
+import jobs.engine.checkpoints.checkpoint as checkpoint_module
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.catalog.runspec import to_json as spec_json
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out
-from jobs.engine.checkpoint import Checkpoints, LoopState, open_checkpoint
-from jobs.engine.crew import Crew
-from jobs.engine.dataset import load_table
-from jobs.engine.examples import render, usable
+from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, open_checkpoint
+from jobs.engine.data.dataset import load_table
+from jobs.engine.data.examples import render, usable
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.text import TextModel
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.sources import model_folder
-from jobs.engine.text import TextModel
+from jobs.engine.workers.worker_group import Crew
 from tests.jobs.engine.ranks import make_crew
 
 NUM_STEPS, SAVED_STEP, BATCH = 6, 3, 32

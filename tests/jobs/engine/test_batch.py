@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from jobs.engine.batch import make_batch, share_out, stable_seed
-from jobs.engine.evaluation import even_parts
-from jobs.engine.rollout import largest_gap
+from jobs.engine.rollouts.evaluation import even_parts
+from jobs.engine.rollouts.rollout import largest_gap
 
 
 def three() -> list[tuple[list[int], list[bool]]]:

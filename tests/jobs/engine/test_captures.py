@@ -19,10 +19,9 @@ import torch
 from profiling.config import TOOLS
 from profiling.launch_nsys import problem_of_install, version_of_install
 from profiling.phases import BY_KEY
+from tests.jobs.engine.conftest import Ended, Running
 from tests.profiling.nsys_report import ranges
 from tests.waiting import wait_until
-
-from .conftest import Ended, Running
 
 pytestmark = pytest.mark.engine
 

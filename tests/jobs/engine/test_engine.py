@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from jobs.catalog.metric import PEAKS, metrics, peak_name
-from jobs.engine.checkpoint import read_state
+from jobs.engine.checkpoints.checkpoint import read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
-
-from .conftest import GRPO, Ended
+from tests.jobs.engine.conftest import GRPO, Ended
 
 pytestmark = pytest.mark.engine
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from profiling.process_memory import ProcessFiles
-
-from .peak_cases import GOAL, SHORT, compare, write_cases
+from tests.jobs.engine.peak_cases import GOAL, SHORT, compare, write_cases
 
 pytestmark = pytest.mark.engine
 

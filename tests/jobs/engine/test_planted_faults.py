@@ -3,10 +3,9 @@
 import pytest
 
 from profiling.finding import judged, rules
+from tests.jobs.engine.conftest import Ended
 from tests.proofs.diagnosis import Case, planted_head
 from tests.proofs.run_evidence import evidence_of
-
-from .conftest import Ended
 
 pytestmark = pytest.mark.engine
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Ended
+from tests.jobs.engine.conftest import Ended
 
 pytestmark = pytest.mark.engine
 WHOLE_BYTES = 657_024 * 4

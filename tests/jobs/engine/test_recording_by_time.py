@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from jobs.engine import recording as recording_module
-from tests.jobs.engine.test_recording import FakeActor, Stage
-from tests.jobs.engine.test_recording import _no_ray as _no_ray  # used by every test
+from jobs.engine.captures import recording as recording_module
+from tests.jobs.engine.captures.test_recording import FakeActor, Stage
+from tests.jobs.engine.captures.test_recording import _no_ray as _no_ray  # used by every test
 
 
 def test_a_recording_by_time_begins_within_a_step_and_lasts_until_it_is_ended(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from jobs.catalog.runspec import parse_spec
 from jobs.catalog.runspec import to_json as spec_json
-from jobs.engine.checkpoint import Checkpoint, Checkpoints, LoopState
-from jobs.engine.crew import Crew
-from jobs.engine.examples import Example
+from jobs.engine.checkpoints.checkpoint import Checkpoint, Checkpoints, LoopState
+from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
+from jobs.engine.data.examples import Example
 from jobs.engine.problem import RunProblem
-from jobs.engine.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
+from jobs.engine.workers.worker_group import Crew
 from tests.jobs.engine.fake_ranks import FakeCrew, Rank
 
 SPEC: dict[str, Any] = {"knobs": {"train.num_steps": 60}}

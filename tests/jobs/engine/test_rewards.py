@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.sections import RewardSource
-from jobs.engine.cause import cause_of
-from jobs.engine.reward import Completion, RewardFailed, Score, open_reward
+from jobs.engine.failures.cause import cause_of
 from jobs.engine.rewards import custom
+from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, open_reward
 from profiling import plugins
 
 CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"

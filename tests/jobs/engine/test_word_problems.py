@@ -15,7 +15,7 @@ from jobs.engine.bundled.word_problems import (
     rows,
     solve,
 )
-from jobs.engine.reward import Completion, open_reward
+from jobs.engine.rollouts.reward import Completion, open_reward
 
 
 @given(seed=st.integers(0, 2**32))

@@ -6,9 +6,9 @@ from pathlib import Path
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet
-from jobs.planner.known import shape_of
-from jobs.planner.shapes import ModelShape, read_shape
-from jobs.planner.sources import Models
+from jobs.planner.read.context import Models
+from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import ModelShape, read_shape
 
 H100 = find_accelerator("h100-sxm")
 

@@ -8,9 +8,10 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import diffusion_models
+from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.constant import constants
-from jobs.planner.diffusion_answer import can_it_train, compare_for_diffusion, estimate_diffusion
-from jobs.planner.diffusion_job import (
+from jobs.planner.diffusion.answer import can_it_train, compare_for_diffusion, estimate_diffusion
+from jobs.planner.diffusion.job import (
     DIFFUSION_METHODS,
     DiffusionJob,
     Picture,
@@ -18,12 +19,11 @@ from jobs.planner.diffusion_job import (
     diffusion_job,
     stream_tokens,
 )
-from jobs.planner.diffusion_memory import activation_bytes, pool_of
-from jobs.planner.diffusion_shapes import read_diffusion_shape
-from jobs.planner.diffusion_time import forward_flops
-from jobs.planner.known import shape_of_diffusion
-from jobs.planner.plans import METHODS, OnHost
+from jobs.planner.diffusion.memory import activation_bytes, pool_of
+from jobs.planner.diffusion.time import forward_flops
 from jobs.planner.result import JobInvalid
+from jobs.planner.shapes.diffusion import read_diffusion_shape
+from jobs.planner.shapes.known import shape_of_diffusion
 from tests.jobs.planner.hardware import H100, fleet
 
 K = constants()

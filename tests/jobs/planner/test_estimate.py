@@ -9,9 +9,9 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.known import shape_of
 from jobs.planner.result import TERMS, Estimate, JobInvalid
-from jobs.planner.serving import engine_memory
+from jobs.planner.serving.engine_memory import engine_memory
+from jobs.planner.shapes.known import shape_of
 from profiling.phases import BY_KEY, ROLES
 from tests.jobs.planner.hardware import fleet
 

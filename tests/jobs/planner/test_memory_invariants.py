@@ -6,11 +6,11 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.planner.activations import activations_of
 from jobs.planner.constant import constants
 from jobs.planner.job import Training
-from jobs.planner.lora import adapter_parameters
-from jobs.planner.memory import (
+from jobs.planner.memory.activations import activations_of
+from jobs.planner.memory.lora import adapter_parameters
+from jobs.planner.memory.phases import (
     checkpoint_memory,
     counted,
     least_update_bytes,
@@ -19,9 +19,9 @@ from jobs.planner.memory import (
     sync_memory,
     update_memory,
 )
+from jobs.planner.memory.stages import stages_of, telling_stages
+from jobs.planner.memory.states import compute_bytes, states_of
 from jobs.planner.result import TERMS
-from jobs.planner.stages import stages_of, telling_stages
-from jobs.planner.states import compute_bytes, states_of
 from tests.jobs.planner.hardware import H100
 from tests.jobs.planner.trainings import trainings
 

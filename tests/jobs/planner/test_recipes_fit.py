@@ -5,7 +5,7 @@ import pytest
 from jobs.catalog.recipe import Recipe, recipes
 from jobs.planner.estimate import estimate
 from jobs.planner.fleet import fleet_of
-from jobs.planner.reading import read_job
+from jobs.planner.read.spec import read_job
 from jobs.planner.result import Estimate
 from tests.jobs.planner.hardware import models_for
 

@@ -5,7 +5,7 @@ import pytest
 from jobs.planner.constant import ConstantInvalid, constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.sensitivity import sensitivities
-from jobs.planner.steps import PACES
+from jobs.planner.time.steps import PACES
 from tests.jobs.planner.test_estimate import JOBS
 
 

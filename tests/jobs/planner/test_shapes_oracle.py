@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.planner.shapes import read_shape
+from jobs.planner.shapes.model_shape import read_shape
 
 pytestmark = pytest.mark.engine
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.known import shape_of
 from jobs.planner.result import JobInvalid
+from jobs.planner.shapes.known import shape_of
 from jobs.planner.validation import validate
 from tests.jobs.planner.hardware import fleet
 

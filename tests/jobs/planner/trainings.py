@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 
 from jobs.planner.job import Layout, Offload, Training
-from jobs.planner.known import shape_of
-from jobs.planner.stages import Stage, stages_of
-from jobs.planner.states import States, states_of
+from jobs.planner.memory.stages import Stage, stages_of
+from jobs.planner.memory.states import States, states_of
+from jobs.planner.shapes.known import shape_of
 
 MODELS = ("qwen3-0.6b", "llama-3.1-8b", "gemma-2-2b", "qwen3-30b-a3b", "deepseek-v2-lite")
 

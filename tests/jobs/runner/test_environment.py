@@ -12,8 +12,8 @@ import pytest
 
 from jobs.catalog.runspec import parse_spec
 from jobs.catalog.sections import Trainer
+from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, environment_to_ride
 from jobs.runner.environment import TrainerMissing, environment_for, interpreter
-from jobs.runner.riders import RAY_JOB, VARIABLE, environment_to_ride
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
 

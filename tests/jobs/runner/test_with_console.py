@@ -34,7 +34,7 @@ lifecycle.admit(run_id=run.pk, attempt=1, now=now)
 print("JSON", json.dumps({"run": run.pk, "token": launch.ingest_token(run.pk, 1)}))
 """
 READ_RUN = """
-from jobs.frames import decode_frame
+from jobs.telemetry.frames import decode_frame
 from jobs.models import Attempt, Artifact, Command, Frame, LogChunk, Run
 run = Run.objects.get(pk=RUN)
 attempt = Attempt.objects.get(run=run)

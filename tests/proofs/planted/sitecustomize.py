@@ -118,7 +118,7 @@ def _generator(module):
     module.Generator._parameters = parameters
 
 
-_PLANTS = {"jobs.engine.policy": _policy, "jobs.engine.loop": _loop, "jobs.engine.generator": _generator}
+_PLANTS = {"jobs.engine.roles.policy": _policy, "jobs.engine.loop": _loop, "jobs.engine.roles.generator": _generator}
 
 
 class _Planter(importlib.abc.MetaPathFinder):

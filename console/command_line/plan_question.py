@@ -1,0 +1,63 @@
+"""What the commands that ask the planner through the API share: `can_it_run` of language models, `diffusion`."""
+
+import json
+from abc import ABC, abstractmethod
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandError
+
+from console.command_line.api_client import ApiClient
+from console.command_line.api_command import REFUSED, ApiCommand, read_spec
+
+RUNS_NOWHERE = 1
+
+
+class PlanQuestion(ApiCommand, ABC):
+    """Does a model train, and where? Exit code 0 it does somewhere, 1 nowhere, 3 refused, 4 the console is away.
+
+    `part` is the last word of the API's path, `numbers` its fields that are whole numbers with what they mean.
+    """
+
+    part: ClassVar[str]
+    methods: ClassVar[str]
+    method: ClassVar[str]
+    numbers: ClassVar[Mapping[str, str]]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Say what every question takes."""
+        parser.add_argument("model", nargs="?", default="", help="id or hub repository of a known model")
+        parser.add_argument("--config", help="config.json of a model that the console does not know")
+        parser.add_argument("--method", default=self.method, help=self.methods)
+        parser.add_argument("--on", nargs="+", default=["h100-sxm"], help="accelerators, side by side")
+        for name, says in self.numbers.items():
+            parser.add_argument(f"--{name}", type=int, help=says)
+        parser.add_argument("--json", action="store_true", help="print the API's answer instead of a table")
+        self.add_console_arguments(parser)
+        parser.add_argument("--project", help="slug of the project; else your first one")
+
+    @abstractmethod
+    def text(self, answer: dict[str, Any]) -> str:
+        """Return the answer as people read it in a terminal."""
+
+    def asked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body of the request. Raises: CommandError for a config that is no JSON object."""
+        found: dict[str, Any] = {"model": options["model"], "method": options["method"], "on": options["on"]}
+        if options["config"]:
+            found["config"] = read_spec(options["config"])
+            if not isinstance(found["config"], dict):
+                raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
+        names = (name.replace("-", "_") for name in self.numbers)
+        return found | {name: options[name] for name in names if options[name] is not None}
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Ask, print, and leave with the exit code."""
+        asked = self.asked(options)
+
+        def answer(client: ApiClient) -> int:
+            told = client.plan(options["project"] or client.first_project(), asked, part=self.part)
+            self.stdout.write(json.dumps(told, indent=2) if options["json"] else self.text(told))
+            return 0 if any(each["answer"] == "yes" for each in told["options"]) else RUNS_NOWHERE
+
+        self.ask(options, answer)

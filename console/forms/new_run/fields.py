@@ -1,0 +1,396 @@
+"""What the New run page shows for each input: label, choices, help, where it stands. Knobs come from the catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from django.utils.text import slugify
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from console.forms.new_run.form import Combination, baseline, default_spec, show, spec_to_form
+from console.forms.new_run.recipes import recipe_of
+from console.labels.catalog import knob_allowed
+from jobs.captures.choices import WORDS
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.knob import Knob
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import RANGES
+from profiling.config import TOOLS, Marks
+
+GROUP_TITLES = {
+    "placement": gettext_lazy("Placement"),
+    "train": gettext_lazy("Batch and steps"),
+    "rollout": gettext_lazy("Rollout"),
+    "algorithm": gettext_lazy("Objective"),
+    "pairs": gettext_lazy("Pairs"),
+    "reward": gettext_lazy("Reward"),
+    "optimizer": gettext_lazy("Optimizer"),
+    "memory": gettext_lazy("Memory and precision"),
+    "parallel": gettext_lazy("Parallel training"),
+    "async": gettext_lazy("Asynchronous training"),
+    "models": gettext_lazy("Models"),
+    "data": gettext_lazy("Data"),
+    "lora": gettext_lazy("LoRA"),
+    "kernels": gettext_lazy("Attention and kernels"),
+    "quantization": gettext_lazy("Quantization"),
+    "rope": gettext_lazy("Position encoding"),
+    "agent": gettext_lazy("Agents and tools"),
+    "eval": gettext_lazy("Evaluation"),
+    "checkpoint": gettext_lazy("Checkpoints"),
+    "logging": gettext_lazy("Logging"),
+    "trace": gettext_lazy("Traces and metrics"),
+    "profiling": gettext_lazy("The trainer's own profiling"),
+    "skip": gettext_lazy("Rollout replay"),
+}
+"""Order and titles of the known groups; a knob file that is not listed comes last, under its own name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One input. `name` is the spec's dotted field; `help` stands behind the "?", as do range, effects and source.
+
+    Those of knobs are many: the page asks for them when somebody wants to read (`console.forms.new_run.knob_index`).
+    """
+
+    name: str
+    label: str
+    value: str
+    kind: Literal["text", "number", "choice", "area"] = "text"
+    choices: tuple[tuple[str, str], ...] = ()
+    unit: str = ""
+    flag: str = ""
+    help: str = ""
+    allowed: str = ""
+    needs: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()
+    is_privileged: bool = False
+    is_essential: bool = True
+    datalist: str = ""
+    placeholder: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of its input in the page."""
+        return f"f-{slugify(self.name.replace('.', '-').replace('_', '-'))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Fields under one title; `is_open` is how it starts."""
+
+    id: str
+    title: str
+    note: str
+    fields: tuple[Field, ...]
+    is_open: bool = True
+
+
+def groups(values: Mapping[str, str], chosen: Combination) -> list[Group]:
+    """Return the groups of the form with the texts that its inputs hold now."""
+    found = [_columns(values, chosen), _resources(values, chosen)]
+    by_group: dict[str, list[Field]] = {name: [] for name in GROUP_TITLES}
+    for knob in chosen.knobs().values():
+        by_group.setdefault(knob.group, []).append(_knob_field(knob, values, chosen))
+    for name, fields in by_group.items():
+        if fields:
+            title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
+            found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
+    return [*found, _profile(values), _policy(values)]
+
+
+def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> dict[str, Any]:
+    """Return what the page's module must know of each input: where it starts, its type, what it needs."""
+    start = spec_to_form(base)
+    begun = baseline(base, chosen)
+    plain = spec_to_form(default_spec(base.algorithm, base.trainer.name, base.trainer.version))
+    used = recipe_of(base)
+
+    def origin(name: str) -> str:
+        return "recipe" if used is not None and start[name] != plain.get(name, "") else "default"
+
+    fields: dict[str, Any] = {}
+    for field in (f for g in shown for f in g.fields):
+        known: dict[str, Any] = {"label": field.label, "kind": field.kind, "flag": field.flag}
+        given = {"help": field.help, "allowed": field.allowed, "unit": field.unit, "needs": field.needs}
+        known |= {name: value for name, value in given.items() if value}
+        if field.is_privileged:
+            known["privileged"] = True
+        knob = begun.get(field.name.removeprefix("knobs.")) if field.name.startswith("knobs.") else None
+        if knob is None:
+            known["start"] = {"value": start[field.name], "origin": origin(field.name)}
+        else:
+            known["start"] = {"value": show(knob["value"]), "origin": knob["origin"]}
+        fields[field.name] = known
+    for name, text in start.items():
+        if not name.startswith("knobs.") and name not in fields:
+            fields[name] = {"label": name, "kind": "text", "start": {"value": text, "origin": origin(name)}}
+    return {
+        "fields": fields,
+        "algorithm": chosen.algorithm,
+        "trainer": chosen.trainer,
+        "version": chosen.version,
+        "recipe": _(used.label) if used is not None else "",
+    }
+
+
+def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> Field:
+    name = f"knobs.{knob.id}"
+    kind: Literal["text", "number", "choice", "area"] = "number" if knob.type in ("int", "float") else "text"
+    choices: tuple[tuple[str, str], ...] = ()
+    if knob.type == "bool":
+        kind, choices = "choice", (("true", _("On")), ("false", _("Off")))
+    elif knob.type == "choice":
+        kind, choices = "choice", tuple((c, c) for c in knob.choices)
+    elif knob.type == "text" and "\n" in values.get(name, ""):
+        kind = "area"  # an input of one line would lose the others
+    if choices and knob.is_optional:
+        choices = (("", _("not set")), *choices)
+    flag = knob.flag(trainer=chosen.trainer, version=chosen.version, algorithm=chosen.algorithm)
+    return Field(
+        name=name,
+        label=_(knob.label),
+        value=values.get(name, show(chosen.default_of(knob))),
+        kind=kind,
+        choices=choices,
+        unit=_(knob.unit) if knob.unit else "",
+        flag=flag.name if flag is not None else knob.id,
+        allowed=knob_allowed(knob),
+        needs=tuple((f"knobs.{n.knob}", tuple(show(v) for v in n.values), n.above) for n in knob.needs),
+        is_privileged=knob.is_privileged,
+        is_essential=knob.is_essential,
+        placeholder=_("not set") if knob.is_optional else "",
+    )
+
+
+def _columns(values: Mapping[str, str], chosen: Combination) -> Group:
+    is_rl, is_pairs = is_in(chosen.algorithm, "rl"), is_in(chosen.algorithm, "pairs")
+
+    def column(name: str, label: str, text: str) -> Field:
+        full = f"data.{name}"
+        return Field(
+            name=full,
+            label=label,
+            value=values.get(full, ""),
+            help=text,
+            flag=full,
+            datalist="data-columns",
+            placeholder=_("not used") if name == "messages_column" else "",
+        )
+
+    columns = [column("prompt_column", _("Prompt column"), _("Holds what the model is asked."))]
+    if is_rl:
+        text = _("Holds the expected answer, handed to the reward.")
+        columns.append(column("answer_column", _("Answer column"), text))
+    elif is_pairs:
+        columns += [
+            column("chosen_column", _("Chosen column"), _("Holds the better answer of a pair.")),
+            column("rejected_column", _("Rejected column"), _("Holds the worse answer of a pair.")),
+        ]
+    else:
+        text = _(
+            "Holds a whole chat as a list of role and content. Where it is given, prompt and response are not read."
+        )
+        columns += [
+            column("response_column", _("Response column"), _("Holds what the model shall learn to say.")),
+            column("messages_column", _("Messages column"), text),
+        ]
+    fields = (
+        *columns,
+        Field(
+            name="data.eval_share",
+            label=_("Held-out share"),
+            value=values.get("data.eval_share", ""),
+            kind="number",
+            flag="data.eval_share",
+            unit=_("of rows"),
+            allowed=_("a number from %(low)s to %(high)s") % _range("data.eval_share"),
+            help=_("Share of the rows that is kept for evaluation where the data has no split of its own for it."),
+        ),
+        Field(
+            name="data.split",
+            label=_("Split"),
+            value=values.get("data.split", ""),
+            flag="data.split",
+            is_essential=False,
+            help=_("Which split of a hub data set is trained on. Files have only one."),
+        ),
+        Field(
+            name="data.eval_split",
+            label=_("Held-out split"),
+            value=values.get("data.eval_split", ""),
+            flag="data.eval_split",
+            is_essential=False,
+            placeholder=_("none: hold out a share"),
+            help=_("A split of the hub data set for evaluation, in place of a held-out share."),
+        ),
+        *(() if chosen.trainer == "native" else (_eval_id(values),)),
+        Field(
+            name="data.system_prompt",
+            label=_("System prompt"),
+            value=values.get("data.system_prompt", ""),
+            kind="area",
+            flag="data.system_prompt",
+            placeholder=_("none"),
+            help=_("Put before every prompt as the system message of the model's chat template."),
+        ),
+    )
+    return Group(id="columns", title=_("Columns and prompt"), note="", fields=fields)
+
+
+def _eval_id(values: Mapping[str, str]) -> Field:
+    return Field(
+        name="data.eval_id",
+        label=_("Held-out data"),
+        value=values.get("data.eval_id", ""),
+        flag="data.eval_id",
+        is_essential=False,
+        placeholder=_("none: hold out a share"),
+        help=_("A path on the cluster or a hub id of data for evaluation that stands elsewhere."),
+    )
+
+
+def _range(name: str) -> dict[str, str]:
+    low, high = RANGES[name]
+    return {"low": f"{low:,.15g}", "high": f"{high:,.15g}"}
+
+
+def _resources(values: Mapping[str, str], chosen: Combination) -> Group:
+    def number(name: str, label: str, text: str) -> Field:
+        full = f"hardware.{name}"
+        return Field(
+            name=full,
+            label=label,
+            value=values.get(full, ""),
+            kind="number",
+            flag=full,
+            help=text,
+            allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
+            is_essential=chosen.trainer == "native",
+        )
+
+    cpus = number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster."))
+    ranks_text = _("DeepSpeed workers that share the training. One CPU set or GPU each.")
+    engines_text = _("vLLM engines that generate completions side by side.")
+    tensor_text = _("Workers that one rollout engine is spread over. It must divide the model's attention heads.")
+    fields = [cpus]
+    if chosen.trainer == "native":  # of others, the knobs of the group placement say it
+        fields = [number("policy_ranks", _("Policy ranks"), ranks_text), cpus]
+        if is_in(chosen.algorithm, "rl"):
+            fields[1:1] = [
+                number("rollout_engines", _("Rollout engines"), engines_text),
+                number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
+            ]
+    return Group(id="resources", title=_("Resources"), note="", fields=tuple(fields))
+
+
+def _policy(values: Mapping[str, str]) -> Group:
+    retry_on = Field(
+        name="policy.retry_on",
+        label=_("Start again"),
+        value=values.get("policy.retry_on", "never"),
+        kind="choice",
+        choices=(
+            ("never", _("Never")),
+            ("cluster", _("When the cluster failed")),
+            ("any", _("After any failure")),
+        ),
+        flag="policy.retry_on",
+        help=_(
+            "Whether a run that failed starts again by itself from its newest checkpoint: never, when Ray, a node or a "
+            "process was lost, or also when the trainer failed after it got further than before. A run that people "
+            "stopped never does."
+        ),
+    )
+    retries = Field(
+        name="policy.retries",
+        label=_("Retries"),
+        value=values.get("policy.retries", "0"),
+        kind="number",
+        flag="policy.retries",
+        allowed=_("a whole number from %(low)s to %(high)s") % _range("policy.retries"),
+        help=_(
+            "How often it starts again by itself. The first retry waits 5 seconds, each further one twice as long, two "
+            "minutes at most. Resuming the run by hand gives it all of them anew."
+        ),
+    )
+    return Group(id="policy", title=_("After a failure"), note="", fields=(retry_on, retries))
+
+
+def _profile(values: Mapping[str, str]) -> Group:
+    def field(name: str, label: str, text: str, **more: Any) -> Field:
+        full = f"profile.{name}"
+        return Field(name=full, label=label, value=values.get(full, ""), flag=full, help=text, **more)
+
+    def number(name: str, label: str, text: str) -> Field:
+        allowed = _("a whole number from %(low)s to %(high)s") % _range(f"profile.{name}")
+        return field(name, label, text, kind="number", allowed=allowed)
+
+    whats = (("none", _("Nothing")), *((what, str(title)) for what, (title, _about) in WORDS.items()))
+    tools = (("none", _("Picked for it")), *((name, name) for name in TOOLS))
+    marks = (("auto", _("Automatic")), *((name, name) for name in get_args(Marks) if name != "auto"))
+    ready = (("auto", _("Where nsys is installed")), ("on", _("On")), ("off", _("Off")))
+    fields = (
+        field(
+            "what",
+            _("Record"),
+            _(
+                "What a capture of some steps is to show, asked for at launch. While the run trains, its page can "
+                "record others. Phases are always measured, whatever stands here."
+            ),
+            kind="choice",
+            choices=whats,
+        ),
+        number("first_step", _("First step"), _("Steps count from 1. The first one holds start-up work: skip it.")),
+        number(
+            "num_steps", _("Steps"), _("How many steps to record. One or two show all there is; files grow by step.")
+        ),
+        field(
+            "roles",
+            _("Roles"),
+            _("Whom to record: policy, vllm, reference, divided by commas. Empty is all of them."),
+            placeholder=_("all"),
+            is_essential=False,
+        ),
+        field(
+            "ranks",
+            _("Ranks"),
+            _("Which ranks of these roles to record: 0, 2 or 0-3. Empty is all of them."),
+            placeholder=_("all"),
+            is_essential=False,
+        ),
+        field(
+            "tool",
+            _("Tool"),
+            _(
+                "Picked once the workers are there, by their device and by what they have: nsys, torch's profiler, its "
+                "memory snapshot, Ascend's profiler or samples of stacks. Name one only if you know better."
+            ),
+            kind="choice",
+            choices=tools,
+            is_essential=False,
+        ),
+        field(
+            "marks",
+            _("Detail marks"),
+            _(
+                "What names the parts inside a phase while nothing is recorded: timers measure them for the timeline, "
+                "nvtx and torch name them for the profilers, mstx does so on Ascend. memory also measures what each "
+                "phase needs by itself, and slows training on a CPU. Automatic takes what the node has."
+            ),
+            kind="choice",
+            choices=marks,
+            is_essential=False,
+        ),
+        field(
+            "nsys_ready",
+            _("Ready for nsys"),
+            _(
+                "Starts the workers so that nsys can record any step of the running run. On refuses nothing: where "
+                "nsys is missing, the run's page says so."
+            ),
+            kind="choice",
+            choices=ready,
+            is_essential=False,
+        ),
+    )
+    return Group(id="profile", title=_("Profile"), note="", fields=fields)

@@ -1,0 +1,142 @@
+"""All that is known of every knob, for the New run page's search and help: whoever chose what trainer, all is found.
+
+Found are also the fields of the form that are no knobs, by any trainer's option or key for them, and what no run has to
+say, with the reason. The page asks for it once, when somebody searches or wants to read: it depends on the language
+alone.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.labels.catalog import field_label, knob_allowed
+from jobs.adapters.adapter import Spelling, adapter
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.flag import Flag
+from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.sections import SECTIONS
+from jobs.catalog.trainer import as_version, trainers
+
+Entry = dict[str, Any]
+
+
+def knob_index() -> dict[str, Any]:
+    """Return what the search looks through.
+
+    `knobs`: label, help, range, effects, source and every trainer's spelling of each, by the input's name; `fields`:
+    label and spellings of the rest of the form, by dotted name; `told`: options and keys that are neither, with the
+    reason.
+    """
+    beside = _beside_flags()
+    return {
+        "knobs": {f"knobs.{knob.id}": _knob(knob, beside.get(knob.id, [])) for knob in knobs().values()},
+        "fields": {name: _field(name, beside.get(name, [])) for name in _field_names()},
+        "told": _told(),
+    }
+
+
+def _field_names() -> Iterator[str]:
+    yield from ("name", "algorithm")
+    for section, cls in SECTIONS.items():
+        yield from (f"{section}.{field.name}" for field in fields(cls))
+
+
+def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> Entry:
+    return {
+        "label": _(knob.label),
+        "help": _(knob.help),
+        "allowed": knob_allowed(knob),
+        "unit": _(knob.unit) if knob.unit else "",
+        "effects": [(_effect(key), _(text)) for key, text in knob.effects.items()],
+        "source": knob.source,
+        "privileged": knob.is_privileged,
+        "algorithms": list(knob.algorithms),
+        "flags": _spellings(knob, beside),
+    }
+
+
+def _field(name: str, beside: list[tuple[str, str, str]]) -> Entry:
+    found: dict[tuple[str, str], Entry] = {}
+    for trainer, version, spelled in beside:
+        _add(found, trainer, spelled, [version], algorithms())
+    return {"label": field_label(name), "flags": _finished(found)}
+
+
+def _effect(key: str) -> str:
+    return {"memory": _("Memory"), "speed": _("Speed"), "stability": _("Stability")}.get(key, key)
+
+
+def _spellings(knob: Knob, beside: list[tuple[str, str, str]]) -> list[Entry]:
+    """Return who spells it how, in which versions: one entry per name, the newest first."""
+    found: dict[tuple[str, str], Entry] = {}
+    for flag in knob.flags:
+        for name in flag.names:
+            _add(found, flag.trainer, name, _versions(flag), flag.algorithms or knob.algorithms)
+    for trainer, version, name in beside:
+        _add(found, trainer, name, [version], knob.algorithms)
+    return _finished(found)
+
+
+def _add(
+    found: dict[tuple[str, str], Entry], trainer: str, name: str, versions: list[str], algorithms: Iterable[str]
+) -> None:
+    entry = found.setdefault((trainer, name), {"trainer": trainer, "name": name, "versions": [], "algorithms": []})
+    entry["versions"] = _in_order(trainer, [*entry["versions"], *versions])
+    entry["algorithms"] = list(dict.fromkeys([*entry["algorithms"], *algorithms]))
+
+
+def _finished(found: dict[tuple[str, str], Entry]) -> list[Entry]:
+    for entry in found.values():
+        entry["whose"] = _whose(entry["trainer"], entry["versions"])
+    return list(found.values())
+
+
+@cache
+def all_spellings() -> tuple[tuple[str, str, Spelling], ...]:
+    """Return trainer, version and each spelling that is no knob's flag."""
+    return tuple(
+        (info.id, version, spelled)
+        for info in trainers().values()
+        for version in info.versions
+        for spelled in adapter(info.id).spellings(version=version)
+    )
+
+
+def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
+    """Return trainer, version and name of every such spelling, by the knob or field that holds what it says."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for trainer, version, spelled in all_spellings():
+        for name in spelled.says:
+            found.setdefault(name, []).append((trainer, version, spelled.name))
+    return found
+
+
+def _told() -> list[Entry]:
+    """Return the options and keys that no run says, each with the reason."""
+    found: dict[tuple[str, str], Entry] = {}
+    for trainer, version, spelled in all_spellings():
+        if not spelled.says:
+            _add(found, trainer, spelled.name, [version], ())
+            found[trainer, spelled.name]["why"] = _(spelled.why)
+    return _finished(found)
+
+
+def _versions(flag: Flag) -> list[str]:
+    since, before = as_version(flag.since), as_version(flag.before)
+    known = trainers()[flag.trainer].versions
+    return [v for v in known if as_version(v) >= since and (not before or as_version(v) < before)]
+
+
+def _in_order(trainer: str, versions: Iterable[str]) -> list[str]:
+    given = set(versions)
+    return [v for v in trainers()[trainer].versions if v in given]
+
+
+def _whose(trainer: str, versions: list[str]) -> str:
+    info = trainers()[trainer]
+    if len(versions) == len(info.versions) and len(versions) != 1:
+        return _(info.label)
+    return f"{_(info.label)} {', '.join(versions)}".rstrip()

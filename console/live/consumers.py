@@ -1,0 +1,273 @@
+"""Websockets: subscribe, catch up from `after`, follow. docs/protocol.md section 5 is their contract."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import ParamSpec, TypeVar
+from urllib.parse import parse_qs
+
+import orjson
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.http import HttpRequest
+from django.urls import path
+
+from console.api.trace_schema import trace_out
+from console.api.traces import whole
+from console.live.hub import Mailbox, end, hub
+from console.live.run_headers import headers
+from jobs.accounts.access import role
+from jobs.models import Project, Trace
+from jobs.telemetry.catch_up import missed, newest_seq
+
+HEARTBEAT_SECONDS = 5.0
+HEADER_SECONDS = 0.5
+TRACE_SECONDS = 0.2
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SIGN_IN, NOT_YOURS, NOT_THERE = 4401, 4403, 4404
+
+
+class _Follower(AsyncWebsocketConsumer):
+    """What both sockets share: who may come in, one task that sends, one way to end it."""
+
+    channel_layer_alias = "none"  # a socket of ours waits for nothing on the channel layer
+    heartbeat_seconds = HEARTBEAT_SECONDS
+
+    async def connect(self) -> None:
+        """Let the person in, or say by the close code why not."""
+        self.mailbox = Mailbox()
+        self.sender: asyncio.Task[None] | None = None
+        await self.accept()
+        code = await self._admit()
+        if code:
+            await self.close(code)
+            return
+        self.sender = asyncio.create_task(self._serve(), name="websocket sender")
+
+    async def disconnect(self, _code: int) -> None:
+        """Stop sending; the connection is gone."""
+        if self.sender is not None:
+            await end(self.sender)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Ignore what browsers send: they only listen."""
+
+    async def _admit(self) -> int:
+        raise NotImplementedError
+
+    async def _follow(self) -> None:
+        raise NotImplementedError
+
+    async def _serve(self) -> None:
+        try:
+            await self._follow()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            with contextlib.suppress(Exception):
+                await self.close(1011)  # the page comes back by itself, from its last frame
+            raise
+        finally:
+            await hub().unsubscribe(self.mailbox)
+
+    @property
+    def _user(self) -> AbstractBaseUser | AnonymousUser:
+        return self.scope.get("user") or AnonymousUser()
+
+    async def _why_not(self, may_see: Callable[[AbstractBaseUser | AnonymousUser, str], bool], name: str) -> int:
+        """Return why who came in may not stay: signed out since, or no member any more; 0 if all is as it was."""
+        if not await _in_database(_is_signed_in)(self.scope["session"].session_key):
+            return SIGN_IN
+        return 0 if await _in_database(may_see)(self._user, name) else NOT_YOURS
+
+    def _argument(self, name: str) -> str:
+        return parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get(name, [""])[0]
+
+
+class RunConsumer(_Follower):
+    """`/ws/runs/<run>?after=<seq>`: every frame above `after`, once and in order, and the header."""
+
+    async def _admit(self) -> int:
+        self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
+        if not self._user.is_authenticated:
+            return SIGN_IN
+        after = self._argument("after")
+        newest = await _in_database(newest_seq)(self.run_id)
+        is_allowed = await _in_database(_may_see_run)(self._user, self.run_id)
+        if newest is None or not is_allowed:
+            return NOT_THERE  # which of the two is not theirs to know
+        self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else newest
+        self._header, self._header_at = "", 0.0
+        return 0
+
+    async def _follow(self) -> None:
+        await hub().subscribe(self.mailbox, self.run_id)
+        headers().forget(self.run_id)  # what was read before may be older than the page that asks
+        await self._send_header()
+        await self._catch_up()
+        await self._beat()
+        beat_at = time.monotonic() + self.heartbeat_seconds
+        is_changed = False
+        while True:
+            now = time.monotonic()
+            wake_at = min(beat_at, self._header_at + HEADER_SECONDS) if is_changed else beat_at
+            await self.mailbox.wait(wake_at - now)
+            if self.mailbox.take_lost():
+                await self._catch_up()
+            for frame in self.mailbox.take_frames():
+                if frame.seq > self.last + 1 or (frame.seq == self.last + 1 and frame.text is None):
+                    await self._catch_up()
+                if frame.seq == self.last + 1 and frame.text is not None:
+                    await self.send(text_data=frame.text)
+                    self.last = frame.seq
+            is_changed = bool(self.mailbox.take_changed()) or is_changed
+            now = time.monotonic()
+            if is_changed and now >= self._header_at + HEADER_SECONDS:
+                await self._send_header()
+                is_changed = False
+            if now >= beat_at:
+                beat_at = now + self.heartbeat_seconds
+                if code := await self._why_not(_may_see_run, self.run_id):
+                    await self.close(code)
+                    return
+                await self._catch_up()
+                await self._send_header()
+                await self._beat()
+
+    async def _catch_up(self) -> None:
+        """Send what the database has above the last frame sent."""
+        while True:
+            found = await _in_database(missed)(run_id=self.run_id, after=self.last)
+            if found.is_folded:
+                self.last = found.newest
+                await self._send({"type": "reset", "seq": found.newest})
+                return
+            for seq, text in found.frames:
+                await self.send(text_data=text)
+                self.last = seq
+            if self.last >= found.newest:
+                return
+
+    async def _send_header(self) -> None:
+        """Send the header if it is not what the page has."""
+        self._header_at = time.monotonic()
+        header = await headers().get(self.run_id)
+        if header is not None and header.text != self._header:
+            self._header = header.text
+            await self.send(text_data=header.text)
+
+    async def _beat(self) -> None:
+        await self._send({"type": "heartbeat", "seq": self.last})
+
+    async def _send(self, message: dict[str, object]) -> None:
+        await self.send(text_data=orjson.dumps(message).decode())
+
+
+class UpdatesConsumer(_Follower):
+    """`/ws/updates?project=<slug>`: the headers of a project's runs as they change."""
+
+    async def _admit(self) -> int:
+        if not self._user.is_authenticated:
+            return SIGN_IN
+        self.project = self._argument("project")
+        return 0 if await _in_database(_is_member)(self._user, self.project) else NOT_THERE
+
+    async def _follow(self) -> None:
+        await hub().subscribe(self.mailbox)
+        await self.send(text_data='{"type":"heartbeat"}')
+        beat_at = time.monotonic() + self.heartbeat_seconds
+        while True:
+            await self.mailbox.wait(beat_at - time.monotonic())
+            for run_id in sorted(self.mailbox.take_changed()):
+                header = await headers().get(run_id)
+                if header is not None and header.project == self.project:
+                    await self.send(text_data=header.text)
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + self.heartbeat_seconds
+                if code := await self._why_not(_is_member, self.project):
+                    await self.close(code)
+                    return
+                await self.send(text_data='{"type":"heartbeat"}')
+            else:
+                await asyncio.sleep(HEADER_SECONDS)  # a training run's header changes ten times a second
+
+
+class TraceConsumer(_Follower):
+    """`/ws/traces/<trace>`: the trace with the state of each layer, at first and whenever it changes."""
+
+    async def _admit(self) -> int:
+        self.trace_id = self.scope["url_route"]["kwargs"]["trace_id"]
+        if not self._user.is_authenticated:
+            return SIGN_IN
+        return 0 if await _in_database(_may_see_trace)(self._user, self.trace_id) else NOT_THERE
+
+    async def _follow(self) -> None:
+        await hub().subscribe(self.mailbox, self.trace_id)
+        sent = ""
+        beat_at = 0.0
+        while True:
+            said = await _in_database(_trace_text)(self.trace_id)
+            if said is None:
+                await self.close(NOT_THERE)  # deleted
+                return
+            if said != sent:
+                await self.send(text_data=said)
+                sent = said
+            if time.monotonic() >= beat_at:
+                await self.send(text_data='{"type":"heartbeat"}')
+                beat_at = time.monotonic() + self.heartbeat_seconds
+            await self.mailbox.wait(beat_at - time.monotonic())
+            self.mailbox.take_changed()
+            self.mailbox.take_lost()
+            if time.monotonic() >= beat_at and (code := await self._why_not(_may_see_trace, self.trace_id)):
+                await self.close(code)
+                return
+            await asyncio.sleep(TRACE_SECONDS)  # an import says how far it is more often than eyes follow
+
+
+def _in_database(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """Return the function to be awaited; it runs in a thread that keeps its database connection."""
+    return database_sync_to_async(function, thread_sensitive=False)
+
+
+def _may_see_run(user: AbstractBaseUser | AnonymousUser, run_id: str) -> bool:
+    project = Project.objects.filter(run__pk=run_id).first()
+    return project is not None and role(user, project) is not None
+
+
+def _may_see_trace(user: AbstractBaseUser | AnonymousUser, trace_id: str) -> bool:
+    project = Project.objects.filter(trace__pk=trace_id).first()
+    return project is not None and role(user, project) is not None
+
+
+def _trace_text(trace_id: str) -> str | None:
+    trace = whole(Trace.objects.filter(pk=trace_id)).first()
+    if trace is None:
+        return None
+    return orjson.dumps({"type": "trace", "trace": trace_out(trace).model_dump(mode="json")}).decode()
+
+
+def _is_member(user: AbstractBaseUser | AnonymousUser, slug: str) -> bool:
+    project = Project.objects.filter(slug=slug).first() if "\0" not in slug else None
+    return project is not None and role(user, project) is not None
+
+
+def _is_signed_in(session_key: str | None) -> bool:
+    """Return True if the session still stands, its account is active, and its password has not been changed since."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    return get_user(request).is_authenticated
+
+
+websocket_urlpatterns = [
+    path("ws/runs/<slug:run_id>", RunConsumer.as_asgi()),
+    path("ws/traces/<slug:trace_id>", TraceConsumer.as_asgi()),
+    path("ws/updates", UpdatesConsumer.as_asgi()),
+]

@@ -1,0 +1,36 @@
+"""Where a request came from, for the audit: kept beside whatever the request makes happen."""
+
+import ipaddress
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+from jobs.accounts.audit import caller_ip
+
+
+class CallerAddressMiddleware:
+    """Tells `jobs.accounts.audit` the address of the caller while a request is answered.
+
+    It is the address of the connection; that of a header only where the server was told to believe the proxy which
+    sends it (PITWALL_TRUSTED_PROXIES), since anybody can write such a header.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer the request with its address known."""
+        known = caller_ip.set(_address(request.META.get("REMOTE_ADDR", "")))
+        try:
+            return self.get_response(request)
+        finally:
+            caller_ip.reset(known)
+
+
+def _address(given: str) -> str | None:
+    """Return the address as a database takes it, None for what is none: a unix socket, or a proxy's nonsense."""
+    try:
+        found = ipaddress.ip_address(given)
+    except ValueError:
+        return None
+    return str(getattr(found, "ipv4_mapped", None) or found).partition("%")[0]

@@ -1,0 +1,441 @@
+"""Can it run? A model, hardware and a method in; the planner's answer and the published configurations out.
+
+It needs no cluster and no trainer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.sessions.backends.base import SessionBase
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from console.guide.device_answer import published_answer, shown_row
+from console.labels.catalog import phase_label
+from console.labels.numbers import size
+from console.views.can_it_run.diffusion import known_diffusion_models, picture_facts, picture_note
+from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, read_question
+from console.views.can_it_run.to_new_run import plan_url
+from console.views.plan.largest_terms import LeversPanel, parts_panel
+from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
+from jobs.catalog.accelerator import Accelerator, accelerators
+from jobs.catalog.model import models
+from jobs.models import Project
+from jobs.planner.can_it_run.answer import Need, Option, Published, Verdict, compare_hardware
+from jobs.planner.can_it_run.plans import METHODS, OnHost
+from jobs.planner.diffusion.answer import compare_for_diffusion
+from jobs.planner.diffusion.job import DiffusionJob
+from jobs.planner.job import Fleet, Job
+from jobs.planner.sensitivity import sensitivities
+from jobs.planning.settings import constants_of, prices_of
+
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
+_EXAMPLES = (
+    ("qwen2.5-7b", "grpo", "h100-sxm"),
+    ("llama-3.1-70b", "sft-lora", "a100-80-sxm"),
+    ("qwen3-30b-a3b", "grpo", "h200-sxm"),
+    ("llama-3.1-8b", "sft-qlora", "rtx-4090"),
+    ("flux.1-dev", "grpo-lora", "h100-sxm"),
+)
+
+METHOD_WORDS = {
+    "sft": gettext_lazy("SFT, all weights"),
+    "sft-lora": gettext_lazy("SFT with LoRA"),
+    "sft-qlora": gettext_lazy("SFT with QLoRA (4-bit weights)"),
+    "dpo": gettext_lazy("DPO, all weights"),
+    "dpo-lora": gettext_lazy("DPO with LoRA"),
+    "rm": gettext_lazy("Reward model, all weights"),
+    "grpo": gettext_lazy("GRPO, all weights"),
+    "grpo-lora": gettext_lazy("GRPO with LoRA"),
+    "ppo": gettext_lazy("PPO, all weights"),
+}
+ON_HOST_WORDS: Mapping[OnHost, Any] = {
+    "nothing": gettext_lazy("Everything on the GPUs"),
+    "between_phases": gettext_lazy("Training states in host memory while others work"),
+    "always": gettext_lazy("Optimizer and its step in host memory"),
+}
+_ANSWERS = {
+    "yes": ("ready", gettext_lazy("yes")),
+    "no": ("failed", gettext_lazy("no")),
+    "unknown": ("warning", gettext_lazy("unknown")),
+}
+_BEARINGS = {
+    "supports": ("ready", gettext_lazy("supports it")),
+    "contradicts": ("failed", gettext_lazy("contradicts it")),
+    "says nothing": ("missing", gettext_lazy("says nothing")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """A job on hardware that was made for it."""
+
+    job: Job
+    fleet: Fleet
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedRow:
+    """The fewest devices with this much in host memory; `bar`: the phase that binds. `is_least`: fewest of all.
+    `is_tight`: so near the limit that a little more would not fit."""
+
+    label: str
+    devices: str
+    layout: str
+    phase: str
+    bar: MemoryRow | None
+    limit_x: str
+    step: str
+    is_least: bool
+    is_tight: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionRow:
+    """One hardware of the comparison. `bar` is of the layout whose `devices`, time and cost are shown."""
+
+    id: str
+    label: str
+    state: str
+    word: str
+    says: str
+    fewest: str
+    fewest_offloaded: str
+    is_tight: bool
+    is_tight_offloaded: bool
+    devices: str
+    bar: MemoryRow | None
+    limit_x: str
+    phase: str
+    step: str
+    cost: str
+    bearing: tuple[str, str] | None
+    address: str
+    is_shown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRow:
+    """A published configuration, and what it says to the answer."""
+
+    each: Mapping[str, Any]
+    state: str
+    word: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """The hardware whose details are shown: every need, the layout's plan by phase, what was published, the way on."""
+
+    label: str
+    state: str
+    word: str
+    says: str
+    needs: tuple[NeedRow, ...]
+    layout: str
+    devices: str
+    is_recommended: bool
+    plan: PlanPanel | None
+    levers: LeversPanel | None
+    published: tuple[PublishedRow, ...]
+    plan_url: str
+
+
+def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase) -> dict[str, Any]:
+    """Return the context of the tab. `may_read`: folders and unknown hub repositories may be read for this person."""
+    question = read_question(asked, project, may_read=may_read, session=session)
+    context: dict[str, Any] = {
+        "question": question,
+        "problems": question.problems,
+        "methods": list(METHOD_WORDS.items()),
+        "known_models": [(each.id, each.label) for each in models().values()],
+        "hardware": _hardware_choices(question.on),
+        "most_options": MAX_OPTIONS,
+        "diffusion_models": known_diffusion_models(),
+        "facts": _facts(question),
+        "address_of_page": address_of(question),
+        "read_url": address_of(question, read=True) if question.can_be_read else "",
+    }
+    if not question.is_asked:
+        return context | {"examples": _examples(), "published": published_answer(None, "")}
+    if question.shape is None and question.pictured is None:
+        is_size = question.size is not None
+        return context | {"published": published_answer(question.size, _table(question)) if is_size else None}
+    if question.problems:
+        return context
+    options = _compare(question, project)
+    currency = project.currency if project is not None else "USD"
+    shown = next((o for o in options if o.accelerator.id == question.show), options[0])
+    return context | {
+        "options": [_option(option, question, currency, is_shown=option is shown) for option in options],
+        "has_costs": any(option.cost_per_step for option in options),
+        "trained_on": picture_note(question.pictured) if question.pictured is not None else "",
+        "verdict": _overall(options, question),
+        "detail": _detail(shown, question, project),
+    }
+
+
+def _compare(question: Question, project: Project | None) -> tuple[Option, ...]:
+    """Return the answer for each hardware, of a language model or of a diffusion transformer."""
+    on = [accelerators()[name] for name in question.on]
+    more: dict[str, Any] = {"prices": prices_of(project), "k": constants_of(project)}
+    if question.shape is not None:
+        return compare_hardware(question.shape, on, question.method, question.devices, demand=question.demand, **more)
+    if question.pictured is None:
+        return ()
+    pictured = question.pictured
+    return compare_for_diffusion(
+        pictured.shape, on, question.method, question.devices, picture=pictured.picture, **more
+    )
+
+
+def _hardware_choices(chosen: tuple[str, ...]) -> list[tuple[str, list[tuple[Accelerator, bool]]]]:
+    """Return (vendor, [(accelerator, whether it is chosen)]) of everything that can be chosen, most memory first."""
+    found: dict[str, list[tuple[Accelerator, bool]]] = {}
+    for each in sorted(accelerators().values(), key=lambda each: (-each.memory_bytes, each.label)):
+        found.setdefault(_VENDORS[each.vendor], []).append((each, each.id in chosen))
+    return [(vendor, found[vendor]) for vendor in _VENDORS.values() if vendor in found]
+
+
+def _facts(question: Question) -> tuple[tuple[str, str], ...]:
+    """Return what the shape says, counted and not rounded."""
+    if question.pictured is not None:
+        return picture_facts(question.pictured)
+    shape = question.shape
+    if shape is None:
+        return ()
+    found = [(_("Parameters"), f"{shape.parameters:,}")]
+    if shape.experts:
+        found.append((_("Per token"), f"{shape.active_parameters:,}"))
+        found.append((_("Experts"), _("%(each)s of %(all)s") % {"each": shape.experts_per_token, "all": shape.experts}))
+    found.append((_("Layers"), f"{shape.num_layers:,}"))
+    found.append((_("Hidden size"), f"{shape.hidden:,}"))
+    found.append((_("Context"), f"{shape.max_positions:,}" if shape.max_positions else "—"))
+    return tuple(found)
+
+
+def _overall(options: tuple[Option, ...], question: Question) -> dict[str, str]:
+    """Say in a sentence on which hardware it runs."""
+    able = [option for option in options if option.verdict.answer == "yes"]
+    maybe = [option for option in options if option.verdict.answer == "unknown"]
+    words = {"method": str(METHOD_WORDS[question.method]), "n": len(able), "all": len(options)}
+    if able:
+        state, word = _ANSWERS["yes"]
+        least = min(able, key=lambda option: option.num_devices or MAX_DEVICES)
+        words |= {"devices": _times(question.devices or _fewest(least.verdict)), "label": least.accelerator.label}
+        fits = ngettext("It fits on %(n)s of %(all)s.", "It fits on %(n)s of these %(all)s accelerators.", len(options))
+        least_text = _("%(method)s: on %(devices)s %(label)s.")
+        if question.devices is None:
+            least_text = _("%(method)s: from %(devices)s %(label)s on.")
+        text = least_text if len(options) == 1 else f"{least_text} {fits}"
+    elif maybe:
+        state, word = _ANSWERS["unknown"]
+        text = _("%(method)s: so near the limit that only a probe run tells.")
+    else:
+        state, word = _ANSWERS["no"]
+        text = _("%(method)s: it fits on none of these.")
+    return {"state": state, "word": str(word), "text": text % words}
+
+
+def _option(option: Option, question: Question, currency: str, *, is_shown: bool) -> OptionRow:
+    verdict = option.verdict
+    state, word = _ANSWERS[verdict.answer]
+    panel = _panel(verdict.at)
+    bar = _binding(panel)
+    bearings = [each.bearing for each in verdict.published]
+    bearing = next((b for b in ("contradicts", "supports") if b in bearings), None)
+    return OptionRow(
+        id=option.accelerator.id,
+        label=option.accelerator.label,
+        state=state,
+        word=str(word),
+        says=_says(verdict),
+        fewest=_count(verdict.minimum),
+        fewest_offloaded=_count(verdict.minimum_with_offload),
+        is_tight=_is_tight(verdict.minimum),
+        is_tight_offloaded=_is_tight(verdict.minimum_with_offload),
+        devices=_times(verdict.at.num_devices if verdict.at is not None else None),
+        bar=bar,
+        limit_x=panel.limit_x if panel is not None else "",
+        phase=phase_label(verdict.at.phase) if verdict.at is not None else "—",
+        step=seconds_text(option.step),
+        cost=interval_text(option.cost_per_step, unit=currency),
+        bearing=(_BEARINGS[bearing][0], str(_BEARINGS[bearing][1])) if bearing else None,
+        address=address_of(question, show=option.accelerator.id),
+        is_shown=is_shown,
+    )
+
+
+def _says(verdict: Verdict) -> str:
+    """Say why, in a sentence."""
+    least = verdict.minimum_with_offload.num_devices
+    number = verdict.num_devices
+    if verdict.answer == "unknown":
+        return _("It comes within the uncertainty of the limit: a probe run tells.")
+    if verdict.answer == "yes" and number is None:
+        text = ngettext("It fits from %(n)s device on.", "It fits from %(n)s devices on.", least or 0) % {"n": least}
+        return f"{text} {_tight_text()}" if _is_tight(verdict.minimum_with_offload) else text
+    if verdict.answer == "yes":
+        at = verdict.at
+        label = str(ON_HOST_WORDS[at.on_host]) if at is not None else ""
+        text = ngettext("It fits on %(n)s device: %(how)s.", "It fits on %(n)s devices: %(how)s.", number or 0)
+        text %= {"n": number, "how": label[:1].lower() + label[1:]}
+        return f"{text} {_tight_text()}" if at is not None and _is_tight(at) else text
+    if least is None:
+        return _("It fits on none of the numbers of devices that were tried, up to 1,024.")
+    text = ngettext(
+        "Not on %(n)s device; it takes %(least)s.", "Not on %(n)s devices; it takes %(least)s.", number or 0
+    )
+    return " ".join(filter(None, (text % {"n": number, "least": least}, _lacks(verdict.at))))
+
+
+def _lacks(at: Need | None) -> str:
+    """Say what the nearest layout lacks."""
+    panel = _panel(at)
+    if at is None or at.estimate is None or at.job is None or panel is None:
+        return ""
+    if at.estimate.verdict == "no":
+        return panel.says
+    there = at.job.fleet.host_bytes
+    if there and at.estimate.host_bytes > there:
+        text = _("The nearest layout needs %(needed)s of host memory in a node; %(there)s are assumed.")
+        return text % {"needed": size(at.estimate.host_bytes), "there": size(there)}
+    if at.estimate.rollout is not None and at.estimate.rollout.full_sequences < 1:
+        return _("The cache of the nearest layout's engine holds no whole sequence.")
+    return ""
+
+
+def _detail(option: Option, question: Question, project: Project | None) -> Detail:
+    verdict = option.verdict
+    state, word = _ANSWERS[verdict.answer]
+    at = verdict.at
+    numbers = [need.num_devices for need in verdict.needs if need.num_devices]
+    fits = verdict.answer != "no" and at is not None
+    return Detail(
+        label=option.accelerator.label,
+        state=state,
+        word=str(word),
+        says=_says(verdict),
+        needs=tuple(_need(need, is_least=need.num_devices == min(numbers, default=0)) for need in verdict.needs),
+        layout=_layout(at),
+        devices=_times(at.num_devices if at is not None else None),
+        is_recommended=verdict.recommended is not None and at is verdict.recommended,
+        plan=_panel(at),
+        levers=_levers(at, project),
+        published=tuple(_published(each) for each in verdict.published),
+        plan_url=_plan_url(question, option.accelerator, at) if fits else "",
+    )
+
+
+def _need(need: Need, *, is_least: bool) -> NeedRow:
+    panel = _panel(need)
+    fits = need.num_devices is not None
+    return NeedRow(
+        label=str(ON_HOST_WORDS[need.on_host]),
+        devices=_count(need),
+        layout=_layout(need) if fits else "",
+        phase=phase_label(need.phase) if need.phase else "—",
+        bar=_binding(panel),
+        limit_x=panel.limit_x if panel is not None else "",
+        step=seconds_text(need.estimate.time.step) if fits and need.estimate is not None else "—",
+        is_least=is_least,
+        is_tight=_is_tight(need),
+    )
+
+
+def _is_tight(need: Need) -> bool:
+    return need.num_devices is not None and need.estimate is not None and need.estimate.verdict == "tight"
+
+
+def _tight_text() -> str:
+    return _("It is tight: a little more would not fit.")
+
+
+def _panel(need: Need | None) -> PlanPanel | None:
+    if need is None or need.estimate is None or need.job is None:
+        return None
+    return estimate_panel(need.estimate, _Planned(job=need.job, fleet=need.job.fleet))
+
+
+def _plan_url(question: Question, accelerator: Accelerator, at: Need | None) -> str:
+    """Return the address of a New run page that plans a layout, "" where no run can be made of it."""
+    if at is None or at.job is None or at.num_devices is None or isinstance(at.job, DiffusionJob):
+        return ""
+    demand, method = question.demand, question.method
+    return plan_url(question.model, question.config, method, demand, accelerator, at.job, at.num_devices)
+
+
+def _levers(need: Need | None, project: Project | None) -> LeversPanel | None:
+    """Return what moves the answer most; None for a diffusion transformer, whose constants were measured on others."""
+    if need is None or need.estimate is None or need.job is None or isinstance(need.job, DiffusionJob):
+        return None
+    moved = sensitivities(need.job, constants_of(project))
+    return parts_panel(need.estimate, moved, has_settings=project is not None)
+
+
+def _binding(panel: PlanPanel | None) -> MemoryRow | None:
+    rows = [row for pool in panel.pools for row in pool.rows if row.is_binding] if panel is not None else []
+    return rows[0] if rows else None
+
+
+def _layout(need: Need | None) -> str:
+    """Name a layout as its field does: FSDP over 8, TP 4 × PP 2, 2 engines × TP 4."""
+    if need is None or need.job is None:
+        return ""
+    job, layout = need.job, need.job.policy.layout
+    if job.policy.family == "megatron":
+        sizes = (("TP", layout.tensor), ("PP", layout.pipeline), ("EP", layout.expert), ("DP", layout.data))
+        said = "Megatron, " + " × ".join(f"{name} {size}" for name, size in sizes if size > 1)
+    else:
+        name = f"DeepSpeed ZeRO-{layout.shards}" if job.policy.family == "deepspeed" else "FSDP"
+        said = _("%(name)s over %(n)s") % {"name": name, "n": layout.num_devices} if layout.num_devices > 1 else name
+    said = said.removesuffix(", ")
+    if job.engine is None:
+        return said
+    text = ngettext("%(n)s vLLM engine × TP %(tensor)s", "%(n)s vLLM engines × TP %(tensor)s", job.engine.num_engines)
+    return f"{said}; {text % {'n': job.engine.num_engines, 'tensor': job.engine.tensor}}"
+
+
+def _published(found: Published) -> PublishedRow:
+    row = found.row
+    state, word = _BEARINGS[found.bearing]
+    says = {
+        "supports": _("By this reckoning no more devices are needed."),
+        "contradicts": _("By this reckoning more devices are needed: one of the two is off."),
+        "says nothing": _("It ran on devices with more memory, or one of the two is a mixture of experts."),
+    }[found.bearing]
+    return PublishedRow(each=shown_row(row), state=state, word=str(word), says=says)
+
+
+def _fewest(verdict: Verdict) -> int | None:
+    return verdict.minimum_with_offload.num_devices
+
+
+def _count(need: Need) -> str:
+    return f"{need.num_devices:,}" if need.num_devices is not None else "—"
+
+
+def _times(number: int | None) -> str:
+    return f"{number:,} ×" if number is not None else "—"
+
+
+def _table(question: Question) -> str:
+    """Return what the published table calls the method, "" where it has none."""
+    return METHODS[question.method].table
+
+
+def _examples() -> list[dict[str, str]]:
+    labels = {name: each.label for name, each in models().items()} | dict(known_diffusion_models())
+    return [
+        {
+            "label": f"{labels[model]} · {METHOD_WORDS[method]} · {accelerators()[on].label}",
+            "address": f"{reverse('guide-devices')}?{urlencode({'model': model, 'method': method, 'on': on})}",
+        }
+        for model, method, on in _EXAMPLES
+    ]

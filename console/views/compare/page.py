@@ -1,0 +1,271 @@
+"""The page Compare: two or more runs side by side. Its address holds the whole view; every tab is a part of it."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.downloads.csv_response import csv_answer
+from console.labels.catalog import metric_label, metric_words
+from console.views.compare.address import TABS, Asked, read_address
+from console.views.compare.groups import grouped_panel
+from console.views.compare.labels import order, say
+from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
+from console.views.compare.sides import Side, Sides, find_sides
+from console.views.compare.traces import trace_rows
+from console.views.frame import current_project
+from jobs.accounts.access import allows, role
+from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
+from jobs.comparison.config import setting_rows
+from jobs.comparison.export import series_csv, table_csv
+from jobs.comparison.read import metric_names
+from jobs.comparison.samples import side_by_side
+from jobs.comparison.traces import count_traces
+from jobs.models import Run
+from jobs.runs.header import run_headers
+from jobs.runs.queries import RunHeader
+
+SHOWN_VERDICTS = 3
+SHOWN_SETTINGS = 6
+CHARTS = {
+    "grpo": ("reward/mean", "kl/reference", "response/length_mean", "time/step_seconds"),
+    "sft": ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds"),
+}
+_ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
+_PROPOSED = 8
+
+
+@require_GET
+def compare_runs(request: HttpRequest) -> HttpResponse:
+    """Show the comparison, or what to compare where the address names fewer than two runs."""
+    asked = read_address(request)
+    sides = find_sides(request, asked)
+    context: dict[str, Any] = {"asked": asked, "sides": sides, "tabs": _tabs(asked), "query": asked.address()}
+    context |= {"ungrouped": asked.address(group=""), "config_query": asked.address(tab="config")}
+    context["all_query"] = asked.address(all="" if asked.is_all else "1")
+    context["proposals"] = _proposals(request, sides) if len(sides.all) < 2 else []
+    if sides.all:
+        context |= {"page": page_data(asked, sides), "window": window_of(sides.runs)}
+        context["knob_choices"] = _group_choices(asked, sides)
+    if sides.shown:
+        context |= _settings(asked, sides)
+        context["num_captures"] = count_traces(run_ids=[side.run.pk for side in sides.shown])
+        context |= PANELS[asked.tab](request, asked, sides)
+    return render(request, "compare/compare.html", context)
+
+
+@require_GET
+def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
+    """Give the table of metrics as CSV."""
+    asked, sides = _named(request)
+    assert sides.base is not None
+    lines = table_csv(runs=sides.runs, base_id=sides.base.run.pk, at=_at_step(asked, sides))
+    return csv_answer(lines, name="compare-table.csv")
+
+
+@require_GET
+def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
+    """Give every point of the metrics named by `m` (all without it) as CSV."""
+    asked, sides = _named(request)
+    names = [name for name in asked.chart.get("m", "").split(",") if name]
+    if not names:
+        names = sorted({name for own in metric_names([run.pk for run in sides.runs]).values() for name in own})
+    return csv_answer(series_csv(runs=sides.runs, names=names), name="compare-series.csv")
+
+
+def _named(request: HttpRequest) -> tuple[Asked, Sides]:
+    asked = read_address(request)
+    sides = find_sides(request, asked)
+    if not sides.shown:
+        raise Http404(_("There is nothing here, or it is not yours to see."))
+    return asked, sides
+
+
+def page_data(asked: Asked, sides: Sides) -> dict[str, Any]:
+    """Return what the page's modules need, JSON-able."""
+    own = metric_names([side.run.pk for side in sides.shown])
+    names = {name for found in own.values() for name in found}
+    words = metric_words()
+    window = window_of(sides.runs)
+    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
+    charts = CHARTS.get(algorithm, CHARTS["grpo"])
+    return {
+        "runs": [
+            {
+                "id": side.run.pk,
+                "name": side.run.name,
+                "short": side.short,
+                "color": side.color,
+                "dash": side.dash,
+                "isBase": side.is_base,
+                "group": side.group,
+                "project": side.run.project.slug,
+            }
+            for side in sides.shown
+        ],
+        "isLive": sides.is_live,
+        "isGrouped": bool(sides.groups),
+        "base": sides.base.run.pk if sides.base else "",
+        "metrics": sorted(names, key=_place),
+        "words": {name: words[name] for name in names.union(charts) if name in words},
+        "charts": list(charts),
+        "common": window.high if window else None,
+        "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
+        "tab": asked.tab,
+        "series": "/api/compare/series",
+    }
+
+
+def _place(name: str) -> tuple[int, str]:
+    group = name.partition("/")[0]
+    return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
+
+
+def _verdict_panel(request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+    assert sides.base is not None
+    found = compare(runs=sides.runs, base_id=sides.base.run.pk)
+    panel = grouped_panel(found, sides) if sides.groups else _single_panel(found, sides, sides.base)
+    said = panel["said"]
+    better = said[0].side if said and said[0].badge == "better" else sides.base
+    return {
+        **panel,
+        "said": said[:SHOWN_VERDICTS],
+        "more_said": said[SHOWN_VERDICTS:],
+        "clone": better if allows(role(request.user, better.run.project), "editor") else None,
+        "bars": step_bars(dict(found.phases), sides),
+    }
+
+
+def _single_panel(found: Comparison, sides: Sides, base: Side) -> dict[str, Any]:
+    columns = [
+        {"name": side.short, "title": side.run.name, "color": side.color, "is_base": side.is_base}
+        for side in sides.shown
+    ]
+    verdicts = order(list(found.verdicts.values()))
+    return {
+        "said": [say(one, side=sides.by_id(one.run_id), base=base, window=found.window) for one in verdicts],
+        "columns": columns,
+        "measures": measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
+    }
+
+
+def _settings(asked: Asked, sides: Sides) -> dict[str, Any]:
+    limit = SHOWN_SETTINGS if asked.tab == "verdict" else None
+    base = next(i for i, side in enumerate(sides.shown) if side.is_base)
+    rows = setting_rows(current_specs(sides.runs), base=base)
+    different = [row for row in rows if row.is_different]
+    listed = [row for row in rows if row.is_different or (asked.is_all and limit is None)]
+    return {
+        "settings": setting_lines(listed[:limit], base=base),
+        "num_settings": len(rows),
+        "num_different": len(different),
+        "num_equal": len(rows) - len(different),
+        "num_unlisted": max(0, len(different) - limit) if limit is not None else 0,
+    }
+
+
+def _no_more(_request: HttpRequest, _asked: Asked, _sides: Sides) -> dict[str, Any]:
+    """What the browser draws itself, or what every tab has."""
+    return {}
+
+
+def _table_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
+    at = _at_step(asked, sides)
+    rows = metric_table(runs=sides.runs, at=at)
+    needle = asked.query.lower()
+    found = [row for row in rows if needle in f"{row.name} {metric_label(row.name)}".lower()]
+    ordered = sorted(found, key=lambda row: _place(row.name))
+    kept = parse_qsl(asked.address(q="", step=""))
+    return {"blocks": metric_lines(ordered, sides), "heads": statistic_heads(at), "at": at, "kept": kept}
+
+
+def _at_step(asked: Asked, sides: Sides) -> int | None:
+    window = window_of(sides.runs)
+    return asked.step if asked.step is not None else window.high if window else None
+
+
+def _timing_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+    assert sides.base is not None
+    found: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
+    return {"bars": step_bars(dict(found.phases), sides)}
+
+
+def _traces_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+    return trace_rows(sides)
+
+
+def _samples_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
+    ids = [side.run.pk for side in sides.shown]
+    found = side_by_side(run_ids=ids, is_eval=asked.kind == "eval", step=asked.at, page=asked.page)
+    steps = list(found.steps)
+    later = [step for step in steps if found.step is not None and step > found.step]
+    earlier = [step for step in steps if found.step is not None and step < found.step]
+    return {
+        "found": found,
+        "prompts": [(row, list(zip(sides.shown, row.answers, strict=True))) for row in found.rows],
+        "step_query": asked.address(at="", page=""),
+        "later": asked.address(at=later[-1], page="") if later else None,
+        "earlier": asked.address(at=earlier[0], page="") if earlier else None,
+        "kinds": [
+            {"key": key, "label": label, "query": asked.address(kind="" if key == "train" else key, at="", page="")}
+            for key, label in (("train", _("Training")), ("eval", _("Held-out")))
+        ],
+        "next_page": asked.address(page=found.page + 1) if found.page < found.num_pages else None,
+        "previous_page": asked.address(page=found.page - 1) if found.page > 1 else None,
+    }
+
+
+PANELS = {
+    "verdict": _verdict_panel,
+    "charts": _no_more,
+    "table": _table_panel,
+    "config": _no_more,
+    "timing": _timing_panel,
+    "traces": _traces_panel,
+    "samples": _samples_panel,
+}
+
+
+def _tabs(asked: Asked) -> list[dict[str, Any]]:
+    words = {
+        "verdict": _("Verdict"),
+        "charts": _("Charts"),
+        "table": _("Table"),
+        "config": _("Config diff"),
+        "timing": _("Timing"),
+        "traces": _("Traces"),
+        "samples": _("Samples"),
+    }
+    return [
+        {"name": name, "label": words[name], "query": asked.address(tab=name if name != TABS[0] else "")}
+        for name in TABS
+    ]
+
+
+def _group_choices(asked: Asked, sides: Sides) -> list[dict[str, Any]]:
+    if asked.group and asked.group not in sides.group_knobs:
+        names = [*sides.group_knobs, asked.group]
+    else:
+        names = list(sides.group_knobs)
+    return [{"id": name, "is_chosen": name == asked.group, "query": asked.address(group=name)} for name in names]
+
+
+def _proposals(request: HttpRequest, sides: Sides) -> list[RunHeader]:
+    """Return the newest runs that may be worth comparing: of the project in view, those here already left out."""
+    project = sides.all[0].run.project if sides.all else current_project(request)
+    if project is None:
+        return []
+    rows = Run.objects.select_related("project", "created_by").filter(project=project, archived_at=None)
+    here = [side.run.pk for side in sides.all]
+    return run_headers(list(rows.exclude(pk__in=here).order_by("-created_at")[:_PROPOSED]))
+
+
+urlpatterns = [
+    path("compare", compare_runs, name="compare"),
+    path("compare/table.csv", compare_table_csv, name="compare-table-csv"),
+    path("compare/series.csv", compare_series_csv, name="compare-series-csv"),
+]

@@ -1,0 +1,288 @@
+"""What the planner offers beside New run's form: changes that help, every layout, a model's pasted config.json."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.http import HttpRequest, JsonResponse
+from django.template.loader import render_to_string
+from django.urls import path
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from console.forms.new_run.form import base_of, form_to_raw
+from console.kept_config import MAX_CONFIG_BYTES
+from console.labels.catalog import error_text, phase_label
+from console.labels.numbers import size
+from console.views.new_run.page import project_to_launch_in
+from console.views.new_run.plan import asked_of, config_of
+from console.views.plan.findings import FixButton, fix_button
+from console.views.plan.largest_terms import LeversPanel, levers_panel
+from console.views.plan.panel import devices_text, seconds_text, share_text
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.sentence import in_words
+from jobs.catalog.value import Value
+from jobs.cluster.ray_api import cluster_state
+from jobs.planner.result import TIGHT_FROM, Interval, Verdict
+from jobs.planner.search.advice import Advice, Advised
+from jobs.planner.search.layout_space import spaces_of
+from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
+from jobs.planning.question import MAX_LAYOUTS_LISTED, PlanRefused, Question, moved_by, reckon, shape_of_config
+from jobs.planning.question import advice as advise
+from jobs.planning.question import layouts as search
+
+_SHOWN = 4  # of advice of a kind, before "more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """A change on offer, and what it does: before and after."""
+
+    id: str
+    icon: str
+    title: str
+    says: str
+    fix: FixButton
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvicePanel:
+    """What would make the run fit, or fit with room; what would make it faster. Without either `says` why."""
+
+    fit: tuple[ChangeRow, ...]
+    faster: tuple[ChangeRow, ...]
+    says: str
+
+    @property
+    def num_more(self) -> int:
+        """How many are not shown at first."""
+        return sum(row.is_more for row in (*self.fit, *self.faster))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRow:
+    """A layout that fits; `changes` are those that take the form there."""
+
+    changes: tuple[str, ...]
+    step: str
+    share: str
+    is_tight: bool
+    cost: str
+    devices: str
+    fix: FixButton
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissRow:
+    """A layout that was rejected, and its numbers."""
+
+    changes: tuple[str, ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRow:
+    """A reason, how many layouts it rejected, and the nearest misses."""
+
+    label: str
+    count: int
+    nearest: tuple[MissRow, ...]
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutsPanel:
+    """The answer of a search."""
+
+    says: str
+    rows: tuple[LayoutRow, ...]
+    rejected: tuple[RejectedRow, ...]
+    has_cost: bool
+
+
+@require_POST
+def advice(request: HttpRequest) -> JsonResponse:
+    """Say what would make the run fit and what would make it faster, and how many layouts there are to look at."""
+    try:
+        asked = _asked(request)
+        panel, levers = _advised(asked)
+    except PlanRefused as error:
+        return _refusal(error)
+    return JsonResponse(
+        {
+            "html": render_to_string("new_run/plan_advice.html", {"panel": panel, "levers": levers}),
+            "num_fixes": len(panel.fit),
+            "num_layouts": _num_layouts(asked),
+        }
+    )
+
+
+@require_POST
+def layouts(request: HttpRequest) -> JsonResponse:
+    """Return every layout that fits, ranked, and why the others do not."""
+    try:
+        asked = _asked(request)
+        began = time.perf_counter()
+        found = search(asked, goal=request.POST.get("goal", "time"), limit=MAX_LAYOUTS_LISTED)
+    except PlanRefused as error:
+        return _refusal(error)
+    panel = layouts_panel(found, asked, seconds=time.perf_counter() - began)
+    return JsonResponse({"html": render_to_string("new_run/plan_layouts.html", {"panel": panel})})
+
+
+@require_POST
+def config(request: HttpRequest) -> JsonResponse:
+    """Read a pasted config.json and return the inputs' texts that plan with it, or what cannot be read in it."""
+    project_to_launch_in(request)
+    text = request.POST.get("text", "")
+    try:
+        name = _spec(request).model.id
+        if len(text.encode()) > MAX_CONFIG_BYTES:
+            raise PlanRefused("config", _("That is larger than 1 MiB. A config.json is a few KiB."))
+        shape = shape_of_config(config_of(text), name=name)
+    except PlanRefused as error:
+        return _refusal(error)
+    says = _("Planned with this config: %(n)s B parameters.") % {"n": f"{shape.parameters / 1e9:.3g}"}
+    return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": says})
+
+
+def _advised(asked: Question) -> tuple[AdvicePanel, LeversPanel]:
+    """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
+    found, now = advise(asked), reckon(asked)
+    return advice_panel(found, now.verdict, asked.spec), levers_panel(now, found.levers, moved_by(asked), asked.spec)
+
+
+def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
+    """Return the changes that would help a run of which the plan says so."""
+    wanted = {"no": ("fits", "tight"), "tight": ("fits",)}.get(verdict, ())
+    cures = [each for each in found.fit if each.after.verdict in wanted and each.after.fits]
+    if found.together is not None and verdict == "no":
+        cures = [found.together, *cures]
+    if verdict == "no" and not cures:
+        cures = list(found.fit[:_SHOWN])
+    if verdict == "no":
+        says = _("No change of layout or memory settings makes it fit here. It takes more devices, or larger ones.")
+    elif verdict == "tight":
+        says = _("No single change leaves more room, and none makes it faster.")
+    else:
+        says = _("No single change of layout or memory settings makes it faster.")
+    return AdvicePanel(
+        fit=tuple(_change(each, spec, n, is_cure=True) for n, each in enumerate(cures)),
+        faster=tuple(_change(each, spec, n, is_cure=False) for n, each in enumerate(found.faster)),
+        says=says,
+    )
+
+
+def layouts_panel(found: SearchResult, asked: Question, *, seconds: float) -> LayoutsPanel:
+    """Return the answer of a search as the dialog shows it."""
+    words = {
+        "n": f"{found.considered:,}",
+        "fit": f"{len(found.ranked) + found.unlisted:,}",
+        "rejected": f"{sum(row.count for row in found.rejected):,}",
+        "ms": f"{seconds * 1000:,.0f}",
+        "hardware": devices_text(asked.fleet, asked.fleet.num_devices),
+    }
+    says = _("%(n)s layouts on %(hardware)s, in %(ms)s ms: %(fit)s fit, %(rejected)s do not.") % words
+    if found.skipped:
+        says += " " + _("%(n)s were not looked at.") % {"n": f"{found.skipped:,}"}
+    return LayoutsPanel(
+        says=says,
+        rows=tuple(_layout(row, asked) for row in found.ranked),
+        rejected=tuple(_rejected(row, asked.spec) for row in found.rejected),
+        has_cost=asked.fleet.price is not None,
+    )
+
+
+def _asked(request: HttpRequest) -> Question:
+    """Return what the form asks of the planner. Raises: PlanRefused, also for a form that makes no spec."""
+    project = project_to_launch_in(request)
+    return asked_of(request.POST, _spec(request), project, request.user, cluster_state())
+
+
+def _spec(request: HttpRequest) -> RunSpec:
+    base = base_of(request.POST.get("base", ""))
+    try:
+        return parse_spec(form_to_raw({name: str(text) for name, text in request.POST.items()}, base))
+    except SpecInvalid as error:
+        raise PlanRefused(error.problems[0].field, error.problems[0].message) from error
+
+
+def _refusal(error: PlanRefused) -> JsonResponse:
+    return JsonResponse({"problems": [{"field": error.field, "message": error_text(error)}]}, status=422)
+
+
+def _num_layouts(asked: Question) -> int:
+    """Return the layouts that a search for the shortest step would look at."""
+    spaces = spaces_of(asked.spec, asked.models.policy, asked.fleet, sizes=(asked.fleet.num_devices,))
+    return sum(space.size for space in spaces)
+
+
+def _change(each: Advised, spec: RunSpec, place: int, *, is_cure: bool) -> ChangeRow:
+    fix = fix_button(each.changes, spec)
+    words = {
+        "changes": fix.says,
+        "phase": phase_label(each.after.phase),
+        "before": size(each.before.needed),
+        "after": size(each.after.needed),
+        "limit": size(each.after.limit),
+        "slow": _seconds(each.before.seconds),
+        "fast": _seconds(each.after.seconds),
+    }
+    if is_cure:
+        says = _("%(changes)s. Peak %(before)s → %(after)s of %(limit)s, step %(slow)s → %(fast)s") % words
+    elif words["before"] != words["after"]:
+        says = _("%(changes)s. Step %(slow)s → %(fast)s, peak %(before)s → %(after)s") % words
+    else:
+        says = _("%(changes)s. Step %(slow)s → %(fast)s, no more memory at the peak") % words
+    if is_cure and not each.after.fits:
+        says += "; " + _("not enough alone")
+    return ChangeRow(
+        id=each.id,
+        icon="alert-triangle" if is_cure else "bolt",
+        title=_(each.title),
+        says=says,
+        fix=fix,
+        is_more=place >= _SHOWN,
+    )
+
+
+def _layout(row: Ranked, asked: Question) -> LayoutRow:
+    found = row.estimate
+    share = max(pool.share for pool in found.pools)
+    fix = fix_button(row.changes, asked.spec)
+    changes = _shown(row.changes, asked.spec)
+    devices = row.job.fleet.num_devices
+    return LayoutRow(
+        changes=changes,
+        step=seconds_text(found.time.step),
+        share=share_text(share),
+        is_tight=share > TIGHT_FROM,
+        cost="—" if row.cost is None else f"{row.cost:,.2f} {asked.fleet.currency}",
+        devices=f"{devices:,}",
+        fix=fix,
+        words=" ".join([*changes, *row.changes, str(devices)]).lower(),
+    )
+
+
+def _rejected(row: Rejected, spec: RunSpec) -> RejectedRow:
+    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.says, _)) for miss in row.nearest)
+    label = _(row.label)
+    words = [label, *(text for miss in misses for text in (*miss.changes, miss.says))]
+    return RejectedRow(label=label, count=row.count, nearest=misses, words=" ".join(words).lower())
+
+
+def _shown(changes: Mapping[str, Value], spec: RunSpec) -> tuple[str, ...]:
+    return tuple(fix_button({name: value}, spec).says for name, value in changes.items())
+
+
+def _seconds(value: float) -> str:
+    return seconds_text(Interval(low=value, middle=value, high=value))
+
+
+urlpatterns = [
+    path("runs/new/plan/advice", advice, name="new-run-advice"),
+    path("runs/new/plan/layouts", layouts, name="new-run-layouts"),
+    path("runs/new/plan/config", config, name="new-run-config"),
+]

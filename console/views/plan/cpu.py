@@ -1,0 +1,47 @@
+"""The plan of a run that goes on the CPU as pages show it: the bytes of the processes that train and score.
+
+They share the node's memory, so that their sum decides. Seconds, and what vLLM takes, are not planned there.
+"""
+
+from django.utils.translation import gettext as _
+
+from console.labels.catalog import phase_label
+from console.labels.numbers import size
+from console.views.plan.panel import Number, Planned, PlanPanel, number_labels, pool_bars, terms_of, unit_of, unit_word
+from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate
+
+_ROOM = 1.06  # of the scale, beside the longest bar
+
+
+def processor_panel(found: Estimate, asked: Planned) -> PlanPanel:
+    """Return the panel of an estimate on a machine's own processor."""
+    pools = tuple(pool for pool in found.pools if pool.name != "vllm")
+    largest = max(pools, key=lambda pool: pool.binding.memory.total)
+    peak = largest.binding.memory.total
+    together = sum(pool.binding.memory.total * pool.num_devices for pool in pools)
+    there = asked.fleet.accelerator.usable_bytes
+    share = together / there if there else 0.0
+    unit, terms = unit_of(peak), terms_of(pools)
+    words = {
+        "together": size(together),
+        "there": size(there),
+        "phase": phase_label(largest.binding.phase),
+        "peak": size(peak),
+    }
+    step, run, hours, host, checkpoint = number_labels()
+    unplanned = _("not planned on the CPU")
+    says = _("Training and scoring take %(together)s of the node's %(there)s; %(phase)s: up to %(peak)s a process.")
+    return PlanPanel(
+        state="fits" if share <= TIGHT_FROM else "tight" if share <= TIGHT_TO else "no",
+        says=says % words,
+        is_over=share > 1,
+        numbers=(
+            *(Number(label=label, value="—", how=unplanned) for label in (step, run, hours)),
+            Number(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),
+            Number(label=checkpoint, value=size(found.checkpoint_bytes), how=_("to resume from")),
+        ),
+        pools=tuple(pool_bars(pool, found, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
+        unit=unit_word(unit),
+        terms=terms,
+        notes=(_("Seconds, and the memory of vLLM, are not planned on the CPU."),),
+    )

@@ -1,0 +1,109 @@
+"""What the rules find in the form's spec: the New run page's list, the gravest first, each with its fixes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from console.forms.new_run.form import show
+from console.labels.catalog import field_label, knob_label
+from jobs.catalog.knob import knobs
+from jobs.catalog.rule import Finding, findings
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.value import Value
+from jobs.cluster.ray_api import ClusterState
+from jobs.runs.checks import on_cluster
+
+_BY_KIND = ("model.id", "data.id")
+_ORDER = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixButton:
+    """One change on offer: what its button says, and the inputs' texts as JSON."""
+
+    says: str
+    texts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One finding; `inputs` are (name, label) of what it is about. `blocks`: the run is not launched with it."""
+
+    rule: str
+    level: str
+    says: str
+    why: str
+    source: str
+    inputs: tuple[tuple[str, str], ...]
+    fixes: tuple[FixButton, ...]
+    is_overridden: bool
+
+    @property
+    def blocks(self) -> bool:
+        """True if the run is not launched with it."""
+        return self.level == "error" and not self.is_overridden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingsPanel:
+    """All findings, those that were put aside last."""
+
+    rows: tuple[FindingRow, ...]
+
+    @property
+    def blocking(self) -> tuple[FindingRow, ...]:
+        """Those that stand against the launch."""
+        return tuple(row for row in self.rows if row.blocks)
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """How many there are of each level, the gravest first; levels without any are left out."""
+        found = [(level, sum(r.level == level and not r.is_overridden for r in self.rows)) for level in _ORDER]
+        return tuple((level, n) for level, n in found if n)
+
+
+def findings_panel(spec: RunSpec, state: ClusterState) -> FindingsPanel:
+    """Return what the rules find in the spec, on the device that this cluster has for it."""
+    rows = [_row(found, spec) for found in findings(on_cluster(spec, state), say=_)]
+    return FindingsPanel(rows=tuple(sorted(rows, key=lambda row: row.is_overridden)))
+
+
+def input_of(name: str, spec: RunSpec) -> str:
+    """Return the name of the input that shows a knob or a field of the spec."""
+    if name in knobs():
+        return f"knobs.{name}"
+    return f"{name}.{getattr(spec, name.partition('.')[0]).kind}" if name in _BY_KIND else name
+
+
+def _row(found: Finding, spec: RunSpec) -> FindingRow:
+    return FindingRow(
+        rule=found.rule,
+        level=found.level,
+        says=found.says,
+        why=found.why,
+        source=found.source,
+        inputs=tuple((input_of(name, spec), _label(name)) for name in found.knobs),
+        fixes=tuple(fix_button(fix.changes, spec) for fix in found.fixes),
+        is_overridden=found.is_overridden,
+    )
+
+
+def _label(name: str) -> str:
+    return knob_label(name) if name in knobs() else field_label(name)
+
+
+def fix_button(changes: Mapping[str, Value], spec: RunSpec) -> FixButton:
+    """Return the button that applies the changes: values by knob id or dotted field."""
+    texts = {input_of(name, spec): show(value) for name, value in changes.items()}
+    said = [_("%(label)s: %(value)s") % {"label": _label(n), "value": _shown(v)} for n, v in changes.items()]
+    return FixButton(says=", ".join(said), texts=json.dumps(texts))
+
+
+def _shown(value: Value) -> str:
+    if value is None or value == "":
+        return _("not set")
+    if isinstance(value, bool):
+        return _("on") if value else _("off")
+    return f"{value:,}" if isinstance(value, int) else show(value)

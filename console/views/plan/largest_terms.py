@@ -1,0 +1,151 @@
+"""What moves a plan most, as pages show it: the largest parts of its memory and time, each with the change that lowers
+it most, and the constants that the answer rests on most."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.urls import reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+
+from console.labels.catalog import phase_label
+from console.labels.numbers import size
+from console.views.plan.findings import FixButton, fix_button
+from console.views.plan.panel import TERM_WORDS, VERDICT_WORDS, seconds_text
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.result import Estimate, Interval
+from jobs.planner.search.advice import Lever
+from jobs.planner.sensitivity import Sensitivity
+
+_NUM_PARTS = 3
+_NUM_CONSTANTS = 3
+_SHOWN_FROM = 0.01  # of the answer: a constant that moves it by less is not named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRow:
+    """One of the largest parts: a term of memory (`kind` term) or a phase of a step (`kind` phase), what it is now, and
+    the change that lowers it most: `title`, `after`, and what applies it; without one `title` is empty."""
+
+    kind: str
+    key: str
+    label: str
+    now: str
+    after: str = ""
+    title: str = ""
+    fix: FixButton | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantRow:
+    """A constant that moves the answer: from where to where it may be, and what the answer is at both ends."""
+
+    name: str
+    label: str
+    span: str
+    says: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeversPanel:
+    """What moves an answer: `phase` is the one whose memory binds. `has_levers`: changes were looked for."""
+
+    phase: str
+    memory: tuple[PartRow, ...]
+    time: tuple[PartRow, ...]
+    constants: tuple[ConstantRow, ...]
+    has_levers: bool
+
+
+def levers_panel(found: Estimate, levers: Sequence[Lever], moved: Sequence[Sensitivity], spec: RunSpec) -> LeversPanel:
+    """Return what moves the plan of a run, with changes that can be tried."""
+    rows = [_lever(lever, spec) for lever in levers]
+    return LeversPanel(
+        phase=phase_label(found.phase),
+        memory=tuple(row for row in rows if row.kind == "term"),
+        time=tuple(row for row in rows if row.kind == "phase"),
+        constants=constant_rows(moved, has_settings=True),
+        has_levers=True,
+    )
+
+
+def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: bool) -> LeversPanel:
+    """Return what moves an answer that no run stands behind: its largest parts, and the constants."""
+    terms, phases = found.binding.memory.terms, found.time.phases
+    longest = sorted(phases, key=lambda key: -phases[key].middle)[:_NUM_PARTS]
+    largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_PARTS]
+    return LeversPanel(
+        phase=phase_label(found.phase),
+        memory=tuple(
+            PartRow(kind="term", key=term, label=str(TERM_WORDS[term]), now=size(terms[term])) for term in largest
+        ),
+        time=tuple(
+            PartRow(kind="phase", key=key, label=phase_label(key), now=seconds_text(phases[key])) for key in longest
+        ),
+        constants=constant_rows(moved, has_settings=has_settings),
+        has_levers=False,
+    )
+
+
+def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[ConstantRow, ...]:
+    """Return the constants that move an answer most; with `has_settings` each with the address where it is set."""
+    found = [each for each in moved if each.share >= _SHOWN_FROM][:_NUM_CONSTANTS]
+    page = reverse("settings") if has_settings else ""
+    return tuple(
+        ConstantRow(
+            name=each.constant.name,
+            label=capfirst(_(each.constant.label)),
+            span=_span(each),
+            says=_effect(each),
+            address=f"{page}#constant-{each.constant.name}" if page else "",
+        )
+        for each in found
+    )
+
+
+def _lever(lever: Lever, spec: RunSpec) -> PartRow:
+    is_memory = lever.of == "memory"
+    show = size if is_memory else _seconds
+    label = str(TERM_WORDS[lever.key]) if is_memory else phase_label(lever.key)  # type: ignore[index]
+    kind = "term" if is_memory else "phase"
+    if lever.change is None:
+        return PartRow(kind=kind, key=lever.key, label=label, now=show(lever.now))
+    return PartRow(
+        kind=kind,
+        key=lever.key,
+        label=label,
+        now=show(lever.now),
+        after=show(lever.after),
+        title=_(lever.change.title),
+        fix=fix_button(lever.change.changes, spec),
+    )
+
+
+def _span(each: Sensitivity) -> str:
+    constant = each.constant
+    unit = _(constant.unit) if constant.unit else ""
+    return f"{constant.low:,.6g}–{constant.high:,.6g} {unit}".rstrip()
+
+
+def _effect(each: Sensitivity) -> str:
+    """Say what the answer is at both ends: of seconds and bytes what moves at all, and a verdict that is another."""
+    said = []
+    if _moves(each.seconds):
+        said.append(_("step %(span)s") % {"span": seconds_text(each.seconds)})
+    if _moves(each.needed):
+        ends = {"low": size(round(each.needed.low)), "high": size(round(each.needed.high))}
+        said.append(_("peak %(low)s to %(high)s") % ends)
+    low, high = each.verdicts
+    if low != high:
+        ends = {"low": str(VERDICT_WORDS[low]), "high": str(VERDICT_WORDS[high])}
+        said.append(_("%(low)s at the one end, %(high)s at the other") % ends)
+    return ", ".join(said)
+
+
+def _moves(value: Interval) -> bool:
+    return value.high - value.low >= _SHOWN_FROM * value.middle
+
+
+def _seconds(value: float) -> str:
+    return seconds_text(Interval(low=value, middle=value, high=value))

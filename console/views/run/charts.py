@@ -1,0 +1,275 @@
+"""Which charts and chips the overview of a run shows, and the hard limits that its own spec sets."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.utils.translation import gettext as _
+
+from console.labels.catalog import phase_label
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec
+from profiling.phases import PHASES
+
+GAP_LIMIT = 1e-3
+"""Largest difference of log-probabilities between vLLM and trainer that correct weights show in float32, in nats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One metric in a chart; `color` is a CSS variable."""
+
+    name: str
+    label: str
+    color: str = "--run-0"
+    is_dashed: bool = False
+    is_points: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A hard limit: a dashed line with its number."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartPlan:
+    """One chart of the overview. `hint` defines the number, `unit` is the metric dictionary's."""
+
+    key: str
+    title: str
+    hint: str
+    lines: tuple[Line, ...]
+    unit: str = ""
+    is_stacked: bool = False
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """The newest value of a metric above the charts; it fires only against a hard limit, never against taste."""
+
+    name: str
+    label: str
+    unit: str = ""
+    limit: float | None = None
+    side: Literal["above", "below"] = "above"
+
+
+def overview_charts(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    """Return the charts of the overview: eight of the built-in trainer's, of others those that they report."""
+    if is_in(spec.algorithm, "rl"):
+        return _rl(spec)
+    return _pairs(spec) if spec.algorithm in ("dpo", "rm") else _sft(spec)
+
+
+def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
+    """Return the chips of the overview."""
+    if spec.algorithm == "sft":
+        return (
+            Chip(name="loss/sft", label=_("Loss")),
+            Chip(name="eval/loss", label=_("Held-out loss")),
+            Chip(name="policy/grad_norm", label=_("Gradient norm")),
+            Chip(name="policy/learning_rate", label=_("Learning rate")),
+            Chip(name="train/epoch", label=_("Epoch")),
+        )
+    if not is_in(spec.algorithm, "rl"):
+        return (
+            Chip(name="loss/pairs", label=_("Loss")),
+            Chip(name="pairs/accuracy", label=_("Pairs in order"), unit="share"),
+            Chip(name="eval/pairs_accuracy", label=_("Held-out pairs in order"), unit="share"),
+            Chip(name="policy/grad_norm", label=_("Gradient norm")),
+            Chip(name="policy/learning_rate", label=_("Learning rate")),
+        )
+    if not spec.is_native:
+        return (
+            Chip(name="reward/mean", label=_("Reward")),
+            Chip(name="kl/reference", label=_("KL to reference")),
+            Chip(name="policy/entropy", label=_("Entropy")),
+            Chip(name="policy/clip_fraction", label=_("Clip fraction"), unit="share"),
+            Chip(name="response/truncated_share", label=_("Truncated"), unit="share"),
+            Chip(name="throughput/tokens_per_second_per_gpu", label=_("Throughput"), unit="tok/s/GPU"),
+        )
+    gap = GAP_LIMIT if spec.knob("memory.precision") == "float32" else None
+    return (
+        Chip(name="reward/mean", label=_("Reward")),
+        Chip(name="eval/accuracy", label=_("Held-out accuracy"), unit="share"),
+        Chip(name="kl/reference", label=_("KL to reference")),
+        Chip(name="policy/entropy", label=_("Entropy")),
+        Chip(name="response/truncated_share", label=_("Truncated"), unit="share"),
+        Chip(name="groups/without_signal_share", label=_("Groups without signal"), unit="share"),
+        Chip(name="sync/max_logprob_diff", label=_("vLLM gap"), limit=gap),
+    )
+
+
+def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    samples = _whole(spec, "rollout.samples_per_prompt", 1)
+    total = samples * _whole(spec, "rollout.prompts_per_step")
+    longest = _whole(spec, "rollout.max_new_tokens")
+    evaluates = _whole(spec, "eval.every_steps")
+    held_out = _(", ○ held-out every %(n)s") % {"n": evaluates} if evaluates else ""
+    return (
+        ChartPlan(
+            key="reward",
+            title=_("Reward"),
+            hint=_("mean of %(n)s") % {"n": f"{total:,}"} + held_out,
+            lines=(
+                Line(name="reward/mean", label=_("Reward")),
+                Line(name="eval/reward", label=_("Held-out"), color="--run-1", is_points=True),
+            ),
+        ),
+        ChartPlan(
+            key="kl",
+            title=_("KL to reference"),
+            hint=_("%(estimator)s, nats per token") % {"estimator": _told(spec, "algorithm.kl_estimator", "k1")},
+            lines=(Line(name="kl/reference", label=_("KL to reference")),),
+        ),
+        ChartPlan(
+            key="entropy",
+            title=_("Entropy"),
+            hint=_("nats per token"),
+            lines=(Line(name="policy/entropy", label=_("Entropy")),),
+        ),
+        ChartPlan(
+            key="length",
+            title=_("Response length"),
+            hint=_("tokens, mean and p95"),
+            lines=(
+                Line(name="response/length_mean", label=_("mean")),
+                Line(name="response/length_p95", label=_("p95"), color="--run-7", is_dashed=True),
+            ),
+            limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
+        ),
+        _groups(samples) if spec.is_native else _critic() if is_in(spec.algorithm, "critic") else _truncated(longest),
+        _clip(spec),
+        _gradient(spec),
+        _step_time(),
+    )
+
+
+def _groups(samples: int) -> ChartPlan:
+    title = _("Groups without signal")
+    line = Line(name="groups/without_signal_share", label=title)
+    return ChartPlan(
+        key="groups", title=title, hint=_("all %(n)s rewards equal") % {"n": samples}, lines=(line,), unit="share"
+    )
+
+
+def _critic() -> ChartPlan:
+    line = Line(name="loss/value", label=_("Value loss"))
+    return ChartPlan(key="critic", title=_("Value loss"), hint=_("squared error of the critic"), lines=(line,))
+
+
+def _truncated(longest: int) -> ChartPlan:
+    line = Line(name="response/truncated_share", label=_("Truncated"))
+    hint = _("answers cut at %(n)s tokens") % {"n": f"{longest:,}"}
+    return ChartPlan(key="truncated", title=_("Truncated"), hint=hint, lines=(line,), unit="share")
+
+
+def _clip(spec: RunSpec) -> ChartPlan:
+    low, high = _told(spec, "algorithm.clip_ratio_low"), _told(spec, "algorithm.clip_ratio_high")
+    hint = ""
+    if low is not None and high is not None:
+        hint = _("ratio outside %(low)s–%(high)s") % {"low": f"{1 - low:g}", "high": f"{1 + high:g}"}
+    line = Line(name="policy/clip_fraction", label=_("Clip fraction"))
+    return ChartPlan(key="clip", title=_("Clip fraction"), hint=hint, lines=(line,), unit="share")
+
+
+def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    return (
+        _single("loss", _("Loss"), _("of the batch's pairs"), "loss/pairs"),
+        ChartPlan(
+            key="accuracy",
+            title=_("Pairs in order"),
+            hint=_("chosen above rejected"),
+            lines=(
+                Line(name="pairs/accuracy", label=_("Training")),
+                Line(name="eval/pairs_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
+            ),
+            unit="share",
+        ),
+        ChartPlan(
+            key="rewards",
+            title=_("Rewards of the pairs"),
+            hint=_("mean of the batch"),
+            lines=(
+                Line(name="pairs/chosen_reward", label=_("chosen")),
+                Line(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
+            ),
+        ),
+        _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
+        _gradient(spec),
+        _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
+        _whole_step_time(),
+    )
+
+
+def _single(key: str, title: str, hint: str, name: str, unit: str = "") -> ChartPlan:
+    return ChartPlan(key=key, title=title, hint=hint, lines=(Line(name=name, label=title),), unit=unit)
+
+
+def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    evaluates = _whole(spec, "eval.every_steps")
+    held_out = _(", ○ held-out every %(n)s") % {"n": evaluates} if evaluates else ""
+    common = (
+        ChartPlan(
+            key="loss",
+            title=_("Loss"),
+            hint=_("nats per token") + held_out,
+            lines=(
+                Line(name="loss/sft", label=_("Loss")),
+                Line(name="eval/loss", label=_("Held-out"), color="--run-1", is_points=True),
+            ),
+        ),
+        _single("eval", _("Held-out loss"), _("nats per token"), "eval/loss"),
+        _gradient(spec),
+        _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
+    )
+    if not spec.is_native:
+        return (*common, _whole_step_time())
+    return (
+        *common,
+        _single(
+            "update",
+            _("Update speed"),
+            _("tokens trained on per second"),
+            "throughput/update_tokens_per_second",
+            "tok/s",
+        ),
+        _single("epoch", _("Epoch"), _("passes over the data"), "train/epoch"),
+        _single("reporting", _("Reporting time"), _("of each step, seconds"), "time/event_seconds", "s"),
+        _step_time(),
+    )
+
+
+def _gradient(spec: RunSpec) -> ChartPlan:
+    limit = float(_told(spec, "optimizer.max_grad_norm") or 0)
+    hint = _("before clipping at %(limit)s") % {"limit": f"{limit:g}"} if limit > 0 else _("not clipped")
+    line = Line(name="policy/grad_norm", label=_("Gradient norm"))
+    return ChartPlan(key="gradient", title=_("Gradient norm"), hint=hint, lines=(line,))
+
+
+def _told(spec: RunSpec, knob_id: str, default: Any = None) -> Any:
+    """Return a knob's value; `default` where the run has no such knob, or it is not set."""
+    chosen = spec.knobs.get(knob_id)
+    return default if chosen is None or chosen.value is None else chosen.value
+
+
+def _whole(spec: RunSpec, knob_id: str, default: int = 0) -> int:
+    return int(_told(spec, knob_id, default))
+
+
+def _whole_step_time() -> ChartPlan:
+    return _single("time", _("Step time"), _("from one step to the next"), "time/step_seconds", "s")
+
+
+def _step_time() -> ChartPlan:
+    lines = tuple(
+        Line(name=f"time/{phase.key}_seconds", label=phase_label(phase.key), color=f"--{phase.token}")
+        for phase in PHASES
+        if phase.key not in ("load", "export")
+    )
+    return ChartPlan(
+        key="time", title=_("Step time"), hint=_("stacked by phase"), lines=lines, unit="s", is_stacked=True
+    )

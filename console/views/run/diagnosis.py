@@ -1,0 +1,160 @@
+"""What diagnosis says of a run as it is now, and of a trace: by question, what fires first, each with its next step."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_GET
+
+from console.labels.catalog import knob_label
+from console.views.run.config import show
+from console.views.run.files import visible_run
+from console.views.run.symptoms import clone_url
+from jobs.accounts.access import allows
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.diagnosis.rules import changed, diagnose_run
+from jobs.models import Run, Trace
+from jobs.telemetry.attempt_spec import latest_spec_json
+from profiling.finding import QUESTIONS, Finding, Turn, amount
+
+HOW = {
+    "raise": gettext_lazy("raise it"),
+    "lower": gettext_lazy("lower it"),
+    "on": gettext_lazy("switch it on"),
+    "off": gettext_lazy("switch it off"),
+    "choose": gettext_lazy("look at it"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """A knob to turn: `says` is the change in words, `clone` the address of a clone that has it, "" where none can."""
+
+    label: str
+    guide: str
+    says: str
+    clone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One rule's answer for the page."""
+
+    key: str
+    state: str
+    level: str
+    title: str
+    value: str
+    threshold: str
+    sentence: str
+    advice: str
+    definition: str
+    source: str
+    window: str
+    turns: tuple[TurnRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow:
+    """One of the three questions, and what the rules answer to it."""
+
+    title: str
+    firing: int
+    known: tuple[FindingRow, ...]
+    lacking: tuple[FindingRow, ...]
+
+
+@require_GET
+def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Show what the rules that need no capture say of the run by now."""
+    run, role = visible_run(request, run_id)
+    found = diagnose_run(run)
+    # Told again only when a state has changed: what people read or have opened stays as it is.
+    digest = sha256(repr([(one.key, one.state, one.level) for one in found.findings]).encode()).hexdigest()[:16]
+    if request.GET.get("seen") == digest:
+        return HttpResponse(status=204)
+    context = {
+        "run": run,
+        "digest": digest,
+        "computed_at": timezone.now(),
+        "questions": questions(found.findings, run=run),
+        "diagnosis": found,
+        "can_edit": allows(role, "editor"),
+        "is_live": True,
+    }
+    return render(request, "diagnosis/findings.html", context)
+
+
+def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | None = None) -> list[QuestionRow]:
+    """Return findings by question, each with the page that shows its window: the trace's for rules that look into its
+    files, else the run's, which reaches further. `run` is the one that can be cloned.
+    """
+    spec = _spec(run) if run else None
+    of_trace = reverse("trace", args=[trace.pk]) if trace else ""
+    of_run = reverse("run", args=[run.pk, "timeline"]) if run else of_trace
+    found = list(findings)
+    made = []
+    for key, title in QUESTIONS.items():
+        rows = tuple(
+            _row(one, run, spec, of_trace if of_trace and one.rule.reads_files else of_run)
+            for one in found
+            if one.rule.question == key
+        )
+        firing = sum(row.state == "fires" for row in rows)
+        if rows:
+            lacking = tuple(row for row in rows if row.state == "not_enough_data")
+            known = tuple(row for row in rows if row not in lacking)
+            made.append(QuestionRow(title=_(title), firing=firing, known=known, lacking=lacking))
+    return made
+
+
+def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str) -> FindingRow:
+    rule, seen = finding.rule, finding.seen
+    is_firing = finding.state == "fires"
+    window = ""
+    if seen is not None and seen.end > seen.begin > 0:
+        window = f"{timeline}?{urlencode({'from': seen.begin, 'to': seen.end})}"
+    return FindingRow(
+        key=finding.key,
+        state=finding.state,
+        level=finding.level,
+        title=_(rule.title),
+        value=finding.value,
+        threshold=f"{'<' if rule.is_low_bad else '>'} {amount(rule.watch, rule.unit)}",
+        sentence=finding.sentence(_),
+        advice=_(rule.advice) if is_firing else "",
+        definition=_(rule.definition),
+        source=_(rule.source),
+        window=window,
+        turns=tuple(_turn(turn, run, spec) for turn in rule.turns) if is_firing else (),
+    )
+
+
+def _turn(turn: Turn, run: Run | None, spec: RunSpec | None) -> TurnRow:
+    label = knob_label(turn.knob)
+    value = changed(turn, spec) if spec is not None else None
+    if value is None or run is None or spec is None:
+        says, clone = str(HOW[turn.how]), ""
+    else:
+        words = {"before": show(spec.knob(turn.knob)), "after": show(value)}
+        says, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {turn.knob: value})
+    return TurnRow(label=label, guide=reverse("guide-knob", args=[turn.knob]), says=says, clone=clone)
+
+
+def _spec(run: Run) -> RunSpec | None:
+    try:
+        return parse_spec(latest_spec_json(run))
+    except SpecInvalid:  # launched by an older console
+        return None
+
+
+urlpatterns: list[URLPattern] = [
+    path("runs/<run_id:run_id>/diagnosis", run_diagnosis, name="run-diagnosis"),
+]

@@ -1,0 +1,104 @@
+"""What a list says of a run in a few words: why it waits, what it does, why it failed."""
+
+import re
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+
+from console.labels.catalog import knob_label, phase_label
+from console.labels.numbers import duration, interval
+from jobs.accounts.access import User
+from jobs.accounts.privilege import check_privileged
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.metric import metric
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
+from jobs.models import Project
+from jobs.runs.header import RunHeader
+from profiling.phases import BY_KEY, STEP_PHASES
+
+
+def cause_text(header: RunHeader) -> str:
+    """Return a failure's cause with its place: "Out of memory: policy 1, step 143"."""
+    cause = header.cause
+    text = str(cause.get("text") or "").rstrip(".")
+    if text and cause.get("side") == "user":
+        return text  # whoever stopped it needs no process named
+    place = []
+    if cause.get("role") and str(cause["role"]) not in text:
+        rank = cause.get("rank")
+        place.append(f"{cause['role']} {rank}" if rank is not None else str(cause["role"]))
+    if cause.get("step") and not re.search(rf"\bstep {cause['step']}\b", text):
+        place.append(_("step %(step)s") % {"step": cause["step"]})
+    if not text:
+        return ", ".join(place)
+    return f"{text}: {', '.join(place)}" if place else text
+
+
+def phase_note(spec: RunSpec) -> str:
+    """Return what another trainer tells of the phases of its steps, none of which it reports as they happen.
+
+    "" for the built-in trainer, which reports all of them.
+    """
+    if spec.is_native:
+        return ""
+    words = {"trainer": trainers()[spec.trainer.name].label}
+    told = [phase_label(key) for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name)]
+    if not is_in(spec.algorithm, "rl") or not told:
+        return _("%(trainer)s does not report the phases of these steps, only how long each step takes.") % words
+    words["phases"] = ", ".join(told)
+    return (
+        _("%(trainer)s does not report phases as they happen, only how long some take in each step: %(phases)s.")
+        % words
+    )
+
+
+def sample_note(spec: RunSpec) -> str:
+    """Return why a run has no samples to show; "" where it draws some and they are shipped."""
+    if not is_in(spec.algorithm, "rl"):
+        words = {"algorithm": _(algorithms()[spec.algorithm].label)}
+        return _("%(algorithm)s learns from the answers in the data; it draws no samples.") % words
+    if spec.is_native:
+        return ""
+    return _("%(trainer)s does not report its samples.") % {"trainer": trainers()[spec.trainer.name].label}
+
+
+def resume_note(spec: RunSpec) -> str:
+    """Return why a run of another trainer begins at the start again; "" where it goes on from checkpoints."""
+    if spec.is_native:
+        return ""
+    note = _(
+        "Pitwall does not go on from the checkpoints of %(trainer)s, which stay in the run's folder on the cluster: "
+        "a new attempt begins at the start."
+    ) % {"trainer": trainers()[spec.trainer.name].label}
+    if "checkpoint.resume_from" not in spec.knobs:
+        return note
+    words = {"knob": knob_label("checkpoint.resume_from")}
+    return f"{note} {_('To go on from one, clone the run and name its folder under “%(knob)s”.') % words}"
+
+
+def resume_refusal(spec: RunSpec, project: Project, user: User) -> str:
+    """Return why this person may not start the run again; "" if they may."""
+    return " ".join(problem.message for problem in check_privileged(spec, project, user))
+
+
+def hint(header: RunHeader, *, now: datetime) -> str:
+    """Return what stands beside the state: the reason of waiting, the phase and time left, or the cause."""
+    if header.state == "queued":
+        if header.wait_reason:
+            return header.wait_reason
+        return _("Place %(place)s in the queue") % {"place": header.queue_position or "?"}
+    if header.state == "starting":
+        return header.activity or _("Placing its workers")
+    if header.is_lost_contact and header.last_contact_at:
+        silent = (now - datetime.fromisoformat(header.last_contact_at)).total_seconds()
+        return _("No heartbeat for %(time)s") % {"time": duration(silent)}
+    if header.state == "running":
+        doing = phase_label(header.phase) if header.phase in BY_KEY else header.activity
+        left = _("%(time)s left") % {"time": interval(header.eta_seconds)} if header.eta_seconds else ""
+        return ", ".join(part for part in (doing, left) if part)
+    if header.state == "stopping":
+        return header.activity or _("Saving a checkpoint")
+    if header.state in ("failed", "stopped"):
+        return cause_text(header)
+    return ""

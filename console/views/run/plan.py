@@ -1,0 +1,73 @@
+"""The card below the Timeline that holds a run against its plan, line by line, with a sentence on top."""
+
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from console.views.new_run.plan import accelerator_choices
+from console.views.plan.panel import devices_text
+from console.views.run.files import visible_run
+from console.views.run.plan_labels import line, summary
+from jobs.accounts.access import allows
+from jobs.cluster.ray_api import cluster_state
+from jobs.models import Run
+from jobs.planning.question import PlanRefused, what_if_of
+from jobs.planning.run_plan import run_plan
+
+_MOST_PER_NODE = 8
+
+
+@require_GET
+def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Show the plan of the run beside what it measured by now; why there is none, where there is none."""
+    run, role = visible_run(request, run_id)
+    texts = {name: request.GET.get(name, "") for name in ("accelerator", "nodes", "devices_per_node")}
+    context = {
+        "run": run,
+        "chosen": texts["accelerator"],
+        "accelerators": accelerator_choices(),
+        "devices": _devices(run),
+        "plan_url": _new_run(run, texts) if allows(role, "editor") else "",
+    }
+    try:
+        what_if = what_if_of(texts)
+        found = run_plan(run, user=request.user, state=cluster_state(), what_if=what_if)
+    except PlanRefused as refused:
+        is_hardware = refused.field.startswith("what_if")
+        return render(request, "run/plan.html", {**context, "refusal": str(refused), "is_hardware": is_hardware})
+    host = found.fleet.accelerator.is_host
+    context |= {
+        "is_hardware": what_if is not None,
+        "is_as_it_ran": found.is_as_it_ran,
+        "hardware": _("the CPU") if host else devices_text(found.fleet, found.fleet.num_devices),
+        "says": summary(found),
+        "num_steps": found.measured.num_steps,
+        "seconds": [line(row, found) for row in found.rows if row.quantity == "seconds"],
+        "peaks": [line(row, found) for row in found.rows if row.quantity == "bytes" and not row.term],
+        "states": [line(row, found) for row in found.rows if row.term],
+        "notes": found.notes,
+    }
+    return render(request, "run/plan.html", context)
+
+
+def _devices(run: Run) -> dict[str, int]:
+    """Return the nodes that the run's GPUs fill, to suppose as many of another kind."""
+    attempt = run.attempts.filter(number=run.latest_attempt).first()
+    wanted = max(1, int(attempt.num_gpus if attempt is not None else 0))
+    per_node = min(wanted, _MOST_PER_NODE)
+    return {"nodes": -(-wanted // per_node), "devices_per_node": per_node}
+
+
+def _new_run(run: Run, texts: dict[str, str]) -> str:
+    """Return the address of New run with this run's spec, planned for the same hardware."""
+    supposed = [(name, text) for name, text in texts.items() if text and texts["accelerator"]]
+    return f"{reverse('new-run')}?{urlencode([('from', run.pk), *supposed])}"
+
+
+urlpatterns: list[URLPattern] = [
+    path("runs/<run_id:run_id>/plan", plan_card, name="run-plan"),
+]

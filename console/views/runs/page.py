@@ -1,0 +1,308 @@
+"""The run list: find runs and act on them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_POST
+
+from console.downloads.csv_response import csv_answer
+from console.forms.run_line import VIEWS, read_line
+from console.views.frame import current_project, person
+from console.views.run.labels import hint
+from console.views.runs.columns import DEFAULT, Cell, Column, cells, choices, chosen
+from jobs.accounts.access import require, role
+from jobs.catalog.knob import knobs
+from jobs.models import ENDED, LIVE, Project, Run
+from jobs.runs.annotate import ChangeRefused, annotate_run
+from jobs.runs.filter import FilterInvalid, RunFilter
+from jobs.runs.lifecycle import request_stop
+from jobs.runs.queries import RunRow, RunsPage, rows_by_id, runs_csv, runs_list, view_counts
+from jobs.runs.sparklines import sparklines
+
+DEFAULT_SORT = "-started"
+MAX_IDS = 500
+_SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A row as the template draws it. `spark` holds SVG points in a box of 84 by 20, "" without a series."""
+
+    row: RunRow
+    cells: list[Cell]
+    hint: str
+    is_bad: bool
+    spark: str
+    is_ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the address asks for."""
+
+    view: str
+    text: str
+    sort: str
+    page: int
+    columns: list[Column]
+
+    def query(self, **changes: Any) -> str:
+        """Return the address's query with changes, without what is the default anyway."""
+        keys = tuple(column.key for column in self.columns)
+        values = {
+            "view": self.view,
+            "q": self.text,
+            "sort": self.sort,
+            "page": self.page,
+            "c": ",".join(keys),
+        } | changes
+        defaults = {"view": "all", "q": "", "sort": DEFAULT_SORT, "page": 1, "c": ",".join(DEFAULT)}
+        return urlencode({k: v for k, v in values.items() if v != defaults[k]})
+
+
+def read_request(request: HttpRequest) -> Asked:
+    """Return what the address asks for; what it gets wrong but nobody typed falls back to the default."""
+    get = request.GET
+    keys = [key for part in get.getlist("c") for key in part.split(",") if key]
+    page = get.get("page", "1")
+    view = get.get("view", "all")
+    return Asked(
+        view=view if view in VIEWS else "all",
+        text=" ".join(get.get("q", "").split()),
+        sort=get.get("sort", DEFAULT_SORT),
+        page=int(page) if page.isdecimal() and len(page) < 8 else 1,
+        columns=chosen(keys),
+    )
+
+
+@require_GET
+def runs(request: HttpRequest) -> HttpResponse:
+    """Show the list, or only its results where htmx asks for them."""
+    project = _project(request)
+    asked = read_request(request)
+    context: dict[str, Any] = {"asked": asked, "view_counts": _views(project, request.user, asked), "problem": ""}
+    context["can_edit"] = role(request.user, project) in ("editor", "admin")
+    try:
+        page = _page(project, request.user, asked)
+        context |= {"page": page, "lines": lines(page.rows, asked.columns, now=timezone.now())}
+        context |= _paging(page, asked)
+    except FilterInvalid as error:
+        context["problem"] = str(error)
+    context |= {"heads": _heads(asked), "choices": choices(), "chosen": {c.key for c in asked.columns}}
+    if request.headers.get("HX-Request") and not request.headers.get("HX-History-Restore-Request"):
+        answer = render(request, "runs/results.html", context | {"is_partial": True})
+        query = asked.query()
+        answer["HX-Push-Url"] = reverse("runs") + (f"?{query}" if query else "")
+        return answer
+    return render(request, "runs/runs.html", context)
+
+
+@require_GET
+def run_rows(request: HttpRequest) -> HttpResponse:
+    """Give single rows again, for what changes while one looks."""
+    project = _project(request)
+    asked = read_request(request)
+    ids = request.GET.get("ids", "").split(",")[:MAX_IDS]
+    found = rows_by_id(project, ids, columns=_knob_keys(asked.columns))
+    context = {"lines": lines(found, asked.columns, now=timezone.now()), "asked": asked}
+    context["can_edit"] = role(request.user, project) in ("editor", "admin")
+    return render(request, "runs/rows.html", context)
+
+
+@require_GET
+def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    """Give every run that the filter leaves, or those named, as CSV."""
+    project = _project(request)
+    asked = read_request(request)
+    ids = [run_id for run_id in request.GET.get("ids", "").split(",") if run_id][:MAX_IDS]
+    try:
+        filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, asked)
+        return csv_answer(runs_csv(project, filters, asked.sort), name=f"runs-{project.slug}.csv")
+    except FilterInvalid as error:
+        return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
+
+
+@require_POST
+def change_runs(request: HttpRequest) -> JsonResponse:
+    """Tag, untag, archive, restore or stop many runs at once; say which were done and which refused, and why."""
+    project = _project(request)
+    require(request.user, project, "editor")
+    user = person(request)
+    verb = request.POST.get("verb", "")
+    if verb not in _VERBS:
+        message = _("There is no action “%(verb)s”. Use one of %(verbs)s.")
+        return JsonResponse({"problem": message % {"verb": verb, "verbs": ", ".join(_VERBS)}}, status=422)
+    ids = request.POST.get("ids", "").replace("\0", "").split(",")[:MAX_IDS]
+    tags = request.POST.get("tags", "").replace(",", " ").split()
+    now = timezone.now()
+    done, refused = [], []
+    for run in Run.objects.filter(project=project, pk__in=ids):
+        try:
+            if _VERBS[verb](run, tags, user, now):
+                done.append(run.pk)
+        except ChangeRefused as error:
+            refused.append({"id": run.pk, "name": run.name, "message": str(error)})
+    return JsonResponse({"done": done, "refused": refused, "text": _said(verb, len(done))})
+
+
+@require_POST
+def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
+    """Rename a run, set its tags and note; answers the fields as they were, for Undo, or what is wrong with them."""
+    project = _project(request)
+    require(request.user, project, "editor")
+    run = Run.objects.filter(project=project, pk=run_id).first()
+    if run is None:
+        raise Http404
+    before = {"name": run.name, "tags": " ".join(run.tags), "note": run.note}
+    changes = {
+        "name": request.POST.get("name", run.name),
+        "tags": request.POST.get("tags", before["tags"]).replace(",", " ").split(),
+        "note": request.POST.get("note", run.note),
+    }
+    try:
+        annotate_run(run_id=run_id, changes=changes, user=person(request), now=timezone.now())
+    except ChangeRefused as error:
+        return JsonResponse({"field": error.field, "message": str(error)}, status=422)
+    return JsonResponse({"before": before})
+
+
+def lines(rows: Iterable[RunRow], columns: list[Column], *, now: datetime) -> list[Line]:
+    """Return the rows as the template draws them."""
+    found = list(rows)
+    headers = [row.header for row in found] if any(column.kind == "metric" for column in columns) else []
+    drawn = sparklines(headers, width=_SPARK_WIDTH, height=_SPARK_HEIGHT)
+    return [
+        Line(
+            row=row,
+            cells=cells(row, columns),
+            hint=hint(row.header, now=now),
+            is_bad=row.header.state == "failed",
+            spark=drawn.get(row.header.id, ""),
+            is_ended=row.header.state in ENDED,
+        )
+        for row in found
+    ]
+
+
+def _project(request: HttpRequest) -> Project:
+    project = current_project(request)
+    if project is None:
+        raise Http404
+    require(request.user, project, "viewer")
+    return project
+
+
+def _filter(user: Any, asked: Asked) -> RunFilter:
+    return read_line(asked.text, view=asked.view, username=user.get_username())
+
+
+def _page(project: Project, user: Any, asked: Asked) -> RunsPage:
+    return runs_list(project, _filter(user, asked), asked.sort, asked.page, columns=_knob_keys(asked.columns))
+
+
+def _knob_keys(columns: list[Column]) -> list[str]:
+    return [column.key for column in columns if column.key in knobs()]
+
+
+def _views(project: Project, user: Any, asked: Asked) -> list[dict[str, Any]]:
+    labels = {
+        "all": _("All"),
+        "running": _("Running now"),
+        "failed": _("Failed"),
+        "mine": _("Mine"),
+        "archived": _("Archived"),
+    }
+    counts = view_counts(project, user)
+    return [
+        {"key": key, "label": labels[key], "count": counts[key], "query": asked.query(view=key, page=1)}
+        for key in VIEWS
+    ]
+
+
+def _paging(page: RunsPage, asked: Asked) -> dict[str, Any]:
+    first = (page.page - 1) * page.page_size + 1
+    return {
+        "first": first,
+        "last": first + len(page.rows) - 1,
+        "newer_query": asked.query(page=page.page - 1) if page.page > 1 else None,
+        "older_query": asked.query(page=page.page + 1) if page.page < page.num_pages else None,
+        "name_query": asked.query(sort="-name" if asked.sort == "name" else "name", page=1),
+        "plain_query": asked.query(c=",".join(DEFAULT)),
+    }
+
+
+def _heads(asked: Asked) -> list[dict[str, Any]]:
+    """Return each column with its sort state and the address that sorts by it."""
+    key, is_down = asked.sort.removeprefix("-"), asked.sort.startswith("-")
+    heads = []
+    for column in asked.columns:
+        is_sorted = bool(column.sort) and column.sort == key
+        next_sort = column.sort if is_sorted and is_down else f"-{column.sort}"
+        heads.append(
+            {
+                "column": column,
+                "aria": ("descending" if is_down else "ascending") if is_sorted else "none",
+                "arrow": ("arrow-down" if is_down else "arrow-up") if is_sorted else "",
+                "query": asked.query(sort=next_sort, page=1) if column.sort else "",
+            }
+        )
+    return heads
+
+
+def _tag(run: Run, tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    changes = {"tags": [*run.tags, *tags]}
+    return annotate_run(run_id=run.pk, changes=changes, user=user, now=now).tags != run.tags
+
+
+def _untag(run: Run, tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    changes = {"tags": [tag for tag in run.tags if tag not in tags]}
+    return annotate_run(run_id=run.pk, changes=changes, user=user, now=now).tags != run.tags
+
+
+def _archive(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    return run.archived_at is None and bool(
+        annotate_run(run_id=run.pk, changes={"is_archived": True}, user=user, now=now)
+    )
+
+
+def _restore(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    return run.archived_at is not None and bool(
+        annotate_run(run_id=run.pk, changes={"is_archived": False}, user=user, now=now)
+    )
+
+
+def _stop(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    return run.state in ("queued", *LIVE) and request_stop(run_id=run.pk, user=user, now=now)
+
+
+_VERBS = {"tag": _tag, "untag": _untag, "archive": _archive, "restore": _restore, "stop": _stop}
+
+
+def _said(verb: str, n: int) -> str:
+    texts = {
+        "tag": ngettext("%(n)s run tagged", "%(n)s runs tagged", n),
+        "untag": ngettext("Tag taken from %(n)s run", "Tag taken from %(n)s runs", n),
+        "archive": ngettext("%(n)s run archived", "%(n)s runs archived", n),
+        "restore": ngettext("%(n)s run restored", "%(n)s runs restored", n),
+        "stop": ngettext("Stopping %(n)s run", "Stopping %(n)s runs", n),
+    }
+    return texts[verb] % {"n": n}
+
+
+urlpatterns = [
+    path("runs", runs, name="runs"),
+    path("runs.csv", runs_as_csv, name="runs-csv"),
+    path("runs/rows", run_rows, name="run-rows"),
+    path("runs/change", change_runs, name="change-runs"),
+    path("runs/<str:run_id>/edit", edit_run, name="edit-run"),
+]

@@ -1,0 +1,149 @@
+"""Settings: what the project's finished runs say of the planner, and taking it over; asked for when it is in sight."""
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_POST
+
+from console.labels.calibration import kind_label, miss
+from console.views.frame import named_project, person
+from jobs.accounts.access import role
+from jobs.catalog.sentence import in_words
+from jobs.cluster.ray_api import cluster_state
+from jobs.models import Project
+from jobs.planner.calibration import Proposal
+from jobs.planning.calibration import Calibrations, KindCalibration, NothingToTake, apply, calibrations
+from jobs.planning.settings import PlanSettingsRefused, undo_calibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A constant: its value of now and where that is from, what runs make of it, and how far each misses other runs."""
+
+    name: str
+    label: str
+    present: str
+    evidence: str
+    proposed: str
+    before: str
+    after: str
+    source: str
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The lines of a kind of device. `says`: how far whole steps are missed now, and with what is proposed."""
+
+    id: str
+    label: str
+    runs: str
+    says: str
+    lines: tuple[Line, ...]
+    has_proposal: bool
+    taken_on: str
+
+
+@require_GET
+def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
+    """Show what finished runs say."""
+    home = named_project(request, project, "viewer")
+    found = calibrations(home, user=request.user, state=cluster_state())
+    context = {
+        "project": home,
+        "is_admin": role(request.user, home) == "admin",
+        "kinds": [_kind(each) for each in found.kinds],
+        "undoable": _undoable(home, found),
+        "left_out": [_left_out(why, count) for why, count in found.left_out],
+    }
+    return render(request, "settings/calibration.html", context)
+
+
+@require_POST
+def change_calibration(request: HttpRequest, project: str) -> HttpResponse:
+    """Take over what runs on an accelerator propose, or take the last of that back."""
+    home = named_project(request, project, "admin")
+    asked = request.POST.get("accelerator", "")[:200]
+    if "undo" in request.POST:
+        if undo_calibration(project=home, accelerator=asked, actor=person(request)):
+            messages.success(request, _("Plans for %(kind)s are as before.") % {"kind": kind_label(asked)})
+        else:
+            messages.error(request, _("Nothing was taken over for %(kind)s.") % {"kind": kind_label(asked)})
+        return _back(home)
+    try:
+        kind = apply(home, asked, user=person(request), state=cluster_state(), today=timezone.localdate())
+    except (NothingToTake, PlanSettingsRefused) as refused:
+        messages.error(request, str(refused))
+        return _back(home)
+    text = _("Plans for %(kind)s reckon with what runs measured now.")
+    messages.success(request, text % {"kind": kind_label(kind.accelerator.id)})
+    return _back(home)
+
+
+def value_text(value: float) -> str:
+    """Return a value of a constant."""
+    return f"{value:.3g}"
+
+
+def _back(project: Project) -> HttpResponse:
+    return redirect(f"{reverse('settings')}?project={project.slug}#calibration")
+
+
+def _kind(kind: KindCalibration) -> Kind:
+    count = kind.num_runs
+    says = ""
+    if kind.found.before is not None:
+        text = _("Whole steps of runs that were left out are missed by %(before)s now, by %(after)s with these values.")
+        says = text % {"before": miss(kind.found.before), "after": miss(kind.found.after)}
+    return Kind(
+        id=kind.accelerator.id,
+        label=kind_label(kind.accelerator.id),
+        runs=ngettext("%(n)s finished run", "%(n)s finished runs", count) % {"n": count},
+        says=says,
+        lines=tuple(_line(each, kind) for each in kind.found.proposals),
+        has_proposal=bool(kind.found.values),
+        taken_on=kind.on,
+    )
+
+
+def _line(proposal: Proposal, kind: KindCalibration) -> Line:
+    constant = kind.present.get(proposal.constant)
+    words = {"runs": len(proposal.runs), "settings": proposal.num_settings}
+    source = _("%(runs)s runs of %(settings)s settings") % words if proposal.runs else ""
+    if proposal.far:
+        source = f"{source}; {_('far off: %(runs)s') % {'runs': ', '.join(proposal.far)}}"
+    evidence = {"measured": _("measured"), "assumed": _("assumed"), "set": _("set by the project")}
+    return Line(
+        name=constant.name,
+        label=_(constant.label),
+        present=value_text(proposal.present),
+        evidence=evidence[constant.evidence],
+        proposed="—" if proposal.proposed is None else value_text(proposal.proposed),
+        before=miss(proposal.before),
+        after=miss(proposal.after),
+        source=source,
+        refusal=in_words(proposal.refusal, _),
+    )
+
+
+def _undoable(project: Project, found: Calibrations) -> list[tuple[str, str]]:
+    """Return kinds that have something to take back and no runs to show, by id and label."""
+    shown = {kind.accelerator.id for kind in found.kinds}
+    return [(each, kind_label(each)) for each in project.calibrations if each not in shown]
+
+
+def _left_out(why: str, count: int) -> str:
+    text = ngettext("%(n)s run says nothing: %(why)s", "%(n)s runs say nothing: %(why)s", count)
+    return text % {"n": count, "why": why}
+
+
+urlpatterns: list[URLPattern] = [
+    path("settings/<slug:project>/calibration", show_calibration, name="calibration"),
+    path("settings/<slug:project>/calibration/change", change_calibration, name="change-calibration"),
+]

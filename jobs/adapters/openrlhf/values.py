@@ -1,0 +1,263 @@
+"""The knobs' values of an OpenRLHF command: what its options say, and OpenRLHF's own defaults for the rest."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+
+from jobs.adapters.adapter import ONLY_SHELL, Translated, Unread
+from jobs.adapters.command_line.options import PAIR, ours
+from jobs.adapters.command_line.units import ANSWER, whole
+from jobs.adapters.openrlhf.command import Given
+from jobs.adapters.openrlhf.options import CONVERSIONS, CORRECTION_SWITCHES
+from jobs.adapters.openrlhf.own_options import RL, TRAINER, option, program_of
+from jobs.adapters.openrlhf.sections import Said
+from jobs.catalog.flag import FORMS, Flag
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
+from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.spelling import spell
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
+
+Entry = tuple[Knob, Flag]
+CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
+PROCESSES = "placement.policy_gpus_per_node"
+PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+NODES = ("--num_nodes", "--nnodes")
+_OWN_CORRECTION = "tis"
+_MODE = "algorithm.correction_mode"
+_CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
+
+
+@dataclass(slots=True, kw_only=True)
+class Values:
+    """Reads options one by one for `spoken`, the version of the command; `chosen` gives them for `target`."""
+
+    algorithm: str
+    spoken: str
+    target: str
+    said: Said
+    read: dict[str, Value] = field(default_factory=dict)
+    written: dict[str, Given] = field(default_factory=dict)  # by knob: the option that said it
+    later: list[tuple[Entry, Given]] = field(default_factory=list)
+
+    def take(self, given: Given) -> bool:
+        """Read an option; return False if it is no knob's, in no version, for this algorithm."""
+        entries = self._entries(given.name)
+        for knob, flag in entries:
+            if given.needs_shell:
+                self.said.refuse(given, ONLY_SHELL)
+                break
+            if flag.form in FORMS:
+                self._set((knob, flag), given)
+            else:
+                self.later.append(((knob, flag), given))
+        return bool(entries)
+
+    def launch(self, before: Sequence[str]) -> None:
+        """Read the processes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
+        if program_of(self.algorithm) == RL or not before:
+            return
+        words = [part for word in before for part in word.split("=", 1)]
+        for word, value in pairwise(words):
+            if word in PER_NODE and value.isdecimal():
+                self.read[PROCESSES] = max(int(value), 1)
+            elif word in NODES and value != "1":
+                self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
+            elif word == "--include":
+                self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)
+
+    def finish(self, by_name: Mapping[str, Given]) -> None:
+        """Read what depends on other options, and fill in OpenRLHF's own defaults."""
+        self._clip()
+        self._fill()
+        self._answer(by_name)
+        for (knob, flag), given in self.later:
+            if flag.form == "correction_type":
+                self._correct(knob, flag, given, by_name)
+            else:
+                self._set((knob, flag), given)
+        for knob, flag in self._spoken().values():
+            if flag.form not in FORMS and knob.id not in self.read and flag.default is not None:
+                self._set_default(knob, flag)
+
+    def chosen(self) -> dict[str, Value]:
+        """Return the values that are not the catalogue's defaults for the target version; name what it cannot say."""
+        found = {}
+        here = applicable(self.algorithm, TRAINER, self.target)
+        self._move_corrections(here)
+        for knob_id, value in self.read.items():
+            given = self.written.get(knob_id)
+            if knob_id not in here:
+                if given is not None:
+                    self.said.refuse(given, f"OpenRLHF {self.target} has no option for it.")
+                continue
+            knob = here[knob_id]
+            if value is None and not knob.is_optional:
+                continue
+            try:
+                value = knob.check(value)
+            except KnobValueInvalid as error:
+                if given is not None:
+                    self.said.refuse(given, f"OpenRLHF {self.target}: {error}")
+                continue
+            self._translate(knob, given)
+            if value != _defaults(self.algorithm, self.target)[knob_id]:
+                found[knob_id] = value
+        return found
+
+    def _move_corrections(self, here: Mapping[str, Knob]) -> None:
+        """Say a correction of importance weights as the target version does: by its type, or by level and mode."""
+        kind, level = "algorithm.correction_type", "algorithm.correction"
+        if kind in self.read and level in here:
+            moved = _CORRECTIONS.get(str(self.read.pop(kind)))
+            given = self.written.pop(kind, None)
+            if moved is not None:
+                self.read[level], self.read[_MODE] = moved
+                if given is not None:
+                    self.written[level] = given
+        elif level in self.read and kind in here and self.read.get("algorithm.correction_gate", "ratio") == "ratio":
+            named = (self.read.pop(level), self.read.pop(_MODE, "mask"))
+            self.read[kind] = next((name for name, meant in _CORRECTIONS.items() if meant == named), "off")
+
+    def _translate(self, knob: Knob, given: Given | None) -> None:
+        now = knob.flag(trainer=TRAINER, version=self.target, algorithm=self.algorithm)
+        if given is not None and now is not None and given.option not in now.names and now.form != "launcher":
+            name = given.name if given.name in now.names else now.name
+            self.said.translated.append(Translated(option=given.option, now=name))
+
+    def _spoken(self) -> Mapping[str, Entry]:
+        return _entries_of(self.algorithm, self.spoken)
+
+    def _entries(self, name: str) -> list[Entry]:
+        """Return the knobs that an option sets: in the command's version, else in another."""
+        for version in (self.spoken, self.target, *trainers()[TRAINER].versions):
+            found = [(k, f) for k, f in _entries_of(self.algorithm, version).values() if name in f.names]
+            if found := [(k, f) for k, f in found if f.form != "launcher"]:
+                return found
+        return []
+
+    def _set(self, entry: Entry, given: Given) -> None:
+        knob, flag = entry
+        try:
+            value = self._value(knob, flag, given.values)
+        except ValueError as error:
+            self.said.refuse(given, told(error))
+            return
+        if given.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
+            self.said.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
+            return
+        self.read[knob.id] = value
+        self.written[knob.id] = given
+
+    def _value(self, knob: Knob, flag: Flag, values: Sequence[str]) -> Value:
+        if flag.form in ("switch", "negated"):
+            if values:
+                raise ValueError(
+                    Sentence("It takes no value, so OpenRLHF refuses {given}.", given=repr(" ".join(values)))
+                )
+            return ours(knob, flag, "true", self._known(), CONVERSIONS)
+        if flag.form in PAIR:
+            if len(values) == 1 and knob.id.startswith("algorithm.correction"):
+                values = ("0", values[0])  # an upper bound alone
+            if len(values) != 2:
+                raise ValueError(Sentence("It takes two values."))
+            return ours(knob, flag, values[flag.form == "second"], self._known(), CONVERSIONS)
+        if flag.form == "words":
+            return knob.check(",".join(values))
+        if len(values) != 1:
+            raise ValueError(Sentence("It takes one value, not {count}.", count=len(values)))
+        text = values[0]
+        if knob.type == "int" and flag.form == "value" and text not in map(spell, flag.values.values()):
+            text = str(whole(text))
+        return ours(knob, flag, text, self._known(), CONVERSIONS)
+
+    def _clip(self) -> None:
+        """One range on both sides holds where the two are not given apart."""
+        known = option("clip", program_of(self.algorithm))
+        if known is None or CLIP[0] in self.read:
+            return
+        given = self.said.fields.get("clip")
+        try:
+            for knob_id in CLIP:
+                knob, _ = self._spoken()[knob_id]
+                self.read[knob_id] = knob.check(given.values[0] if given else known.default)
+        except KnobValueInvalid as error:
+            assert given is not None
+            self.said.refuse(given, told(error))
+            return
+        if given is not None:
+            _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
+            self.said.translated.append(Translated(option=given.option, now=flag.name))
+
+    def _fill(self) -> None:
+        for knob_id, (knob, flag) in self._spoken().items():
+            if knob_id in self.read or flag.form not in FORMS:
+                continue
+            own = flag.own_default()
+            if own is not None:
+                self.read[knob_id] = knob.check(spell(own) if knob.type in ("choice", "text") else own)
+            elif knob.is_optional:
+                self.read[knob_id] = None
+
+    def _answer(self, by_name: Mapping[str, Given]) -> None:
+        """Divide a length for prompt and answer together where the answer has none of its own."""
+        if ANSWER in self.read or ANSWER not in self._spoken():
+            return
+        total = next((flag for _, flag in self._spoken().values() if flag.form == "total_length"), None)
+        if total is None:
+            return
+        given = by_name.get(total.name)
+        try:
+            length = whole(given.values[0] if given and given.values else str(total.default))
+        except ValueError:
+            return  # named when the length itself is read
+        self.read[ANSWER] = max(length // 2, 1)
+        if given is not None:
+            _, answer = self._spoken()[ANSWER]
+            why = f"It bounds prompt and answer together. Without {answer.name} half of it is put down for each."
+            self.said.unread.append(Unread(option=given.option, value=given.text, why=why))
+
+    def _correct(self, knob: Knob, flag: Flag, given: Given, by_name: Mapping[str, Given]) -> None:
+        """Read the older correction of importance weights: a switch, and the type beside it."""
+        switch = next((name for name in flag.names if name in CORRECTION_SWITCHES), "")
+        kinds = [name for name in flag.names if name not in CORRECTION_SWITCHES]
+        if switch not in by_name:
+            self.said.refuse(given, f"It means nothing without {switch}.")
+            return
+        if given.name in CORRECTION_SWITCHES and any(name in by_name for name in kinds):
+            return  # read with its type
+        text = _OWN_CORRECTION if given.name in CORRECTION_SWITCHES else given.text
+        try:
+            self.read[knob.id] = knob.check(text)
+            self.written[knob.id] = given
+        except KnobValueInvalid as error:
+            self.said.refuse(given, told(error))
+
+    def _set_default(self, knob: Knob, flag: Flag) -> None:
+        try:
+            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), spell(flag.default)))
+        except ValueError as error:
+            why = f"OpenRLHF's default is {spell(flag.default)}: {error}"
+            self.said.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
+
+    def _known(self) -> Mapping[str, Value]:
+        return {**_defaults(self.algorithm, self.spoken), **self.read}
+
+
+@cache
+def _defaults(algorithm: str, version: str) -> Mapping[str, Value]:
+    return {
+        k: knob.default_for(algorithm, TRAINER, version) for k, (knob, _) in _entries_of(algorithm, version).items()
+    }
+
+
+@cache
+def _entries_of(algorithm: str, version: str) -> Mapping[str, Entry]:
+    found = {}
+    for knob_id, knob in applicable(algorithm, TRAINER, version).items():
+        flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
+        assert flag is not None
+        found[knob_id] = (knob, flag)
+    return found

@@ -1,0 +1,79 @@
+"""What verl writes, as events: its JSON lines; where they are on another node, the lines that it prints.
+
+The file logger of reinforcement learning lives in a Ray actor, which may sit on any node; the printed lines reach the
+driver's log from everywhere. One of the two is read: the file if it is here `WAIT_SECONDS` after the first line.
+"""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.logs.gathering import Steps
+from jobs.adapters.logs.lines import GrowingFile
+from jobs.adapters.logs.planned import Planned
+from jobs.adapters.logs.step_lines import Step, verl_step
+from jobs.adapters.verl.options import METRICS
+from jobs.catalog.runspec import RunSpec
+
+TRAINER = "verl"
+STDOUT = "log/driver-0.stdout"
+WAIT_SECONDS = 5.0
+
+
+class VerlLogs:
+    """The reader of one run directory."""
+
+    def __init__(self, *, spec: RunSpec, run_dir: Path) -> None:
+        self._file = GrowingFile(path=run_dir / METRICS)
+        self._stdout = GrowingFile(path=run_dir / STDOUT)
+        self._steps = Steps(trainer=TRAINER, algorithm=spec.algorithm)
+        self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
+        self._planned = Planned(spec=spec, run_dir=run_dir)
+        self._has_file = False
+        self._is_elsewhere = False
+
+    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
+        """Return the events of what was written since the last call."""
+        return [*self._planned.events(), *self._values(now_ns)]
+
+    def _values(self, now_ns: int) -> Iterator[Mapping[str, Any]]:
+        self._has_file = self._has_file or (not self._is_elsewhere and self._file.path.exists())
+        if self._has_file:
+            self._printed.clear()
+            for step, values in self._new(self._file, _json_step):
+                self._steps.add(step, values, t=now_ns)
+            return self._steps.events()
+        self._printed += [(step, now_ns) for step in self._new(self._stdout, verl_step)]
+        if self._printed and (self._is_elsewhere or now_ns - self._printed[0][1] >= WAIT_SECONDS * 1e9):
+            self._is_elsewhere = True
+            for (step, values), t in self._printed:
+                self._steps.add(step, values, t=t)
+            self._printed.clear()
+        return self._steps.events()
+
+    @staticmethod
+    def _new(file: GrowingFile, read: Any) -> Iterator[Step]:
+        with contextlib.suppress(OSError):
+            for line in file.lines():
+                if (step := read(line.decode("utf-8", "replace"))) is not None:
+                    yield step
+
+
+def _json_step(line: str) -> Step | None:
+    """Return step and values of one line of the file logger, which writes null for what is not finite."""
+    try:
+        raw = json.loads(line)
+        step, data = int(raw["step"]), raw["data"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    found = {}
+    for name, value in data:
+        if value is None:
+            found[name] = math.nan
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+                found[name] = float(value)
+    return (step, found) if found else None

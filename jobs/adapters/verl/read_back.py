@@ -1,0 +1,323 @@
+"""A verl command as a spec: every setting finds its knob, or is named with the reason why it does not."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+
+from jobs.adapters.adapter import IS_DEFAULT, ReadBack, Translated, Unread
+from jobs.adapters.command_line.hydra import Interpolation, Plain
+from jobs.adapters.command_line.options import Conversions, ours
+from jobs.adapters.command_line.shell_reader import MAX_HINTS
+from jobs.adapters.verl.command import Given, VerlCommand, command_of
+from jobs.adapters.verl.keys import keys_of, nearest
+from jobs.adapters.verl.older_keys import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
+from jobs.adapters.verl.option_names import spellings
+from jobs.adapters.verl.options import RUN, SFT
+from jobs.adapters.verl.sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
+from jobs.adapters.verl.units import TOGETHER, options_text
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.flag import FORMS, Flag
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.spelling import spell
+from jobs.catalog.trainer import as_version, trainers
+from jobs.catalog.value import Value
+
+TRAINER = "verl"
+Entry = tuple[Knob, Flag]
+PLACES = (
+    *("data.train_files", "data.val_files", "data.prompt_key", "data.messages_key"),
+    *("actor_rollout_ref.model.path", "model.path", "critic.model.path"),
+)
+"""Keys of model and data: what verl has there is an example, and somebody may mean just that."""
+
+
+def read_back(words: Sequence[str], version: str, conversions: Conversions) -> ReadBack:
+    """Return what a command or a config of any version says, as a spec for `version` ("" for the newest known).
+
+    Raises: ValueError with a sentence if the words are no command of verl, and no config.
+    """
+    version = version or trainers()[TRAINER].versions[0]
+    command = command_of(words)
+    program = command.program or _guessed(command)
+    known = keys_of(program, version)
+    settings, changed = _translated(program, command, version, known)
+    settings = _resolved(settings, known)
+    sections = Sections(version=version, left_out=list(command.left_out), unread=list(command.unread))
+    algorithm = algorithm_of(program, settings, known, sections)
+    if not trainers()[TRAINER].offers(algorithm, version):
+        algorithm = "grpo"  # of its kin the one that every version has
+    values = _Values(algorithm, version, conversions, sections)
+    following = {name for name in values.following() if known.get(name) is not None}
+    kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
+    told = _told(settings, known, kept)
+    repeated = {key: given for key, given in settings.items() if key not in told}
+    settings = told
+    read_sections(program, settings, sections)
+    if is_in(algorithm, "rl"):
+        values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
+    values.take(settings)
+    for key, given in settings.items():
+        if key not in sections.taken:
+            _name(program, key, given, known, values, sections)
+    understood = dict(settings)
+    if not command.is_whole_config:
+        ours = {*values.by_name, *(each.name for each in spellings(version) if each.says)}
+        understood |= {key: given for key, given in repeated.items() if key in ours}
+        for key, given in repeated.items():
+            if key not in ours:
+                sections.leave(given, IS_DEFAULT)
+    behind = {each.option for each in (*sections.left_out, *sections.unread)}
+    spec = {
+        "algorithm": algorithm,
+        "trainer": {"name": TRAINER, "version": version},
+        **sections.spec,
+        "knobs": values.chosen(),
+    }
+    return ReadBack(
+        spec=spec,
+        understood=tuple(dict.fromkeys(g.option for g in understood.values() if g.option not in behind)),
+        left_out=tuple(sections.left_out),
+        unread=tuple(sections.unread),
+        translated=tuple(changed),
+        num_defaults=len(repeated) if command.is_whole_config else 0,
+    )
+
+
+def _guessed(command: VerlCommand) -> str:
+    is_rl = any(given.key.startswith(("actor_rollout_ref.", "algorithm.", "critic.")) for given in command.given)
+    return RUN if is_rl else SFT
+
+
+def _translated(
+    program: str, command: VerlCommand, version: str, known: Mapping[str, Plain]
+) -> tuple[dict[str, Given], list[Translated]]:
+    """Return the settings by their key in this version; of a key that stands there twice the last one counts."""
+    found: dict[str, Given] = {}
+    changed = []
+    others = _names_of_other_versions(version)
+    for given in command.given:
+        now = translated(program, given.key, version)
+        now = now if now in known else others.get(now, now)
+        is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
+        if now not in (given.key, given.option) and not is_null:
+            changed.append(Translated(option=given.option, now=now))
+        if now == given.key or not (is_null or now in found):
+            found[now] = given
+    return found, changed
+
+
+@cache
+def _names_of_other_versions(version: str) -> dict[str, str]:
+    """Return the first name in this version of every key that the catalogue spells otherwise in another."""
+    names: dict[str, str] = {}
+    for knob in knobs().values():
+        mine = [flag for flag in knob.flags if flag.trainer == TRAINER]
+        for algorithm in knob.algorithms:
+            now = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
+            if now is None:
+                continue
+            for flag in mine:
+                if flag.algorithms and algorithm not in flag.algorithms:
+                    continue
+                for place, name in enumerate(flag.names):
+                    if name not in now.names:
+                        names[name.lstrip("+")] = now.names[min(place, len(now.names) - 1)].lstrip("+")
+    here = {name.lstrip("+") for knob in knobs().values() for name in _current(knob, version)}
+    return {old: new for old, new in names.items() if old not in here}
+
+
+def _current(knob: Knob, version: str) -> list[str]:
+    found = [knob.flag(trainer=TRAINER, version=version, algorithm=algorithm) for algorithm in knob.algorithms]
+    return [name for flag in found if flag is not None for name in flag.names]
+
+
+def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given]:
+    """Replace values that name another key by what that key says; what is not found stays as it is written."""
+    found = dict(settings)
+    for key, given in settings.items():
+        if isinstance(given.value, Interpolation) or (isinstance(given.value, str) and given.value.startswith("${")):
+            name = str(given.value).removeprefix("${").removeprefix("oc.select:").rstrip("}").split(",")[0].strip()
+            if name in settings and name != key:
+                value = settings[name].value
+            elif name in known:
+                value = known[name]
+            else:
+                continue
+            found[key] = Given(option=given.option, key=given.key, value=value, text=given.text)
+    return found
+
+
+def _told(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, Given]:
+    """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
+    return {
+        key: given
+        for key, given in settings.items()
+        if key in kept or key not in known or not _is_same(given.value, known[key])
+    }
+
+
+def _name(
+    program: str, key: str, given: Given, known: Mapping[str, Plain], values: "_Values", sections: Sections
+) -> None:
+    """Say of a setting that became no knob why not."""
+    mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
+    if (why := why_not(INERT, key)) and as_version(values.version) >= as_version(INERT_SINCE):
+        sections.leave(given, why)
+    elif key in known:
+        default = (
+            "nothing" if known[key] is None else spell(known[key]) if not isinstance(known[key], list) else "its own"
+        )
+        sections.refuse(given, f"There is no knob for it; verl keeps its default, {default}.")
+    elif why := why_not(REMOVED, key):
+        sections.refuse(given, why)
+    elif other := next((p for p in RENAMED if p != program and key in keys_of(p, values.version)), ""):
+        sections.refuse(given, f"It is a key of verl.trainer.{other}, not of verl.trainer.{program}.")
+    else:
+        near = nearest(key, [*mine, *known]) if len(sections.unread) < MAX_HINTS else ""
+        label = f" ({mine[near].label})" if near in mine else ""
+        hint = f" Did you mean {near}{label}?" if near else ""
+        sections.refuse(given, f"verl {values.version} has no such key.{hint}")
+
+
+def _is_same(value: Plain, default: Plain) -> bool:
+    if isinstance(value, bool) or isinstance(default, bool):
+        return value is default
+    return bool(value == default) or (value in (None, "", [], {}) and default in (None, "", [], {}))
+
+
+class _Values:
+    """The knobs' values: what the settings say, and verl's own defaults where they say nothing."""
+
+    def __init__(self, algorithm: str, version: str, conversions: Conversions, sections: Sections) -> None:
+        self.algorithm, self.version = algorithm, version
+        self.conversions, self.sections = conversions, sections
+        self.flags: dict[str, Entry] = {}
+        self.by_name: dict[str, list[Entry]] = {}
+        for knob_id, knob in applicable(algorithm, TRAINER, version).items():
+            flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
+            assert flag is not None
+            self.flags[knob_id] = (knob, flag)
+            for name in flag.names:
+                self.by_name.setdefault(name.lstrip("+"), []).append((knob, flag))
+        self.defaults: dict[str, Value] = {
+            knob_id: knob.default_for(algorithm, TRAINER, version) for knob_id, (knob, _) in self.flags.items()
+        }
+        self.read: dict[str, Value] = {}
+
+    def following(self) -> Iterator[str]:
+        """Return the keys that follow others where nobody sets them: their default says nothing of its own."""
+        for name, entries in self.by_name.items():
+            if any(flag.default is None for _, flag in entries):
+                yield name
+
+    def take(self, settings: Settings) -> None:
+        """Read every setting that is a knob's; those whose unit depends on others come last."""
+        later: list[tuple[Knob, Flag, Given]] = []
+        for key, given in settings.items():
+            if key in self.sections.taken or key not in self.by_name:
+                continue
+            self.sections.taken.add(key)
+            for knob, flag in self.by_name[key]:
+                if flag.form in TOGETHER:
+                    continue
+                if flag.form not in FORMS:
+                    later.append((knob, flag, given))
+                else:
+                    self._set(knob, flag, given)
+        self._take_engine_options(settings)
+        self._fill()
+        for knob, flag, given in later:
+            self._set(knob, flag, given)
+        for knob, flag in self.flags.values():
+            is_converted = flag.form not in FORMS and flag.form not in TOGETHER
+            if is_converted and knob.id not in self.read and flag.default is not None:
+                self._set_converted_default(knob, flag)
+
+    def _take_engine_options(self, settings: Settings) -> None:
+        """Gather what is below a key whose knob holds all of it as one text."""
+        for knob, flag in self.flags.values():
+            if flag.form == "engine_options":
+                start = flag.name.lstrip("+") + "."
+                own = {k: g for k, g in settings.items() if k.startswith(start) and k not in self.sections.taken}
+                if own:
+                    options = {key.removeprefix(start): given.value for key, given in own.items()}
+                    self.read[knob.id] = options_text(options)
+                    self.sections.taken |= set(own)
+
+    def take_together(self, found: Mapping[str, Plain]) -> None:
+        """Take knobs that several settings made together."""
+        for knob_id, value in found.items():
+            if knob_id in self.flags:
+                knob, _ = self.flags[knob_id]
+                try:
+                    self.read[knob_id] = knob.check(value)
+                except KnobValueInvalid as error:
+                    self.sections.unread.append(Unread(option=knob_id, value=str(value), why=told(error)))
+
+    def chosen(self) -> dict[str, Value]:
+        """Return the values that are not the catalogue's defaults for this algorithm and version."""
+        found = {}
+        for knob_id, default in self.defaults.items():
+            if knob_id in self.read and self.read[knob_id] != default:
+                found[knob_id] = self.read[knob_id]
+        return found
+
+    def _fill(self) -> None:
+        """Set what nothing was said about to verl's own default, where the algorithm's would be another."""
+        for knob_id, (knob, flag) in self.flags.items():
+            if knob_id in self.read or flag.form not in FORMS:
+                continue
+            own = flag.own_default()
+            if own is not None:
+                self.read[knob_id] = knob.check(str(own) if knob.type in ("choice", "text") else own)
+
+    def _set(self, knob: Knob, flag: Flag, given: Given) -> None:
+        try:
+            value = self._value(knob, flag, given.value)
+        except ValueError as error:
+            self.sections.refuse(given, told(error))
+            return
+        if knob.id in self.read and self.read[knob.id] != value and flag.form in FORMS:
+            why = f"{knob.label} is one knob here, and another key of it already says {spell(self.read[knob.id])}."
+            self.sections.refuse(given, why)
+            return
+        self.read[knob.id] = value
+
+    def _value(self, knob: Knob, flag: Flag, value: Plain) -> Value:
+        for our, their in flag.values.items():
+            if _text(their) == _text(value):
+                return knob.check(our)
+        if flag.form in ("first", "second"):
+            if not isinstance(value, list) or len(value) != 2:
+                raise ValueError(
+                    Sentence("{label} is one of two numbers: write [first,second].", label=Sentence(knob.label))
+                )
+            value = value[flag.form == "second"]
+        if isinstance(value, list):
+            value = ",".join(spell(_scalar(item)) for item in value)
+        if value is None or value == "":
+            if not knob.is_optional and value is None:
+                words = {"label": Sentence(knob.label), "allowed": knob.allowed()}
+                raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **words))
+            return knob.check(value)
+        text = str(value) if knob.type == "text" and not isinstance(value, bool) else spell(_scalar(value))
+        return ours(knob, flag, text, self._all(), self.conversions)
+
+    def _set_converted_default(self, knob: Knob, flag: Flag) -> None:
+        assert flag.default is not None
+        try:
+            self.read[knob.id] = self._value(knob, flag, flag.default)
+        except ValueError as error:
+            why = f"verl's default is {spell(flag.default)}: {error}"
+            self.sections.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
+
+    def _all(self) -> dict[str, Value]:
+        return self.defaults | self.read
+
+
+def _text(value: Plain) -> str:
+    return "null" if value is None else spell(_scalar(value))
+
+
+def _scalar(value: Plain) -> Value:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,183 @@
+"""Custody of the files a run hands over: they arrive in pieces, are checked, and are then ready, whole or not at all.
+
+On disk a file is named by its row's number, never by what a runner calls it, so no name can lead anywhere else.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from jobs.captures import state as custody
+from jobs.models import Artifact, Run, RunEvent
+
+MAX_PIECE_BYTES = 8 << 20
+MAX_FILE_BYTES = 1 << 40
+_KEEP_FREE_BYTES = 64 << 20  # of the disk, so that the database beside it can still write
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class OffsetWrong(ValueError):
+    """The piece does not begin where the file ends so far; `received` says where."""
+
+    def __init__(self, received: int) -> None:
+        self.received = received
+        super().__init__(f"{received} bytes are here; go on from there.")
+
+
+class ChecksumWrong(ValueError):
+    """All bytes came, but they are not the announced ones; the file begins anew."""
+
+
+class DiskFull(OSError):
+    """No room for the piece."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One piece of a file, and what is said of the whole: `offset` and `size` in bytes, `sha256` of the whole."""
+
+    offset: int
+    size: int
+    sha256: str
+    type: str
+    step: int
+    path: str
+    meta: dict[str, Any]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How much of a file is here."""
+
+    received: int
+    is_ready: bool
+
+
+def progress(*, run_id: str, attempt: int, name: str) -> Progress:
+    """Return how much of the file is here; 0 bytes of one never heard of."""
+    row = Artifact.objects.filter(run_id=run_id, attempt=attempt, name=name).first()
+    return Progress(received=row.received if row else 0, is_ready=bool(row and row.is_ready))
+
+
+def ready_file(*, run_id: str, attempt: int, name: str) -> tuple[Artifact, Path] | None:
+    """Return the ready file of that name, of this attempt or else of the newest earlier one."""
+    found = Artifact.objects.filter(run_id=run_id, attempt__lte=attempt, name=name, is_ready=True)
+    for row in found.order_by("-attempt"):
+        path = row.stored_path
+        if path.is_file():
+            return row, path
+    return None
+
+
+def receive(*, run_id: str, attempt: int, name: str, piece: Piece) -> Progress:
+    """Write one piece to disk for good and return how much is here; the last piece makes the file ready.
+
+    A file whose announced checksum or size changed begins anew. The caller has checked `name`.
+    Raises: OffsetWrong; ChecksumWrong; DiskFull, with what was there before still there.
+    """
+    row, _ = Artifact.objects.get_or_create(
+        run_id=run_id, attempt=attempt, name=name, defaults={"type": piece.type, "path": piece.path, "step": piece.step}
+    )
+    row.stored_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = row.stored_path.with_suffix(".part")
+    with _sole(row.stored_path.with_suffix(".lock")):
+        row.refresh_from_db()
+        is_same = (row.sha256, row.size) == (piece.sha256, piece.size)
+        if row.is_ready and is_same:
+            return Progress(received=row.size, is_ready=True)
+        if not is_same:
+            _say(row, piece, received=0, is_ready=False)
+        if piece.offset != row.received:
+            raise OffsetWrong(row.received)
+        _append(part, piece)
+        _say(row, piece, received=piece.offset + len(piece.data), is_ready=False)
+        if row.received == row.size:
+            _complete(row, part, piece)
+    return Progress(received=row.received, is_ready=row.is_ready)
+
+
+def _append(part: Path, piece: Piece) -> None:
+    try:
+        if shutil.disk_usage(part.parent).free < len(piece.data) + _KEEP_FREE_BYTES:
+            raise DiskFull(errno.ENOSPC, "The console's disk is full.")
+        fd = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(fd).st_size > piece.offset:
+                os.ftruncate(fd, piece.offset)  # what a crash left above the last byte that was counted
+            done = 0
+            while done < len(piece.data):
+                done += os.pwrite(fd, piece.data[done:], piece.offset + done)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFull(error.errno, "The console's disk is full.") from error
+        raise
+
+
+def _complete(row: Artifact, part: Path, piece: Piece) -> None:
+    with part.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != piece.sha256:
+        part.unlink()
+        _say(row, piece, received=0, is_ready=False)
+        raise ChecksumWrong(f"{row.name} arrived with the checksum {found}, not {piece.sha256}; send it again.")
+    part.replace(row.stored_path)
+    folder = os.open(part.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    now = timezone.now()
+    with transaction.atomic():
+        _say(row, piece, received=piece.size, is_ready=True)
+        custody.file_arrived(row, now=now)
+        if row.capture_id is not None:
+            return  # its capture is told of, not each of its files
+        step = row.step if row.step >= 0 else None
+        text = f"{row.name} can be downloaded"
+        RunEvent.objects.create(
+            run_id=row.run_id, attempt=row.attempt, at=now, verb="artifact", text=text[:500], step=step
+        )
+
+
+def _say(row: Artifact, piece: Piece, *, received: int, is_ready: bool) -> None:
+    row.received, row.is_ready, row.size, row.sha256 = received, is_ready, piece.size, piece.sha256
+    row.type, row.path, row.step = piece.type, piece.path, piece.step
+    row.meta = {**row.meta, **piece.meta}
+    if row.capture_id is None:
+        row.capture_id = custody.capture_of(run_id=row.run_id, attempt=row.attempt, meta=row.meta)
+    row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture"])
+
+
+def delete_file(artifact: Artifact) -> None:
+    """Remove what an artifact takes on disk."""
+    path = artifact.stored_path
+    for one in (path, path.with_suffix(".part"), path.with_suffix(".lock")):
+        one.unlink(missing_ok=True)
+
+
+def delete_files(run: Run) -> None:
+    """Remove everything the run's files take on disk."""
+    shutil.rmtree(Path(settings.FILES_DIR) / "runs" / run.pk, ignore_errors=True)
+
+
+@contextmanager
+def _sole(path: Path) -> Iterator[None]:
+    """Hold the file's lock: a retried piece may arrive while the first one is still being written."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

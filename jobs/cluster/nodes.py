@@ -1,0 +1,129 @@
+"""What an attempt ran on: the cluster's nodes as Ray counted them when its job was handed over, and which are its own.
+
+A run that is over is planned on this, whatever the cluster has by then (jobs.planning.run_plan). `Attempt.ran_on` is
+
+    {"nodes": [{"accelerator", "gpus", "cpus", "memory_bytes", "count", "ids"}], "node": Ray's id of its runner's node}
+
+Nodes of one kind are one entry, with the least memory of them; their `ids` are kept where there are several kinds that
+have GPUs. {} stands for an attempt that was not handed over, or that is older than this column.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobs.catalog.algorithm import is_in
+from jobs.cluster.ray_api import ClusterState, Node
+from jobs.models import Attempt, RunEvent
+
+
+class PlaceUnknown(LookupError):
+    """The cluster had several kinds of devices, and nothing tells which the attempt took; `kinds` names them."""
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.kinds = tuple(sorted(set(kinds)))
+        super().__init__(", ".join(self.kinds))
+
+
+def keep_cluster(attempt: Attempt, state: ClusterState) -> None:
+    """Keep the cluster's nodes with an attempt whose job is about to be handed over; what is kept already stays."""
+    if attempt.ran_on or not state.is_reachable:
+        return
+    attempt.ran_on = {"nodes": _by_kind(state.nodes)}
+    Attempt.objects.filter(pk=attempt.pk, ran_on={}).update(ran_on=attempt.ran_on)
+
+
+def keep_node(attempt: Attempt, node: str) -> None:
+    """Keep on which node the attempt's runner is, once Ray has said so."""
+    if not node or not attempt.ran_on or attempt.ran_on.get("node"):
+        return
+    attempt.ran_on = {**attempt.ran_on, "node": node}
+    Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
+
+
+def devices_text(attempt: Attempt) -> str:
+    """Return how many devices of which kind the attempt took: "8 × H200", "8 × H200 / L4" where it may be either,
+    "CPU", "" where nothing was kept."""
+    rows = attempt.ran_on.get("nodes", ())
+    kinds = sorted({row["accelerator"] or "GPU" for row in rows if row["gpus"] >= 1})
+    if not rows or (attempt.num_gpus and not kinds):
+        return ""
+    return f"{attempt.num_gpus:g} × {' / '.join(kinds)}" if attempt.num_gpus else "CPU"
+
+
+def cluster_of(attempt: Attempt) -> ClusterState | None:
+    """Return the cluster as the attempt found it, without nodes whose GPUs it did not have; None if nothing was kept.
+
+    Raises: PlaceUnknown.
+    """
+    rows = attempt.ran_on.get("nodes", ())
+    if not rows:
+        return None
+    kinds = [row for row in rows if row["gpus"] >= 1]
+    if attempt.num_gpus and len(kinds) > 1:
+        rows = _where_it_was(attempt, kinds)
+    nodes = tuple(node for row in rows for node in _nodes(row))
+    return ClusterState(
+        is_reachable=True,
+        problem="",
+        away_since=None,
+        nodes=nodes,
+        cpus_total=sum(node.cpus for node in nodes),
+        gpus_total=sum(node.gpus for node in nodes),
+    )
+
+
+def _by_kind(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """Return the nodes, those of one kind as one entry."""
+    alike: dict[tuple[str, float], list[Node]] = {}
+    for node in nodes:
+        alike.setdefault((node.accelerator, node.gpus), []).append(node)
+    is_mixed = sum(gpus >= 1 for _, gpus in alike) > 1
+    return [
+        {
+            "accelerator": accelerator,
+            "gpus": gpus,
+            "cpus": min(node.cpus for node in same),
+            "memory_bytes": min(node.memory_bytes for node in same),
+            "count": len(same),
+            "ids": [node.id for node in same] if is_mixed and gpus >= 1 else [],
+        }
+        for (accelerator, gpus), same in alike.items()
+    ]
+
+
+def _nodes(row: Mapping[str, Any]) -> Iterable[Node]:
+    for number in range(int(row["count"])):
+        yield Node(
+            id=f"{row['accelerator'] or 'node'}-{number}",
+            address="",
+            is_head=False,
+            cpus=row["cpus"],
+            gpus=row["gpus"],
+            memory_bytes=row["memory_bytes"],
+            accelerator=row["accelerator"],
+        )
+
+
+def _where_it_was(attempt: Attempt, kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the nodes that the attempt's workers were on, by kind. Raises: PlaceUnknown."""
+    own = _own_nodes(attempt)
+    found = [{**row, "count": len(own & set(row["ids"]))} for row in kinds if own & set(row["ids"])]
+    if not found:
+        raise PlaceUnknown(row["accelerator"] or "?" for row in kinds)
+    return found
+
+
+def _own_nodes(attempt: Attempt) -> set[str]:
+    """Return Ray's ids of the nodes that the attempt's workers were on, as far as it is known.
+
+    The built-in trainer tells them if they are not all its driver's. A trainer that is the runner's child, which holds
+    its GPUs, is where the runner is. Of the Ray workers of other trainers nobody tells.
+    """
+    notes = RunEvent.objects.filter(run_id=attempt.run_id, attempt=attempt.number, verb="note", data__has_key="nodes")
+    told = notes.order_by("-pk").values_list("data", flat=True).first()
+    if told is not None and isinstance(told["nodes"], list):  # what a trainer says may be anything
+        return {str(node.get("node")) for node in told["nodes"] if isinstance(node, dict)}
+    spec = attempt.run.spec
+    is_native = spec.get("trainer", {}).get("name", "native") == "native"
+    node = attempt.ran_on.get("node", "")
+    return {node} if node and (is_native or not is_in(spec["algorithm"], "rl")) else set()

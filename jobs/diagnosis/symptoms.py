@@ -1,0 +1,133 @@
+"""What a run looks like: the symptoms that its log, the cause of its death and its metrics match.
+
+What is read is bounded, however long the run is: the newest lines of each process, which are those around a death, and
+the newest steps of the metrics that some symptom asks for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobs.catalog.rule import Say
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.symptom import Match, evidence_of, matches, symptoms
+from jobs.models import Attempt, LogChunk, Run
+from jobs.telemetry.attempt_spec import latest_spec_json
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.logs import LogLine
+from jobs.telemetry.series import MAX_POINTS, Window
+
+MAX_LINES = 2000  # of all processes together, less where there are few
+MIN_LINES = 50  # of each process, however many there are
+OWN_LINES = 500  # of the process that the cause names
+MAX_LANES = 40  # processes and streams that are looked at; the cause's own comes first, then low ranks
+MAX_STEPS = 1000  # newest steps; a window of a condition is at most some tens of values
+_CHUNKS_AT_ONCE = 20
+
+Lane = tuple[str, int, str]  # role, rank, stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSymptoms:
+    """What was found, from how much. `lines` has the line of the log that a text of evidence is, where it is one."""
+
+    attempt: int
+    computed_at: datetime
+    num_lines: int
+    num_metrics: int
+    matches: tuple[Match, ...]
+    lines: Mapping[str, LogLine]
+
+
+def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
+    """Return what the run looks like by now. While its latest attempt waits in the queue, the one before is meant.
+
+    `say` gives a text in the reader's language, see `jobs.catalog.symptom.matches`.
+    """
+    spec = parse_spec(latest_spec_json(run))
+    attempt = _begun(run)
+    lines = newest_lines(attempt)
+    numbers = newest_numbers(run, spec)
+    told = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
+    texts = [*(text for text in told if text), *(line.text for line in lines)]
+    found = matches(spec=spec, log_lines=texts, metrics=numbers, say=say)
+    said = {evidence.text for match in found for evidence in match.evidence if evidence.kind == "log"}
+    return RunSymptoms(
+        attempt=attempt.number,
+        computed_at=now,
+        num_lines=len(lines),
+        num_metrics=len(numbers),
+        matches=tuple(found),
+        lines={text: line for line in lines if (text := evidence_of(line.text)) in said},
+    )
+
+
+def newest_lines(attempt: Attempt) -> list[LogLine]:
+    """Return the newest lines of each process of the attempt, in the order they came, repeated ones once."""
+    mine = LogChunk.objects.filter(run_id=attempt.run_id, attempt=attempt.number)
+    own = (attempt.cause.get("role"), attempt.cause.get("rank") or 0)
+    lanes: list[Lane] = list(mine.values_list("role", "rank", "stream").distinct().order_by("rank", "role", "stream"))
+    lanes = sorted(lanes, key=lambda lane: lane[:2] != own)[:MAX_LANES]
+    share = max(MIN_LINES, MAX_LINES // max(1, len(lanes)))
+    found: dict[str, tuple[int, int, LogLine]] = {}
+    for lane in lanes:
+        for place in _newest_of(attempt, lane, max(share, OWN_LINES) if lane[:2] == own else share):
+            text = place[2].text
+            if text.strip() and (text not in found or found[text][:2] < place[:2]):
+                found[text] = place
+    return [line for _chunk, _number, line in sorted(found.values(), key=lambda place: place[:2])]
+
+
+def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
+    """Return the newest values of the driver's metrics that symptoms of such a run ask for, in the order of steps."""
+    names = _asked_for(spec)
+    window = Window(low=max(0, run.step - MAX_STEPS))
+    answer = read_clean(run_id=run.pk, names=names, num_points=MAX_POINTS, window=window)
+    return {
+        series.name: [float(value) for value in series.y]
+        for series in answer.series
+        if series.kind == "metric" and series.role == "driver"
+    }
+
+
+def _begun(run: Run) -> Attempt:
+    newest = list(run.attempts.order_by("-number")[:2])
+    return newest[-1] if newest[0].state == "queued" else newest[0]
+
+
+def _newest_of(attempt: Attempt, lane: Lane, limit: int) -> Sequence[tuple[int, int, LogLine]]:
+    """Return the newest lines of one process and stream with their places, the newest first."""
+    role, rank, stream = lane
+    chunks = LogChunk.objects.filter(
+        run_id=attempt.run_id, attempt=attempt.number, role=role, rank=rank, stream=stream
+    ).order_by("-first_line")[:limit]
+    found: list[tuple[int, int, LogLine]] = []
+    for chunk in chunks.iterator(chunk_size=_CHUNKS_AT_ONCE):
+        texts = chunk.text.split("\n")
+        for i in range(len(texts) - 1, -1, -1):
+            if len(found) == limit:
+                return found
+            line = LogLine(
+                cursor=f"{chunk.pk}.{i}",
+                attempt=attempt.number,
+                role=role,
+                rank=rank,
+                stream=stream,
+                line=chunk.first_line + i,
+                at=chunk.at,
+                text=texts[i],
+            )
+            found.append((chunk.pk, i, line))
+    return found
+
+
+def _asked_for(spec: RunSpec) -> set[str]:
+    """Return the names of the metrics in conditions of symptoms that such a run can have."""
+    conditions = [
+        condition
+        for symptom in symptoms().values()
+        if spec.algorithm in symptom.algorithms and (not symptom.trainers or spec.trainer.name in symptom.trainers)
+        for signal in symptom.metrics
+        for condition in signal.conditions
+    ]
+    return {name for condition in conditions for name in (condition.metric, condition.over) if name}

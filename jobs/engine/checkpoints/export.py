@@ -1,0 +1,55 @@
+"""Write the policy as a Hugging Face folder that is there whole or not at all."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.workers.worker_group import Crew
+
+ABOUT = "pitwall.json"
+"""The file of an exported folder that says which step it is of; libraries that load the folder pass it over."""
+
+
+def export_model(crew: Crew, final: Path, *, precision: str, about: Mapping[str, Any]) -> None:
+    """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads
+    in `precision`; `about` becomes its `pitwall.json`.
+
+    Weights travel bucket by bucket (1 GiB) from policy rank 0 through the object store, so no file system need be
+    shared.
+    """
+    from safetensors.torch import save_file
+
+    with whole_folder(final) as draft:
+        (texts,) = crew.gather([crew.policies[0].call("text_files")])
+        for name, data in texts.items():
+            (draft / name).write_bytes(data)
+        config = json.loads(texts["config.json"])
+        config.pop("torch_dtype", None)
+        (draft / "config.json").write_text(json.dumps(config | {"dtype": precision}, indent=2) + "\n", encoding="utf-8")
+        files: list[list[str]] = []
+        num_bytes = 0
+        while True:
+            weights = crew.gather([p.call("export_bucket", len(files)) for p in crew.policies])[0]
+            if weights is None:
+                break
+            num_bytes += sum(w.numel() * w.element_size() for w in weights.values())
+            save_file(weights, draft / f"part-{len(files) + 1}.safetensors", metadata={"format": "pt"})
+            files.append(list(weights))
+        _name_parts(draft, files, num_bytes)
+        (draft / ABOUT).write_text(json.dumps(dict(about), indent=2) + "\n", encoding="utf-8")
+
+
+def _name_parts(draft: Path, files: list[list[str]], num_bytes: int) -> None:
+    """Give the weight files the names that transformers looks for, and an index where there are several."""
+    if len(files) == 1:
+        (draft / "part-1.safetensors").rename(draft / "model.safetensors")
+        return
+    index: dict[str, str] = {}
+    for number, names in enumerate(files, start=1):
+        file = f"model-{number:05d}-of-{len(files):05d}.safetensors"
+        (draft / f"part-{number}.safetensors").rename(draft / file)
+        index |= dict.fromkeys(names, file)
+    text = json.dumps({"metadata": {"total_size": num_bytes}, "weight_map": index}, indent=2)
+    (draft / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")

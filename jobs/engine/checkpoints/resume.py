@@ -1,0 +1,111 @@
+"""Going on from a checkpoint: what `resume.json` asks for, what may differ from then, and the best model so far.
+
+Imports nothing heavy: a checkpoint that cannot be used is refused before any worker loads a library.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from jobs.engine.checkpoints.export import ABOUT
+from jobs.engine.data.examples import Example
+from jobs.engine.problem import CheckpointLost, RunProblem
+
+FILE = "resume.json"
+_NUM_FINGERPRINTED = 1000
+
+
+def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
+    """Return the checkpoint that the run directory's `resume.json` names, fit for `spec`; None if there is no such
+    file. Whether its parts are whole says `Checkpoint.check`.
+
+    Raises: RunProblem naming `resume` and what is wrong; CheckpointLost where an older checkpoint may do.
+    """
+    try:
+        raw = json.loads((run_dir / FILE).read_text(encoding="utf-8"))
+        attempt, step, folder = int(raw["attempt"]), int(raw["step"]), Path(raw["folder"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunProblem("resume", f"{FILE} is not what it should be: attempt, step and folder ({error!r}).") from error
+    found = open_checkpoint(folder, name=f"Checkpoint {step} of attempt {attempt}")
+    if found.state.step != step:
+        raise CheckpointLost(f"{found.name} says that it is of step {found.state.step}. Resume from another one.")
+    _check_spec(found, spec)
+    return found
+
+
+def _check_spec(checkpoint: Checkpoint, spec: RunSpec) -> None:
+    """Refuse what makes going on meaningless; ranks, ZeRO stage, batch sizes and learning rate may differ."""
+    then, name = checkpoint.index["spec"], checkpoint.name
+    for field, before, now in (
+        ("algorithm", then["algorithm"], spec.algorithm),
+        *((f"model.{key}", then["model"].get(key), value) for key, value in asdict(spec.model).items()),
+        ("train.seed", then["knobs"]["train.seed"]["value"], spec.knob("train.seed")),
+    ):
+        if before != now:
+            raise RunProblem(
+                "resume",
+                f"{name} was trained with {field} {before!r}, this attempt has {now!r}. Put it back, or start from the "
+                "beginning.",
+            )
+    if checkpoint.state.step > spec.num_steps:
+        raise RunProblem(
+            "resume",
+            f"{name} is past the last step: train.num_steps is {spec.num_steps}. Raise it, or resume from an earlier "
+            "checkpoint.",
+        )
+
+
+def check_data(checkpoint: Checkpoint, examples: Sequence[Example]) -> None:
+    """Raise RunProblem if the training data are not those of the checkpoint, whose position counts in them."""
+    then, now = checkpoint.index["data"], fingerprint(examples)
+    if then == now:
+        return
+    num_then, num_now = then["num_examples"], now["num_examples"]
+    what = f"{num_now:,} usable rows, then {num_then:,}" if num_then != num_now else "other content in as many rows"
+    raise RunProblem(
+        "resume",
+        f"The training data have changed since {checkpoint.name}: {what}. Put them back, or start from the beginning.",
+    )
+
+
+def fingerprint(examples: Sequence[Example]) -> dict[str, Any]:
+    """Return the number of examples and a SHA-256 over the tokens of up to 1,000 of them, evenly spread."""
+    digest = hashlib.sha256()
+    num_taken = min(len(examples), _NUM_FINGERPRINTED)
+    for k in range(num_taken):
+        tokens = examples[k * len(examples) // num_taken].tokens
+        digest.update(array("q", [len(tokens), *tokens]).tobytes())
+    return {"num_examples": len(examples), "sha256": digest.hexdigest()}
+
+
+def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, Any] | None:
+    """Take over `model/best` of the attempt that wrote the checkpoint; return what its `pitwall.json` says.
+
+    None, and nothing is taken over, if that attempt's best model is not the one that was best at the checkpoint: it may
+    have found a better one in steps that are not part of this run any more.
+    """
+    source = checkpoint.folder.parent.parent / "model" / "best"
+    try:
+        about: dict[str, Any] = json.loads((source / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if about.get("step") != checkpoint.state.best_step:
+        return None
+    with whole_folder(run_dir / "model" / "best") as draft:
+        for file in sorted(source.iterdir()):
+            try:
+                os.link(file, draft / file.name)  # nobody writes into a finished folder
+            except OSError:
+                shutil.copyfile(file, draft / file.name)
+    return about

@@ -1,0 +1,89 @@
+"""Checkpoints and models of a run under way: written, and told of."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec, to_json
+from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
+from jobs.engine.checkpoints.export import export_model
+from jobs.engine.reporting.report import Report, folder_bytes
+from jobs.engine.workers.worker_group import Crew
+from profiling import profile
+from profiling.profile import mark
+
+
+class Saver:
+    """Writes what a run leaves behind. `data` is what the training data were (resume.fingerprint)."""
+
+    def __init__(self, *, spec: RunSpec, run_dir: Path, crew: Crew, report: Report, data: Mapping[str, Any]) -> None:
+        self._spec, self._run_dir, self._crew, self._report, self._data = spec, run_dir, crew, report, data
+        self._saved_step = -1
+        self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
+
+    def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
+        """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
+        the held-out score.
+        """
+        report, step = self._report, state.step
+        if step == self._saved_step:
+            return
+        report.state("saving", f"Checkpoint {step}", step=step)
+        with mark("checkpoint", step=step):
+            saved = self._checkpoints.save(
+                self._crew, state, about={"spec": to_json(self._spec), "data": dict(self._data), "scores": dict(scores)}
+            )
+        self._saved_step = step
+        size = folder_bytes(saved.folder)
+        self._tell_checkpoint(
+            step,
+            size=size,
+            bytes=size,
+            seconds=saved.seconds,
+            ranks=len(self._crew.policies),
+            zero_stage=int(self._spec.knob("memory.zero_stage")),
+            **scores,
+        )
+        for old in saved.removed:
+            self._tell_checkpoint(old, size=0, removed=True)
+        report.note(
+            f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s",
+            step=step,
+            bytes=size,
+            seconds=saved.seconds,
+        )
+        report.driver_spans(profile.drain())
+        report.state("training", step=step)
+
+    def _tell_checkpoint(self, step: int, *, size: int, **meta: Any) -> None:
+        path = f"checkpoints/step-{step}"
+        self._report.artifact(f"checkpoint-{step}", artifact="checkpoint", path=path, step=step, size=size, **meta)
+
+    def model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> None:
+        """Write the policy as the Hugging Face folder `model/<name>`."""
+        self._report.state("saving", f"Exporting model/{name}", step=step)
+        with mark("export", step=step) as export_mark:
+            export_model(
+                self._crew,
+                self._run_dir / "model" / name,
+                precision=str(self._spec.knob("memory.precision")),
+                about={"step": step} | dict(metrics),
+            )
+        size = self.tell_model(name, step=step, metrics=metrics)
+        self._report.note(
+            f"Model of step {step} exported to model/{name}, {_mebibytes(size)} in {export_mark.seconds:.2g} s",
+            step=step,
+        )
+        self._report.driver_spans(profile.drain())
+
+    def tell_model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> int:
+        """Announce the folder `model/<name>`, which is there; return its bytes."""
+        size = folder_bytes(self._run_dir / "model" / name)
+        self._report.artifact(
+            f"model-{name}", artifact="model", path=f"model/{name}", step=step, size=size, **dict(metrics)
+        )
+        return size
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.3g} MiB"

@@ -1,0 +1,197 @@
+"""Rows to examples: the column mapping, the chat template, the loss mask, the length limits. Imports no torch."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import DataSource
+from jobs.engine.data.dataset import Row
+from jobs.engine.data.text import Segment, TextModel
+from jobs.engine.problem import RunProblem
+
+PAIRED = ("dpo", "rm")
+"""Algorithms that learn from pairs of a chosen and a rejected answer."""
+
+_MISSING = object()
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
+
+    `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from.
+    """
+
+    row: int
+    prompt: str
+    answer: str
+    segments: tuple[Segment, ...]
+    tokens: tuple[int, ...]
+    is_trained: tuple[bool, ...]
+
+
+def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
+    """Return which mapped column the data does not have, or None. A dot looks inside a column:
+    `reward_model.ground_truth`.
+    """
+    for field in mapped_fields(spec):
+        column = str(getattr(spec.data, field))
+        if column and column.split(".")[0] not in columns and column not in columns:
+            there = ", ".join(columns) or "none"
+            return RunProblem(f"data.{field}", f"The data has no column {column!r}. It has: {there}.")
+    return None
+
+
+def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
+    """Return the fields of `data` whose column this spec reads."""
+    if spec.algorithm == "sft":
+        return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
+    if spec.algorithm in PAIRED:  # the bundled data get their pairs when they are laid out
+        return (
+            ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
+        )
+    needs_answer = spec.reward.kind in ("math", "exact_match")
+    return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
+
+
+def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]:
+    """Return every row as an example, in order, uncut.
+
+    Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
+    """
+    shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
+    if spec.algorithm == "sft":
+        segments = [tuple(text.conversation(messages)) for messages in shown]
+    else:
+        segments = [(Segment(text=text.prompt(messages), is_trained=False),) for messages in shown]
+    flat = text.encode_batch([s.text for parts in segments for s in parts])
+    ids = iter(flat)
+    examples = []
+    for number, (row, messages, parts) in enumerate(zip(rows, shown, segments, strict=True)):
+        tokens: list[int] = []
+        trained: list[bool] = []
+        for part in parts:
+            part_ids = next(ids)
+            tokens += part_ids
+            trained += [part.is_trained] * len(part_ids)
+        examples.append(
+            Example(
+                row=number,
+                prompt=next((m["content"] for m in reversed(messages) if m["role"] == "user"), ""),
+                answer=_answer(spec, row),
+                segments=parts,
+                tokens=tuple(tokens),
+                is_trained=tuple(trained),
+            )
+        )
+    return examples
+
+
+def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
+    """Return the examples as they are trained on.
+
+    GRPO leaves out prompts longer than `rollout.max_prompt_tokens`. SFT cuts at `train.max_sequence_tokens` and leaves
+    out what has no trained token left.
+    """
+    if is_in(spec.algorithm, "rl"):
+        return [e for e in examples if 0 < len(e.tokens) <= token_limit(spec)]
+    cut = [_cut(example, token_limit(spec)) for example in examples]
+    return [e for e in cut if any(e.is_trained[1:])]
+
+
+def token_limit(spec: RunSpec) -> int:
+    """Return the longest prompt (GRPO) or sample (SFT) in tokens."""
+    return spec.int_knob("rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "train.max_sequence_tokens")
+
+
+def _cut(example: Example, limit: int) -> Example:
+    if len(example.tokens) <= limit:
+        return example
+    return Example(
+        row=example.row,
+        prompt=example.prompt,
+        answer=example.answer,
+        segments=example.segments,
+        tokens=example.tokens[:limit],
+        is_trained=example.is_trained[:limit],
+    )
+
+
+def in_order(num_examples: int, *, seed: int, start: int = 0) -> Iterator[int]:
+    """Yield example numbers for ever: each pass is a new shuffle of all; `start` skips what an earlier attempt
+    consumed.
+    """
+    epoch, offset = divmod(start, num_examples)
+    while True:
+        numbers = list(range(num_examples))
+        random.Random(f"{seed}/{epoch}").shuffle(numbers)
+        yield from numbers[offset:]
+        epoch, offset = epoch + 1, 0
+
+
+def pick(row: Row, column: str) -> Any:
+    """Return the value of `column`, which may reach into nested objects with dots; None if it is not there."""
+    if column in row:
+        return row[column]
+    value: Any = row
+    for part in column.split("."):
+        value = value.get(part, _MISSING) if isinstance(value, dict) else _MISSING
+    return None if value is _MISSING else value
+
+
+def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
+    data = spec.data
+    if spec.algorithm == "sft" and data.messages_column:
+        messages = _as_messages(pick(row, data.messages_column), "messages_column", data.messages_column, number)
+        if not any(m["role"] == "assistant" for m in messages):
+            raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
+        return _with_system(messages, data)
+    prompt = pick(row, data.prompt_column)
+    if prompt is None and spec.algorithm in PAIRED and not data.prompt_column:
+        prompt = pick(row, data.chosen_column)  # each of the two answers brings its prompt along
+    if isinstance(prompt, str):
+        messages = [{"role": "user", "content": prompt}]
+    else:
+        messages = _as_messages(prompt, "prompt_column", data.prompt_column, number)
+    messages = _with_system(messages, data)
+    if spec.algorithm == "sft":
+        response = pick(row, data.response_column)
+        if not isinstance(response, str):
+            raise RunProblem(
+                "data.response_column",
+                f"Row {number + 1} has no text in column {data.response_column!r}, but {_kind(response)}.",
+            )
+        messages.append({"role": "assistant", "content": response})
+    return messages
+
+
+def _with_system(messages: list[dict[str, str]], data: DataSource) -> list[dict[str, str]]:
+    if data.system_prompt and not any(m["role"] == "system" for m in messages):
+        return [{"role": "system", "content": data.system_prompt}, *messages]
+    return messages
+
+
+def _as_messages(value: Any, field: str, column: str, number: int) -> list[dict[str, str]]:
+    is_list = isinstance(value, list) and bool(value)
+    if not is_list or not all(
+        isinstance(m, dict) and m.get("role") in _ROLES and isinstance(m.get("content"), str) for m in value
+    ):
+        wanted = "text or a list of messages" if field == "prompt_column" else "a list of messages"
+        raise RunProblem(
+            f"data.{field}",
+            f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be {wanted} with role and content.",
+        )
+    return [{"role": m["role"], "content": m["content"]} for m in value]
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
+
+
+def _answer(spec: RunSpec, row: Row) -> str:
+    value = pick(row, spec.data.answer_column) if spec.data.answer_column else None
+    return "" if value is None else str(value)

@@ -1,0 +1,141 @@
+"""Lay out what the console holds as files that another trainer reads: `python -m jobs.engine.data.materialize RUN_DIR`.
+
+Reads `spec.json` and writes the files that `jobs/adapters/inputs.py` names: the bundled model, and bundled or uploaded
+data. Started by the runner before the trainer. Exit code 2 and one JSON line `{"field", "message"}` if the spec's data
+are not what the trainer needs. Imports no torch.
+"""
+
+import json
+import random
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.sections import DataSource
+from jobs.engine.data.dataset import Row, load_table
+from jobs.engine.data.examples import PAIRED
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.problem import RunProblem
+
+FLAW_SEED = 7
+REFUSED = 2
+
+
+def lay_out(spec: RunSpec, run_dir: Path) -> list[str]:
+    """Write the inputs below the run directory; return their names. Nothing is written for paths and hub ids.
+
+    Raises: RunProblem naming the field whose value cannot be used; OSError if the disk does not take the files.
+    """
+    inputs = run_dir / "inputs"
+    inputs.mkdir(parents=True, exist_ok=True)
+    written = []
+    if spec.model.kind == "bundled":
+        shutil.copytree(model_folder(spec.model), inputs / "model", dirs_exist_ok=True)
+        written.append("model")
+    if spec.data.kind not in ("bundled", "upload"):
+        return written
+    table = load_table(spec.data, inputs_dir=inputs)
+    if spec.data.eval_share and not table.held_out:
+        share = f"{spec.data.eval_share:g} of {table.num_rows} rows is no row"
+        raise RunProblem("data.eval_share", f"{share}. Raise the share, or set it to 0.")
+    parts: dict[str, Sequence[Row]] = {"train": table.train, "eval": table.held_out}
+    for part, rows in parts.items():
+        if rows:
+            written.append(_write(_fitted(spec, rows), inputs / part, spec.trainer.name))
+    return written
+
+
+def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the columns that the trainer reads."""
+    if spec.data.kind == "bundled":
+        rows = [_with_pair(row, number) for number, row in enumerate(rows)] if spec.algorithm in PAIRED else rows
+    _require(spec, rows)
+    if spec.trainer.name != "verl":
+        return list(rows)
+    if is_in(spec.algorithm, "rl"):
+        return [_verl_prompt(spec.data, row, number) for number, row in enumerate(rows)]
+    return [{"messages": _messages(spec.data, row)} for row in rows]
+
+
+def _with_pair(row: Row, number: int) -> Row:
+    """Return a bundled problem with its solution as the chosen answer, and one with a mistake as the rejected."""
+    rng = random.Random(FLAW_SEED + number)
+    solution = str(row["response"])
+    head, _, result = solution.rpartition("#### ")
+    wrong = int(result) + rng.choice((-10, -1, 1, 10))
+    return row | {"chosen": solution, "rejected": f"{head}#### {wrong}"}
+
+
+def _require(spec: RunSpec, rows: Sequence[Row]) -> None:
+    data = spec.data
+    if spec.algorithm == "sft" and data.messages_column:
+        needed = {"data.messages_column": data.messages_column}
+    elif spec.algorithm == "sft":
+        needed = {"data.prompt_column": data.prompt_column, "data.response_column": data.response_column}
+    elif spec.algorithm in PAIRED:
+        needed = {"data.chosen_column": data.chosen_column, "data.rejected_column": data.rejected_column}
+    else:
+        needed = {"data.prompt_column": data.prompt_column}
+    for field, column in needed.items():
+        for number, row in enumerate(rows, start=1):
+            if column not in row:
+                have = ", ".join(sorted(row))
+                raise RunProblem(field, f"Row {number} of the data has no column {column!r}. It has: {have}.")
+
+
+def _messages(data: DataSource, row: Row) -> Any:
+    if data.messages_column:
+        return row[data.messages_column]
+    return [
+        *_system(data),
+        {"role": "user", "content": str(row[data.prompt_column])},
+        {"role": "assistant", "content": str(row[data.response_column])},
+    ]
+
+
+def _verl_prompt(data: DataSource, row: Row, number: int) -> Row:
+    text = row[data.prompt_column]
+    prompt = text if isinstance(text, list) else [*_system(data), {"role": "user", "content": str(text)}]
+    return {
+        "prompt": prompt,
+        "data_source": "pitwall",
+        "reward_model": {"style": "rule", "ground_truth": str(row.get(data.answer_column, ""))},
+        "extra_info": {"index": number, "prompt": text if isinstance(text, str) else json.dumps(text)},
+    }
+
+
+def _system(data: DataSource) -> list[dict[str, str]]:
+    return [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
+
+
+def _write(rows: Iterable[Mapping[str, Any]], stem: Path, trainer: str) -> str:
+    if trainer == "verl":
+        import pyarrow
+        import pyarrow.parquet
+
+        path = stem.with_suffix(".parquet")
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    else:
+        path = stem.with_suffix(".jsonl")
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return path.name
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Lay out the inputs of the run directory that is named; return the exit code."""
+    run_dir = Path(arguments[0])
+    try:
+        print(json.dumps(lay_out(parse_spec(json.loads((run_dir / "spec.json").read_text("utf-8"))), run_dir)))
+    except RunProblem as problem:
+        print(json.dumps({"field": problem.field, "message": problem.message}))
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

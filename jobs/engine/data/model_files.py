@@ -1,0 +1,145 @@
+"""Where a model's files are on this node: bundled with the engine, a folder, or fetched from the hub."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.sections import ModelSource
+from jobs.engine.problem import RunProblem, first_sentence
+
+BUNDLED = Path(__file__).resolve().parents[1] / "bundled"
+_TEXT_FILES = ["*.json", "*.jinja"]
+_ALL_FILES = [*_TEXT_FILES, "*.safetensors"]
+
+
+def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
+    """Return the folder that holds config, tokenizer and (if asked for) safetensors weights.
+
+    Raises: RunProblem naming `model.id` if the folder is not there, is no causal language model, or has no usable
+    weights.
+    """
+    folder = _find(model, with_weights)
+    config = read_json(folder / "config.json", field="model.id")
+    names = [str(name) for name in config.get("architectures") or []]
+    if not any("CausalLM" in name for name in names):
+        what = ", ".join(names) or "no architecture"
+        raise RunProblem(
+            "model.id",
+            f"{model.id!r} is not a causal language model: its config.json names {what}. Use a ...ForCausalLM model.",
+        )
+    if not (folder / "tokenizer.json").is_file():
+        raise RunProblem(
+            "model.id",
+            f"{model.id!r} has no tokenizer.json. Save its fast tokenizer into the folder (save_pretrained).",
+        )
+    if with_weights:
+        count_parameters(folder, model.id)
+    return folder
+
+
+def read_config(model: ModelSource) -> dict[str, Any]:
+    """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
+    if model.kind != "hub":
+        return read_json(_find(model, with_weights=False) / "config.json", field="model.id")
+    import huggingface_hub as hub
+
+    where = {"repo_id": model.id, "filename": "config.json", "revision": model.revision or None}
+    try:
+        # The download asks six times, for 24 s, if the hub does not answer: here somebody waits.
+        if not isinstance(hub.try_to_load_from_cache(**where), str):
+            hub.get_hf_file_metadata(hub.hf_hub_url(**where))
+        file = hub.hf_hub_download(**where)
+    except Exception as error:  # as in _fetch
+        raise RunProblem(
+            "model.id",
+            f"The config.json of the hub model {model.id!r} cannot be fetched: {first_sentence(error)} "
+            "Check the id and the connection.",
+        ) from error
+    return read_json(Path(file), field="model.id")
+
+
+def _find(model: ModelSource, with_weights: bool) -> Path:
+    if model.kind == "bundled":
+        folder = BUNDLED / model.id
+        if "/" in model.id or not (folder / "config.json").is_file():
+            known = ", ".join(sorted(p.parent.name for p in BUNDLED.glob("*/config.json")))
+            raise RunProblem("model.id", f"There is no bundled model {model.id!r}. There is: {known}.")
+        return folder
+    if model.kind == "path":
+        folder = Path(model.id).expanduser()
+        if not folder.is_dir():
+            raise RunProblem(
+                "model.id",
+                f"There is no folder {model.id!r} on this node. Give the path of a Hugging Face model folder.",
+            )
+        if not (folder / "config.json").is_file():
+            raise RunProblem(
+                "model.id", f"{model.id!r} holds no config.json. Give the path of a Hugging Face model folder."
+            )
+        return folder
+    return _fetch(model, with_weights)
+
+
+def _fetch(model: ModelSource, with_weights: bool) -> Path:
+    import huggingface_hub
+
+    patterns = _ALL_FILES if with_weights else _TEXT_FILES
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(model.id, revision=model.revision or None, allow_patterns=patterns)
+        )
+    except Exception as error:  # the hub client raises many unrelated types; all mean that the model cannot be had
+        raise RunProblem(
+            "model.id",
+            f"The hub model {model.id!r} cannot be fetched: {first_sentence(error)} Check the id and the connection, "
+            "or give a local path.",
+        ) from error
+
+
+def read_json(path: Path, *, field: str) -> dict[str, Any]:
+    """Return the JSON object in `path`. Raises: RunProblem naming `field` if it is not there or not an object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunProblem(field, f"{path.name} of {path.parent.name!r} cannot be read: {error}.") from error
+    if not isinstance(value, dict):
+        raise RunProblem(field, f"{path.name} of {path.parent.name!r} is not a JSON object.")
+    return value
+
+
+def count_parameters(folder: Path, name: str) -> tuple[int, str]:
+    """Return how many parameters the folder's safetensors files hold, and their number type (`bfloat16`).
+
+    Reads headers only. Raises: RunProblem if there is no such file or one is broken (a download cut short, a pointer
+    file).
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise RunProblem("model.id", f"{name!r} has no safetensors weights. Save the model with save_pretrained.")
+    total, kind = 0, ""
+    for file in files:
+        for tensor in _header(file, name).values():
+            size = 1
+            for length in tensor["shape"]:
+                size *= length
+            total += size
+            kind = kind or str(tensor["dtype"])
+    return total, {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}.get(kind, kind)
+
+
+def _header(file: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Format: 8 bytes little-endian header length, a JSON header, then the tensors (safetensors' own description)."""
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if not 0 < length <= file.stat().st_size - 8:
+                raise ValueError("the file is cut short")
+            header = json.loads(stream.read(length))
+        end = max((t["data_offsets"][1] for k, t in header.items() if k != "__metadata__"), default=0)
+        if 8 + length + end > file.stat().st_size:
+            raise ValueError("the file is cut short")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunProblem(
+            "model.id", f"{file.name} of {name!r} is not a whole safetensors file: {error}. Fetch it again."
+        ) from error
+    return {k: v for k, v in header.items() if k != "__metadata__"}

@@ -1,0 +1,122 @@
+"""Why a run failed, in a form the console can show: side, role, rank, step, a sentence, and the log line behind it."""
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayError
+
+from jobs.catalog.lost_peer import tells_of_lost_peer
+from jobs.engine.problem import CheckpointLost, RunProblem
+from jobs.engine.rollouts.reward import RewardFailed
+from jobs.engine.workers.actor import UNWRITABLE
+from jobs.engine.workers.worker import WorkerFailed
+
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "OutOfMemory",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "DefaultCPUAllocator: can't allocate",
+)
+_NO_SPACE = ("No space left on device", "Disk quota exceeded", "file write failed")
+
+
+class SyncGap(RuntimeError):
+    """vLLM's log-probabilities are not the trainer's: the rollout does not have the policy's weights."""
+
+
+class Stopped(Exception):
+    """The run was asked to stop before its first step."""
+
+
+NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap)
+"""Failures that say themselves who is at fault."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Return True if the driver found a disk full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    """Return the cause of a failure: side is `user` (the spec), `trainer` (the work) or `cluster` (what it runs on)."""
+    if isinstance(error, CheckpointLost):  # the console passes it over when it starts the run again
+        return _cause("cluster", "driver", 0, step, error.message, "", field=error.field)
+    if isinstance(error, RunProblem):
+        return _cause("user", "driver", 0, step, error.message, "", field=error.field)
+    if isinstance(error, RewardFailed):
+        if error.kind == "not_started":
+            return _cause("cluster", "reward", 0, step, str(error), error.log_line)
+        return _cause("user", "reward", 0, step, str(error), error.log_line, field="reward.source")
+    if isinstance(error, WorkerFailed):
+        return _worker_cause(error, step, log_tail)
+    if isinstance(error, SyncGap):
+        return _cause("trainer", "vllm", 0, step, str(error), "")
+    if is_full(error):
+        where = getattr(error, "filename", None) or "the run directory"
+        text = f"The disk is full: {where} cannot be written. Free space and launch again."
+        return _cause("cluster", "driver", 0, step, text, str(error))
+    if isinstance(error, MemoryError):
+        return _cause(
+            "cluster",
+            "driver",
+            0,
+            step,
+            "The driver ran out of memory. Lower the batch, or use a node with more.",
+            str(error),
+        )
+    if isinstance(error, (RayError, ConnectionError)):
+        return _cause(
+            "cluster", "driver", 0, step, f"The Ray cluster does not answer: {_first_line(error)}", _first_line(error)
+        )
+    return _cause(
+        "trainer",
+        "driver",
+        0,
+        step,
+        f"The trainer's driver raised {type(error).__name__}: {_first_line(error)}",
+        _first_line(error),
+    )
+
+
+def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    line = log_tail.get((error.role, error.rank), "")
+    who = f"{error.role} rank {error.rank}"
+    at = step if error.step < 0 else error.step
+    if UNWRITABLE in error.text:
+        why = error.text.partition(f"{UNWRITABLE}: ")[2]
+        text = f"{who} has no run directory: {why}. Set PITWALL_RUN_ROOT to a folder that every node can write."
+        return _cause("cluster", error.role, error.rank, at, text, "")
+    told = f"{error.text} {line}"
+    if any(mark in told for mark in _OUT_OF_MEMORY):
+        knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"
+        text = f"{who} ran out of memory at step {at}. Lower {knob}, or give it a node with more."
+        return _cause("trainer", error.role, error.rank, at, text, line or error.text)
+    if any(mark in told for mark in _NO_SPACE):
+        return _cause(
+            "cluster",
+            error.role,
+            error.rank,
+            at,
+            f"The disk is full: {who} could not write at step {at}. Free space and launch again.",
+            line or error.text,
+        )
+    if error.how == "died":
+        text = f"The process of {who} died at step {at}: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line)
+    if error.how == "lost":
+        text = f"The answer of {who} at step {at} was lost, and Ray tells of nobody's death: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line)
+    if tells_of_lost_peer(error.text):
+        text = f"{who} lost its connection to another rank at step {at}, and Ray tells of nobody's death: {error.text}"
+        return _cause("cluster", error.role, error.rank, at, text, line or error.text)
+    return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _cause(side: str, role: str, rank: int, step: int, text: str, log_line: str, **more: str) -> dict[str, Any]:
+    return {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line, **more}

@@ -1,0 +1,149 @@
+"""A run that makes no progress says where everybody stands, before the collectives give up.
+
+No progress is: no step ended for max(5 min, 5 x the median step). Then every worker is asked for the stacks of its
+threads beside the call under way (LOOKING); equal ones stand together in the driver's log, and a note tells of it. It
+is told once until the next step has ended. Where torch's flight recorder is on, each worker's newest collectives are
+written beside the logs, so that they come along in logs.zip.
+"""
+
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from jobs.engine.reporting.report import Report
+from jobs.engine.workers.actor import LOOKING
+from jobs.engine.workers.worker_group import Crew
+from profiling.stacks import Group, grouped, stacks
+
+LEAST_SECONDS = 300.0
+STEPS = 5.0
+LOOK_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+MOST_GROUPS = 20
+
+Stacks = Mapping[str, tuple[str, ...]]
+
+
+def patience(step_seconds: list[float]) -> float:
+    """Return after how many seconds without progress a run counts as hanging."""
+    return max(LEAST_SECONDS, STEPS * statistics.median(step_seconds)) if step_seconds else LEAST_SECONDS
+
+
+class HangWatch:
+    """Looks at the progress of a loop from a thread of its own; `crew`, `report` and `run_dir` are the loop's."""
+
+    def __init__(
+        self,
+        *,
+        crew: Crew,
+        report: Report,
+        run_dir: Path,
+        clock: Callable[[], float] = time.monotonic,
+        first: float = 3.0,
+    ) -> None:
+        self._crew, self._report, self._run_dir, self._clock = crew, report, run_dir, clock
+        self._first = first  # the first step compiles and allocates: this many times the patience
+        self._seconds: list[float] = []
+        self._since = clock()
+        self._step = 0
+        self._is_told = False
+        self._is_over = threading.Event()
+
+    def start(self) -> None:
+        """Begin to look."""
+        threading.Thread(target=self._watch, name="hang watch", daemon=True).start()
+
+    def progress(self, step: int) -> None:
+        """A step, an evaluation or a checkpoint has ended."""
+        now = self._clock()
+        if step != self._step:
+            self._seconds.append(now - self._since)
+            del self._seconds[:-50]
+        if self._is_told:
+            self._report.note(f"The run goes on after {now - self._since:.0f} s", step=step)
+        self._step, self._since, self._is_told = step, now, False
+
+    def end(self) -> None:
+        """Nothing is expected any more."""
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except Exception as error:  # whoever watches must not end what it watches
+                print(f"The hang watch could not look: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+    def look(self) -> None:
+        """Tell where everybody stands if nothing has ended for too long; once."""
+        waited = self._clock() - self._since
+        limit = patience(self._seconds) * (1.0 if self._seconds else self._first)
+        if waited < limit or self._is_told:
+            return
+        self._is_told = True
+        found, silent = self._ask()
+        groups = grouped(found)
+        for line in _lines(groups, silent, waited):
+            self._report.say(line)
+        told = [{"where": list(group.where), "stack": list(group.stack)} for group in groups[:MOST_GROUPS]]
+        text = (
+            f"No progress for {waited:.0f} s after step {self._step}: stacks of all processes are in the driver's log"
+        )
+        self._report.note(text, step=self._step, hang={"seconds": waited, "silent": silent, "stacks": told})
+        written = self._write_flights()
+        if written:
+            folder = written[0].parent.relative_to(self._run_dir)
+            self._report.say(f"The newest collectives of {len(written)} workers are in {folder}, and in logs.zip.")
+
+    def _write_flights(self) -> list[Path]:
+        """Write the newest collectives of each worker that records them, and return the files."""
+        asked = {
+            worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
+        }
+        dumps, _ = _answers(asked)
+        folder = self._run_dir / "log" / "flight" / f"after-step-{self._step}"
+        written = []
+        for name, dump in dumps.items():
+            if dump:
+                folder.mkdir(parents=True, exist_ok=True)
+                path = folder / f"{name}.fr.json"
+                path.write_bytes(dump)
+                written.append(path)
+        return written
+
+    def _ask(self) -> tuple[dict[str, Stacks], list[str]]:
+        """Return the stacks of all processes, and who did not answer."""
+        asked = {
+            worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
+        }
+        found, silent = _answers(asked)
+        return {"driver": stacks(without=[threading.get_ident()]), **found}, silent
+
+
+def _answers(asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what workers answer within ANSWER_SECONDS together, by name, and who did not."""
+    found, silent = {}, []
+    deadline = time.monotonic() + ANSWER_SECONDS
+    for name, reference in asked.items():
+        try:
+            found[name] = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
+        except Exception:  # dead, or stuck in native code with Python's lock in hand
+            silent.append(name)
+    return found, silent
+
+
+def _lines(groups: list[Group], silent: list[str], waited: float) -> list[str]:
+    """Return what the log says: for each stack who has it, the innermost call last."""
+    lines = [f"No progress for {waited:.0f} s. Where everybody stands:"]
+    for group in groups[:MOST_GROUPS]:
+        lines.append(f"  {', '.join(group.where)}:")
+        lines += [f"    {call}" for call in group.stack]
+    if silent:
+        lines.append(f"  No answer from {', '.join(silent)}: dead, or stuck in native code.")
+    return lines

@@ -1,0 +1,159 @@
+"""What the New run page shows of data, reward and model before launch, computed by the code that will run. Imports no
+torch.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.data.dataset import Row, Table, load_table
+from jobs.engine.data.examples import Example, mapping_problem, pick, render, token_limit
+from jobs.engine.data.model_files import count_parameters, model_folder, read_json
+from jobs.engine.data.text import TextModel
+from jobs.engine.problem import RunProblem
+from jobs.engine.rollouts.reward import Completion, RewardFailed, open_reward
+
+MAX_MEASURED = 20_000
+NUM_BINS = 20
+REWARD_SECONDS = 8.0
+
+
+def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
+    """Return columns, counts, rendered samples and the length histogram of a spec's data.
+
+    Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond. `share_truncated` is the share of rows
+    longer than the limit: left out as prompts in GRPO, cut in SFT. A column that is not there is told in
+    `mapping_problem`, with the columns there are, so that the form can still offer them. Raises: RunProblem.
+    """
+    text = TextModel(model_folder(spec.model, with_weights=False))
+    table = load_table(spec.data, inputs_dir=inputs_dir)
+    answer: dict[str, Any] = {
+        "columns": list(table.columns),
+        "num_rows": table.num_rows,
+        "num_train": len(table.train),
+        "num_eval": len(table.held_out),
+        "samples": [],
+        "lengths": {"edges": [], "counts": []},
+        "num_too_long": 0,
+        "share_truncated": 0.0,
+        "mapping_problem": "",
+    }
+    try:
+        problem = mapping_problem(spec, table.columns)
+        if problem is not None:
+            raise problem
+        examples = render(spec, _spread(table.train, MAX_MEASURED), text)
+    except RunProblem as problem:
+        if not problem.field.startswith("data."):
+            raise
+        return answer | {"mapping_problem": problem.message, "mapping_field": problem.field}
+    lengths = [len(e.tokens) for e in examples]
+    share = sum(n > token_limit(spec) for n in lengths) / len(lengths)
+    return answer | {
+        "samples": [_sample(e) for e in examples[:num_samples]],
+        "lengths": histogram(lengths),
+        "num_too_long": round(share * len(table.train)),
+        "share_truncated": share,
+    }
+
+
+def _spread(rows: Sequence[Row], limit: int) -> list[Row]:
+    if len(rows) <= limit:
+        return list(rows)
+    return [rows[i * len(rows) // limit] for i in range(limit)]
+
+
+def _sample(example: Example) -> dict[str, Any]:
+    return {
+        "segments": [asdict(segment) for segment in example.segments],
+        "num_tokens": len(example.tokens),
+        "prompt": example.prompt,
+        "answer": example.answer,
+    }
+
+
+def histogram(lengths: Sequence[int]) -> dict[str, list[int]]:
+    """Return at most 20 bins of equal whole width: `edges` one more than `counts`; bin i holds edges[i] <= n < edges[i
+    + 1].
+    """
+    low, high = min(lengths), max(lengths)
+    width = max(1, -(-(high - low + 1) // NUM_BINS))
+    num_bins = -(-(high - low + 1) // width)
+    counts = [0] * num_bins
+    for length in lengths:
+        counts[(length - low) // width] += 1
+    return {"edges": [low + i * width for i in range(num_bins + 1)], "counts": counts}
+
+
+def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
+    """Return what the reward gives `num_samples` completions made of the data's own rows.
+
+    The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
+    reward that gives both the same shows it. Raises: RunProblem naming `reward.source`.
+    """
+    table = load_table(spec.data, inputs_dir=inputs_dir)
+    problem = mapping_problem(spec, table.columns)
+    if problem is not None:
+        raise problem
+    completions = _tries(spec, table, num_samples)
+    results = []
+    try:
+        reward = open_reward(spec.reward, timeout_seconds=REWARD_SECONDS)
+        try:
+            for completion in completions:
+                begin = time.perf_counter()
+                (score,) = reward.score([completion])
+                seconds = time.perf_counter() - begin
+                results.append(asdict(completion) | {"reward": score.total, "seconds": seconds})
+        finally:
+            reward.close()
+    except RewardFailed as error:
+        raise RunProblem("reward.source", str(error)) from error
+    return {"results": results}
+
+
+def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
+    rows = table.train[: -(-num_samples // 2)]
+    tries = []
+    for row in rows:
+        prompt = pick(row, spec.data.prompt_column)
+        shown = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "") if prompt else "")
+        answer = str(pick(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
+        response = pick(row, spec.data.response_column) if spec.data.response_column else None
+        good = response if isinstance(response, str) else answer
+        tries += [Completion(prompt=shown, completion=c, answer=answer) for c in (good, "I do not know.")]
+    return tries[:num_samples]
+
+
+def describe_model(spec: RunSpec) -> dict[str, Any]:
+    """Return architecture, parameters, context and number type of a model without loading it. Raises: RunProblem."""
+    is_remote = spec.model.kind == "hub"
+    folder = model_folder(spec.model, with_weights=not is_remote)
+    TextModel(folder)
+    config = read_json(folder / "config.json", field="model.id")
+    num_parameters, dtype = (
+        _count_on_hub(spec.model.id, spec.model.revision) if is_remote else count_parameters(folder, spec.model.id)
+    )
+    return {
+        "architecture": str(config["architectures"][0]),
+        "num_parameters": num_parameters,
+        "context_tokens": int(config.get("max_position_embeddings") or 0),
+        "dtype": dtype,
+    }
+
+
+def _count_on_hub(name: str, revision: str) -> tuple[int, str]:
+    """Ask the hub for the headers of the safetensors files: kilobytes instead of the weights."""
+    import huggingface_hub
+
+    try:
+        metadata = huggingface_hub.get_safetensors_metadata(name, revision=revision or None)
+    except Exception as error:  # the hub client raises many unrelated types; all mean that there is nothing to load
+        raise RunProblem("model.id", f"The hub model {name!r} has no safetensors weights: {error}") from error
+    counts: dict[str, int] = metadata.parameter_count
+    kinds = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+    largest = max(counts, key=lambda kind: counts[kind])
+    return sum(counts.values()), kinds.get(largest, largest)

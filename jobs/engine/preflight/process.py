@@ -1,0 +1,55 @@
+"""`python -m jobs.engine.preflight.process`: one JSON object on stdin, one on stdout; how the New run page looks at a
+spec before
+launch.
+
+`{"op": "preview" | "reward" | "model" | "config", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot
+work is answered with `{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.engine.data.model_files import read_config
+from jobs.engine.preflight.preview import describe_model, preview_data, try_reward
+from jobs.engine.problem import RunProblem
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to one request; never raises for what a person can put right."""
+    try:
+        spec = parse_spec(request.get("spec"))
+        inputs_dir = Path(str(request.get("inputs_dir") or "."))
+        num_samples = int(request.get("samples") or 5)
+        operation = request.get("op")
+        if operation == "preview":
+            return preview_data(spec, inputs_dir=inputs_dir, num_samples=num_samples)
+        if operation == "reward":
+            return try_reward(spec, inputs_dir=inputs_dir, num_samples=num_samples)
+        if operation == "model":
+            return describe_model(spec)
+        if operation == "config":
+            return {"config": read_config(spec.model)}
+        raise RunProblem("op", f"There is no operation {operation!r}. Use preview, reward, model or config.")
+    except SpecInvalid as error:
+        first = error.problems[0]
+        return {"problem": {"field": first.field, "message": first.message}}
+    except RunProblem as error:
+        return {"problem": {"field": error.field, "message": error.message}}
+
+
+def main() -> None:
+    """Serve one request. What libraries print goes to stderr; stdout holds the answer alone."""
+    request = json.load(sys.stdin)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    json.dump(answer(request), out, ensure_ascii=False)
+    out.close()
+
+
+if __name__ == "__main__":
+    main()

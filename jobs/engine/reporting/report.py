@@ -1,0 +1,236 @@
+"""Everything the run tells: events, sample files and TensorBoard, from the driver alone. Counts its own time."""
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from jobs.catalog.metric import PEAKS, peak_name
+from jobs.engine.reporting.tensorboard_log import TensorboardLog
+from jobs.engine.workers.actor import Answer
+from jobs.engine.workers.node_placement import Place, read_there
+from jobs.engine.workers.worker import Worker
+from profiling import events, profile
+
+_LINES_SECONDS = 1.0
+_FETCH_SECONDS = 5.0
+_JOIN_SECONDS = 2 * _FETCH_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One completion as people see it; fields as in profiling.events.sample."""
+
+    group: int
+    index: int
+    prompt: str
+    completion: str
+    expected: str
+    reward: float
+    rewards: Mapping[str, float]
+    tokens: int
+
+
+class Report:
+    """Write the run directory's `events.jsonl`, `samples/` and `tb/`. Safe to call from two threads."""
+
+    def __init__(self, run_dir: Path, *, attempt: int) -> None:
+        self._run_dir, self._attempt = run_dir, attempt
+        (run_dir / "samples").mkdir(parents=True, exist_ok=True)
+        self._log = events.EventLog(run_dir / "events.jsonl")
+        self._tensorboard = TensorboardLog(run_dir / "tb")
+        self._lock = threading.Lock()
+        self._seconds = 0.0
+        self._readings: dict[tuple[str, int], Mapping[str, float]] = {}
+        self.log_tail: dict[tuple[str, int], str] = {}
+        self._num_lines: dict[tuple[str, int, str], int] = {}
+        self.phase_seconds: dict[tuple[str, str], float] = {}
+        self._queue: Any = None
+        self._follower: threading.Thread | None = None
+        self._done = threading.Event()
+
+    def _write(self, *written: events.Event) -> None:
+        begin = time.perf_counter()
+        with self._lock:
+            self._log.write(*written)
+            self._seconds += time.perf_counter() - begin
+
+    def take_seconds(self) -> float:
+        """Return the time spent reporting since the last call."""
+        with self._lock:
+            seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def say(self, line: str) -> None:
+        """Print a line to the driver's own log."""
+        print(line, flush=True)
+
+    def state(self, state: str, text: str = "", *, step: int = -1, cause: Mapping[str, Any] | None = None) -> None:
+        """Tell what the run is doing now; where a text says it, the driver's log says it too."""
+        if text and cause is None:  # a failure is told on stderr, with its cause
+            self.say(f"{state}: {text}")
+        self._write(events.state(state, attempt=self._attempt, step=step, text=text, cause=cause))
+
+    def note(self, text: str, *, step: int = -1, **meta: Any) -> None:
+        """Tell something worth remembering."""
+        self.say(text)
+        self._write(events.note(text, attempt=self._attempt, step=step, meta=meta))
+
+    def metrics(self, values: Mapping[str, float], *, step: int) -> None:
+        """Tell the metrics of a step."""
+        begin = time.perf_counter()
+        self._tensorboard.scalars({k: v if math.isfinite(v) else math.nan for k, v in values.items()}, step=step)
+        with self._lock:
+            self._seconds += time.perf_counter() - begin
+        self._write(events.metric(values, attempt=self._attempt, step=step))
+
+    def samples(self, samples: Sequence[Sample], *, step: int, is_eval: bool, shown: int) -> None:
+        """Keep all completions in the run directory and show the first `shown` of them."""
+        begin = time.perf_counter()
+        name = "eval" if is_eval else "step"
+        made = [
+            events.sample(
+                attempt=self._attempt,
+                step=step,
+                group=s.group,
+                index=s.index,
+                prompt=s.prompt,
+                completion=s.completion,
+                expected=s.expected,
+                reward=s.reward,
+                rewards=s.rewards,
+                tokens=s.tokens,
+                is_eval=is_eval,
+            )
+            for s in samples
+        ]
+        with (self._run_dir / "samples" / f"{name}-{step:06d}.jsonl").open("wb") as file:
+            file.writelines(events.to_line(e) for e in made)
+        with self._lock:
+            self._seconds += time.perf_counter() - begin
+        self._write(*made[:shown])
+
+    def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
+        """Tell that a file or folder of the run directory is ready."""
+        self._write(
+            events.artifact(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
+        )
+
+    def capture(self, capture: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
+        """Tell that a capture has moved on (profiling.captures.state)."""
+        self.say(f"capture {capture}: {state}{f'. {text}' if text else ''}")
+        self._write(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta))
+
+    def driver_spans(self, spans: Iterable[profile.Span]) -> None:
+        """Tell the driver's own spans."""
+        self._write(*(self._span(span, "driver", 0) for span in spans))
+
+    def answer(self, worker: Worker, answer: Answer) -> None:
+        """Tell what a worker handed over with a result."""
+        self._readings[worker.role, worker.rank] = answer.readings
+        for span in answer.spans:
+            if span.depth == 0:
+                self.phase_seconds[worker.role, span.phase] = span.duration / 1e9
+        self._write(*(self._span(span, worker.role, worker.rank) for span in answer.spans))
+        self._write(*(peaks for span in answer.spans if (peaks := self._peaks(span, worker.role, worker.rank))))
+        for stream, lines in answer.lines.items():
+            self.lines(worker.role, worker.rank, stream, lines)
+
+    def _span(self, span: profile.Span, role: str, rank: int) -> events.Event:
+        return events.span(
+            span.phase,
+            start=span.start,
+            duration=span.duration,
+            attempt=self._attempt,
+            step=span.step,
+            role=role,
+            rank=rank,
+            depth=span.depth,
+            name=span.name,
+            memory=span.memory,
+        )
+
+    def _peaks(self, span: profile.Span, role: str, rank: int) -> events.Event | None:
+        """Return the reading of a phase's peaks; None for a detail, and where nothing was measured."""
+        if span.depth or span.memory is None:
+            return None
+        peaks = {peak_name(kind, span.phase): float(getattr(span.memory, kind)) for kind in PEAKS}
+        measured = {name: peak for name, peak in peaks.items() if peak >= 0}
+        if not measured:
+            return None
+        end = span.start + span.duration
+        return events.system(measured, attempt=self._attempt, step=span.step, role=role, rank=rank, t=end)
+
+    def readings(self, *, step: int) -> None:
+        """Tell the latest readings of every worker."""
+        self._write(
+            *(
+                events.system(values, attempt=self._attempt, step=step, role=role, rank=rank)
+                for (role, rank), values in sorted(self._readings.items())
+            )
+        )
+
+    def lines(self, role: str, rank: int, stream: str, lines: list[str]) -> None:
+        """Tell log lines of a worker."""
+        if lines:
+            self._num_lines[role, rank, stream] = self._num_lines.get((role, rank, stream), 0) + len(lines)
+            self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
+            self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
+
+    def last_words(self, role: str, rank: int, *, place: Place | None = None) -> None:
+        """Tell what a dead process wrote after its last hand-over, from its log files, which are at `place`."""
+        for stream in ("stdout", "stderr"):
+            file = self._run_dir / "log" / f"{role}-{rank}.{stream}"
+            num_told = self._num_lines.get((role, rank, stream), 0)
+            if file.is_file():
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+                self.lines(role, rank, stream, lines[num_told:])
+            elif place is not None and place.index:
+                self.lines(role, rank, stream, read_there(place, file, skip_lines=num_told))
+
+    def follow(self, queue: Any) -> None:
+        """Fetch log lines from the queue actor once a second until `unfollow`."""
+        self._queue = queue
+        self._follower = threading.Thread(target=self._follow, daemon=True)
+        self._follower.start()
+
+    def _follow(self) -> None:
+        while not self._done.wait(_LINES_SECONDS):
+            self.fetch_lines()
+
+    def fetch_lines(self) -> None:
+        """Fetch what the queue holds now; a queue that is gone holds nothing."""
+        if self._queue is None:
+            return
+        try:
+            entries = ray.get(self._queue.take.remote(), timeout=_FETCH_SECONDS)
+        except (
+            Exception
+        ):  # the reporter never takes the run down: whatever Ray says here, the lines are in the log files
+            return
+        for role, rank, stream, lines in entries:
+            self.lines(role, rank, stream, lines)
+
+    def unfollow(self) -> None:
+        """Stop fetching. Before the driver leaves the cluster: a later fetch would make Ray join it again by itself."""
+        self._done.set()
+        if self._follower is not None:
+            self._follower.join(_JOIN_SECONDS)
+        self._queue = None
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.unfollow()
+        self._tensorboard.close()
+        with self._lock:
+            self._log.close()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files below `folder`."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())

@@ -1,0 +1,179 @@
+"""One rollout engine: vLLM. Runs inside an actor (actor.py), which imports it by name."""
+
+import gc
+import importlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.data.model_files import model_folder, read_json
+from jobs.engine.device import load_device
+from jobs.engine.problem import RunProblem
+from jobs.engine.roles.engine_trace import EngineTrace
+from jobs.engine.roles.vllm_meter import VllmMeter
+from profiling.launch_nsys import problem_of_process
+from profiling.process_memory import resident_bytes, return_freed_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One completion to draw: prompt tokens and the seed of its random numbers."""
+
+    tokens: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One completion: its tokens, end token included, their log-probabilities, and whether it was cut at the longest
+    answer.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    is_truncated: bool
+
+
+class Generator:
+    """A vLLM engine whose weights come from the policy."""
+
+    def __init__(self, *, spec: RunSpec, device: str, eos_ids: Sequence[int]) -> None:
+        self._spec, self._device, self._eos_ids = spec, load_device(device), list(eos_ids)
+        self._endless = bool(spec.knob("rollout.ignore_eos"))
+        folder = model_folder(spec.model)
+        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+        config = read_json(folder / "config.json", field="model.id")
+        context = int(config.get("max_position_embeddings") or longest)
+        if longest > context:
+            raise RunProblem(
+                "knobs.rollout.max_new_tokens",
+                f"Longest prompt and answer make {longest} tokens; the model takes {context}. Lower one of the two.",
+            )
+        self._device.prepare_rollout(spec)
+        os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
+        if not problem_of_process():
+            os.environ["VLLM_NVTX_SCOPES_FOR_PROFILING"] = "1"  # its own ranges beside ours in a report of nsys
+        import vllm
+
+        return_freed_memory()
+        self._baseline = {"memory_baseline_bytes": float(resident)} if (resident := resident_bytes()) >= 0 else {}
+        # The sampled token's log-probability after temperature is what the trainer computes from logits / temperature.
+        self._sampling = vllm.SamplingParams
+        _register_architecture(str((config.get("architectures") or [""])[0]))
+        gc.collect()
+        gc.freeze()
+        # Processes of its own can only be traced by vLLM itself, which has to know before it starts them.
+        self._trace = EngineTrace() if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "1" else None
+        self._llm = vllm.LLM(
+            model=str(folder),
+            skip_tokenizer_init=True,
+            dtype=str(spec.knob("memory.precision")),
+            max_model_len=longest,
+            max_num_seqs=spec.int_knob("rollout.max_num_seqs"),
+            tensor_parallel_size=spec.hardware.tensor_parallel_size,
+            enable_prefix_caching=bool(spec.knob("rollout.enable_prefix_caching")),
+            logprobs_mode="processed_logprobs",
+            weight_transfer_config={"backend": self._device.transfer_backend},
+            worker_extension_cls="jobs.engine.roles.rollout_worker.RolloutWorker",
+            disable_log_stats=False,  # counted, never printed: see VLLM_LOGGING_LEVEL
+            use_tqdm_on_load=False,
+            generation_config="vllm",
+            seed=spec.int_knob("train.seed") & 0x7FFFFFFF,
+            **self._device.rollout_arguments(spec),
+            **(self._trace.arguments() if self._trace else {}),
+        )
+        self._meter = VllmMeter(self._llm.get_metrics)
+        self._work: dict[str, float] = {}
+        if (manager := self._llm.llm_engine.logger_manager) is not None:
+            manager.stat_loggers.append(self._meter)
+
+    def generate(self, requests: Sequence[Request], *, greedy: bool = False) -> list[Drawn]:
+        """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
+        temperature = 0.0 if greedy else self._spec.float_knob("rollout.temperature")
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": list(r.tokens)} for r in requests],
+            [self._parameters(r, temperature) for r in requests],
+            use_tqdm=False,
+        )
+        self._work = self._meter.readings()
+        return [_drawn(output.outputs[0]) for output in outputs]
+
+    def _parameters(self, request: Request, temperature: float) -> Any:
+        return self._sampling(
+            temperature=temperature,
+            top_p=1.0,
+            top_k=0,
+            seed=None if temperature == 0 else request.seed,
+            max_tokens=self._spec.int_knob("rollout.max_new_tokens"),
+            stop_token_ids=[] if self._endless else self._eos_ids,
+            ignore_eos=self._endless,
+            logprobs=0,
+            detokenize=False,
+        )
+
+    # -- weights: the lifecycle calls of vLLM's weight-transfer API --
+
+    def num_workers(self) -> int:
+        """Return how many workers of this engine receive weights."""
+        return self._spec.hardware.tensor_parallel_size
+
+    def join_transfer(self, host: str, port: int, world_size: int, rank_offset: int) -> None:
+        """Join the weight transfer group; returns when everyone has."""
+        info = self._device.transfer_init(host=host, port=port, world_size=world_size, rank_offset=rank_offset)
+        self._llm.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": info})
+
+    def start_update(self) -> None:
+        """Get ready for new weights."""
+        self._llm.collective_rpc("start_weight_update")
+
+    def receive_update(self, metadata: dict[str, list[Any]]) -> None:
+        """Receive and load what the policy broadcasts meanwhile."""
+        self._llm.collective_rpc("update_weights", kwargs={"update_info": metadata})
+
+    def finish_update(self) -> None:
+        """Put the new weights to use and forget every KV block computed with the old ones.
+
+        Raises: RuntimeError if the prefix cache could not be emptied: answers would mix two policies.
+        """
+        self._llm.collective_rpc("finish_weight_update")
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM could not empty its prefix cache after a weight sync: blocks are still in use.")
+
+    # -- traces --
+
+    @property
+    def traces_itself(self) -> bool:
+        """Whether the engine's work is in other processes than this one."""
+        return self._trace is not None
+
+    def start_trace(self) -> None:
+        """Begin to trace the engine's own processes."""
+        assert self._trace is not None
+        self._trace.start(self._llm)
+
+    def stop_trace(self, stem: Path) -> list[Path]:
+        """End it and return the files, one a process; their names begin with `stem`. Raises: FileNotFoundError."""
+        assert self._trace is not None
+        return self._trace.stop(self._llm, stem=stem)
+
+    def readings(self) -> dict[str, float]:
+        """Return what the device says of this process, and what vLLM says of the last completions."""
+        return self._device.memory_readings() | self._baseline | self._work
+
+
+def _drawn(output: Any) -> Drawn:
+    logprobs = tuple(position[token].logprob for token, position in zip(output.token_ids, output.logprobs, strict=True))
+    return Drawn(tokens=tuple(output.token_ids), logprobs=logprobs, is_truncated=output.finish_reason == "length")
+
+
+def _register_architecture(name: str) -> None:
+    """Give vLLM the model class itself. By name it would inspect the class in a new process: 7 s at the first start."""
+    from vllm import ModelRegistry
+
+    known = ModelRegistry.models.get(name)
+    module, class_name = getattr(known, "module_name", ""), getattr(known, "class_name", "")
+    if module and class_name:
+        ModelRegistry.register_model(name, getattr(importlib.import_module(module), class_name))

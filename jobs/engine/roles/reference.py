@@ -1,0 +1,35 @@
+"""The frozen model that the policy is held near to. Runs inside an actor (actor.py), which imports it by name."""
+
+from torch import Tensor
+
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.batch import Batch
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.device import load_device
+from jobs.engine.roles.language_model import load_model, memory_before_model, score
+
+
+class Reference:
+    """The starting model, for scoring alone."""
+
+    def __init__(self, *, spec: RunSpec, device: str) -> None:
+        self._spec, self._device = spec, load_device(device)
+        self._device.prepare_trainer()
+        self._baseline = memory_before_model()
+        model = load_model(model_folder(spec.model), precision=str(spec.knob("memory.precision")))
+        self._model = model.to(self._device.torch_device()).eval()
+        self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
+
+    def logprobs(self, batch: Batch) -> Tensor:
+        """Return the reference's log-probabilities: [B, L]."""
+        return score(
+            self._model,
+            batch,
+            micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
+            temperature=self._spec.float_knob("rollout.temperature"),
+            device=self._device.torch_device(),
+        )
+
+    def readings(self) -> dict[str, float]:
+        """Return measured bytes of model state."""
+        return {"parameter_bytes": float(self._num_bytes), **self._baseline, **self._device.memory_readings()}

@@ -1,0 +1,90 @@
+"""The driver's side of a rollout: which prompts, with which seeds, on which engine; and what came back, as a batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jobs.engine.batch import Batch, make_batch, stable_seed
+from jobs.engine.data.examples import Example
+from jobs.engine.roles.generator import Drawn, Request
+from jobs.engine.workers.worker_group import Crew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """Completions of a step: `examples[i]` was continued as `drawn[i]`; the samples of a prompt lie together."""
+
+    examples: Sequence[Example]
+    drawn: Sequence[Drawn]
+
+    @property
+    def num_new_tokens(self) -> int:
+        """All generated tokens."""
+        return sum(len(d.tokens) for d in self.drawn)
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens of each completion: float32 [B]."""
+        return torch.tensor([len(d.tokens) for d in self.drawn], dtype=torch.float32)
+
+    @property
+    def truncated_share(self) -> float:
+        """Share of completions cut at the longest answer."""
+        return sum(d.is_truncated for d in self.drawn) / len(self.drawn)
+
+    def batch(self, *, pad_id: int) -> Batch:
+        """Return prompts and completions as sequences whose completion tokens count."""
+        return make_batch(
+            [
+                (e.tokens + d.tokens, [False] * len(e.tokens) + [True] * len(d.tokens))
+                for e, d in zip(self.examples, self.drawn, strict=True)
+            ],
+            pad_id=pad_id,
+        )
+
+    def laid_logprobs(self, width: int) -> Tensor:
+        """Return vLLM's log-probabilities, laid out as the batch's tokens: [B, width], zeros elsewhere."""
+        laid_BL = torch.zeros((len(self.drawn), width))
+        for i, (example, drawn) in enumerate(zip(self.examples, self.drawn, strict=True)):
+            begin = len(example.tokens)
+            laid_BL[i, begin : begin + len(drawn.tokens)] = torch.tensor(drawn.logprobs)
+        return laid_BL
+
+
+def roll_out(
+    crew: Crew,
+    examples: Sequence[Example],
+    *,
+    samples_per_prompt: int,
+    seed: int,
+    step: int,
+    phase: str = "rollout",
+    greedy: bool = False,
+) -> Rollout:
+    """Draw `samples_per_prompt` completions of each example, prompts spread over the engines.
+
+    Each sample has its own seed made of (seed, step, prompt's row, sample), so that it does not depend on the number of
+    engines.
+    """
+    repeated = [e for e in examples for _ in range(samples_per_prompt)]
+    requests = [
+        Request(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
+        for i, e in enumerate(repeated)
+    ]
+    num_engines = len(crew.generators)
+    per_engine = -(-len(examples) // num_engines) * samples_per_prompt
+    calls = [
+        generator.call("generate", part, greedy=greedy, step=step, phase=phase)
+        for k, generator in enumerate(crew.generators)
+        if (part := requests[k * per_engine : (k + 1) * per_engine])
+    ]
+    drawn: list[Drawn] = [d for part in crew.gather(calls) for d in part]
+    return Rollout(examples=repeated, drawn=drawn)
+
+
+def largest_gap(rollout_logprobs_BL: Tensor, trainer_logprobs_BL: Tensor, mask_BL: Tensor) -> float:
+    """Return the largest difference between the two log-probabilities of a counted token; NaN if one is no number."""
+    differences = (rollout_logprobs_BL - trainer_logprobs_BL)[mask_BL].abs()
+    return float(differences.max()) if differences.numel() else 0.0

@@ -1,0 +1,43 @@
+"""From a rollout to its scores: completions as text, what the reward gave each, and what people see of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.engine.data.text import TextModel
+from jobs.engine.reporting.report import Sample
+from jobs.engine.rollouts.reward import Completion, Reward, Score
+from jobs.engine.rollouts.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What a rollout earned: `scores[i]` and `samples[i]` belong to its `drawn[i]`."""
+
+    scores: Sequence[Score]
+    samples: Sequence[Sample]
+
+
+def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> Scored:
+    """Score the completions of a rollout whose prompts were each continued `samples_per_prompt` times.
+
+    Raises: RewardFailed, from the reward.
+    """
+    completions = [
+        Completion(prompt=e.prompt, completion=text.decode(d.tokens), answer=e.answer)
+        for e, d in zip(rollout.examples, rollout.drawn, strict=True)
+    ]
+    scores = reward.score(completions)
+    samples = [
+        Sample(
+            group=i // samples_per_prompt,
+            index=i % samples_per_prompt,
+            prompt=c.prompt,
+            completion=c.completion,
+            expected=c.answer,
+            reward=s.total,
+            rewards=s.parts,
+            tokens=len(d.tokens),
+        )
+        for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
+    ]
+    return Scored(scores=scores, samples=samples)

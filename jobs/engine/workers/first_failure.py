@@ -1,0 +1,65 @@
+"""Which worker of a run died first. What fails first is often not what died.
+
+A rank that is killed closes its connections: its peers raise before Ray knows of the death, and with NCCL they may die
+of it in their turn. A worker that dies between two calls is not missed until the next one of its own, if others do not
+fail of it before.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray._private import state as gcs
+from ray.exceptions import ActorUnavailableError, RayError
+
+from jobs.engine.workers.worker import DEATHS, Worker, WorkerFailed
+
+_TOGETHER_SECONDS = 1.0  # within which Ray tells of those who died with the first, or before it
+_AGAIN_SECONDS = 0.2
+
+
+def first_death(workers: Sequence[Worker], *, step: int, seconds: float) -> WorkerFailed | None:
+    """Return the death of the worker that died first; None if Ray tells of none within `seconds`.
+
+    Returns earlier if every worker answers. One that is at work does not answer, and is waited for all the time.
+    """
+    deaths = _deaths(workers, step=step, seconds=seconds)
+    if len(deaths) > 1:
+        deaths.sort(key=lambda death: _ended_at(death[0]))
+    return deaths[0][1] if deaths else None
+
+
+def _deaths(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
+    """Return the deaths in the order in which they are told."""
+    waiting = {_asked(worker): worker for worker in workers}
+    found: list[tuple[Worker, WorkerFailed]] = []
+    end = time.monotonic() + seconds
+    while waiting and (left := end - time.monotonic()) > 0:
+        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=left)
+        for reference in ready:
+            worker = waiting.pop(reference)
+            try:
+                ray.get(reference)
+            except ActorUnavailableError:  # its connection broke, and nobody knows yet why
+                time.sleep(_AGAIN_SECONDS)
+                waiting[_asked(worker)] = worker
+            except DEATHS as error:
+                found.append((worker, worker.died(error, step=step)))
+                end = min(end, time.monotonic() + _TOGETHER_SECONDS)
+            except RayError:  # Ray itself does not answer
+                continue
+    return found
+
+
+def _asked(worker: Worker) -> Any:
+    """Ask a worker whether it is there: one that is gone answers at once, with its death."""
+    return worker.actor.__ray_ready__.remote()
+
+
+def _ended_at(worker: Worker) -> float:
+    """Return when Ray saw the worker end, in ms since 1970; inf if it does not say, so that the first told counts."""
+    try:
+        return float(gcs.actors(worker.actor._actor_id.hex())["EndTime"]) or float("inf")
+    except Exception:  # not part of Ray's public interface, and wanted only to tell deaths apart
+        return float("inf")

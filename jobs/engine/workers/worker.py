@@ -1,0 +1,118 @@
+"""The driver's hand on an actor: calls of it, and what went wrong with one, by role and rank."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ray
+from ray.exceptions import (
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+    WorkerCrashedError,
+)
+
+from jobs.engine.problem import RunProblem
+from jobs.engine.workers.actor import Answer, RoleError
+from jobs.engine.workers.node_placement import Place
+
+DEATHS = (
+    RayActorError,
+    OutOfMemoryError,  # Ray's own killer, which is told instead of the actor's death
+    WorkerCrashedError,
+    NodeDiedError,
+    RuntimeEnvSetupError,
+    ActorUnschedulableError,
+)
+"""How Ray says that an actor's process is gone, or never came. No one of them is a subclass of RayTaskError."""
+
+GONE = (*DEATHS, ActorUnavailableError)
+"""The same, for who need not know whether it may come back."""
+
+_CUT_OFF = "connection error code 2. End of file"
+_TELLING = ("Worker exit detail:", "The actor died because of an error", "The actor is dead because", "exit detail")
+
+
+class WorkerFailed(RuntimeError):
+    """A role of the run raised, died, or did not come through with its answer; says which, at which step, and how."""
+
+    def __init__(self, *, role: str, rank: int, step: int, text: str, how: Literal["raised", "died", "lost"]) -> None:
+        self.role, self.rank, self.step, self.text, self.how = role, rank, step, text, how
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A call under way."""
+
+    worker: "Worker"
+    reference: Any
+    step: int
+
+
+class Worker:
+    """The driver's hand on one actor."""
+
+    def __init__(self, actor: Any, *, role: str, rank: int, place: Place) -> None:
+        self.actor, self.role, self.rank, self.place = actor, role, rank, place
+
+    @property
+    def name(self) -> str:
+        """What logs, notes and files call it: "policy-0"."""
+        return f"{self.role}-{self.rank}"
+
+    def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
+        """Start a call; `phase` marks it on the actor's lane of the timeline."""
+        return Pending(
+            worker=self, reference=self.actor.call.remote(method, step, phase, arguments, options), step=step
+        )
+
+    def start(self, target: str, **arguments: Any) -> Pending:
+        """Start building the role's object."""
+        return Pending(worker=self, reference=self.actor.start.remote(target, arguments), step=0)
+
+    def address(self) -> Pending:
+        """Ask for the address of the worker's node and a port that is kept free for its next call: (host, port)."""
+        return Pending(worker=self, reference=self.actor.address.remote(), step=-1)
+
+    def died(self, error: Exception, *, step: int) -> WorkerFailed:
+        """Return what one of DEATHS says of this worker."""
+        return WorkerFailed(role=self.role, rank=self.rank, step=step, text=_why_died(error), how="died")
+
+
+def answer_of(call: Pending) -> Answer:
+    """Return what a call gave; waits for it. Raises: RunProblem, WorkerFailed; RayError where Ray itself failed."""
+    worker = call.worker
+    try:
+        answer: Answer = ray.get(call.reference)
+    except RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, RoleError) and cause.field:
+            raise RunProblem(cause.field, cause.text) from None
+        text = str(cause).strip() or type(cause).__name__
+        raise WorkerFailed(role=worker.role, rank=worker.rank, step=call.step, text=text, how="raised") from None
+    except (ActorUnavailableError, ObjectLostError) as error:  # it may be alive: whoever gathers asks who died
+        text = _first_line(error)
+        raise WorkerFailed(role=worker.role, rank=worker.rank, step=call.step, text=text, how="lost") from None
+    except DEATHS as error:
+        raise worker.died(error, step=call.step) from None
+    return answer
+
+
+def _why_died(error: Exception) -> str:
+    """Return the sentence of Ray's report that says how the process ended."""
+    if _CUT_OFF in str(error):  # all that Ray knows of it; what it says besides is advice about settings of its own
+        return "it was killed, or crashed in native code (Ray saw its connection end)"
+    for line in str(error).splitlines():
+        for mark in _TELLING:
+            if mark in line:
+                return line.split(mark, 1)[-1].strip(" :.") or line.strip()
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

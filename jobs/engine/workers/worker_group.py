@@ -1,0 +1,172 @@
+"""The actors of a run: placed together, called together, and whose death or error is told apart."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from jobs.catalog.lost_peer import tells_of_lost_peer
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.device import Device
+from jobs.engine.problem import RunProblem
+from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue
+from jobs.engine.workers.first_failure import first_death
+from jobs.engine.workers.node_placement import Place, places_of
+from jobs.engine.workers.worker import Pending, Worker, WorkerFailed, answer_of
+from profiling.captures.tool_selection import planned_tool
+from profiling.config import Device as DeviceName
+from profiling.launch_nsys import runtime_env
+
+_POLL_SECONDS = 0.5
+_DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
+_NODE_SECONDS = 40.0  # within which it tells of a node that is gone
+
+
+class Crew:
+    """All actors of a run, in one placement group; `close` leaves nothing of it."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        device: Device,
+        *,
+        log_dir: str,
+        on_answer: Callable[[Worker, Answer], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._on_answer, self._check = on_answer, check
+        self.device = device
+        tensor_parallel = spec.hardware.tensor_parallel_size
+        sizes = {
+            "policy": [1] * spec.hardware.policy_ranks,
+            "vllm": [tensor_parallel] * (spec.hardware.rollout_engines if spec.algorithm != "sft" else 0),
+            "reference": [1] * int(spec.needs_reference),
+        }
+        bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]
+        self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
+        self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
+        self._wait_for_place(bundles)
+        places = places_of(self.group)
+        self.workers: dict[str, list[Worker]] = {}
+        planned = planned_tool(spec.profile, device=cast(DeviceName, device.name))
+        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
+        number = 0
+        for role, members in sizes.items():
+            self.workers[role] = []
+            for rank in range(len(members)):
+                bundle = bundles[number]
+                strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
+                actor = (
+                    ray.remote(concurrency_groups={CAPTURES: 1, LOOKING: 1})(Actor)
+                    .options(
+                        num_cpus=bundle["CPU"],
+                        num_gpus=bundle.get("GPU", 0),
+                        scheduling_strategy=strategy,
+                        max_concurrency=1,
+                        runtime_env=environment or None,
+                    )
+                    .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
+                )
+                self.workers[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
+                number += 1
+
+    @staticmethod
+    def _bundle(spec: RunSpec, device: Device, size: int) -> dict[str, float]:
+        bundle = {"CPU": float(spec.hardware.cpus_per_worker * size)}
+        if device.gpus_per_worker:
+            bundle["GPU"] = device.gpus_per_worker * size
+        return bundle
+
+    def _wait_for_place(self, bundles: Sequence[Mapping[str, float]]) -> None:
+        """Wait for resources; refuse at once what the cluster can never give.
+
+        Raises: RunProblem naming `hardware.policy_ranks`.
+        """
+        total = ray.cluster_resources()
+        for kind, name in (("CPU", "logical CPUs"), ("GPU", "GPUs")):
+            needed = sum(b.get(kind, 0.0) for b in bundles)
+            if needed > total.get(kind, 0.0):
+                raise RunProblem(
+                    "hardware.policy_ranks",
+                    f"The run needs {needed:g} {name}, the cluster has {total.get(kind, 0.0):g}. Ask for fewer "
+                    "workers.",
+                )
+        while not self.group.wait(timeout_seconds=_POLL_SECONDS):
+            self._check()
+
+    @property
+    def policies(self) -> list[Worker]:
+        """The policy ranks, in order."""
+        return self.workers["policy"]
+
+    @property
+    def generators(self) -> list[Worker]:
+        """The rollout engines; none in SFT."""
+        return self.workers["vllm"]
+
+    @property
+    def reference(self) -> Worker | None:
+        """The reference, where the run has one."""
+        return next(iter(self.workers["reference"]), None)
+
+    def all(self) -> list[Worker]:
+        """Every worker."""
+        return [worker for members in self.workers.values() for worker in members]
+
+    def place_of(self, role: str, rank: int) -> Place:
+        """Return where a worker sits."""
+        return self.workers[role][rank].place
+
+    def address_of(self, worker: Worker) -> tuple[str, int]:
+        """Return the address of the worker's node and a port, free there until its next call has ended.
+
+        Raises: WorkerFailed.
+        """
+        ((host, port),) = self.gather([worker.address()])
+        return str(host), int(port)
+
+    def gather(self, pending: Sequence[Pending], *, interruptible: bool = False) -> list[Any]:
+        """Return the values of all calls, in order, as soon as all are there.
+
+        The first error ends the waiting: where one rank is gone the others would wait in a collective for ever. Of
+        deaths, and the errors that they cause in the others, the first death is told, whoever's it is.
+        With `interruptible` the check for commands runs meanwhile. Raises: WorkerFailed, RunProblem.
+        """
+        waiting = {p.reference: p for p in pending}
+        values: dict[Any, Any] = {}
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
+            for reference in ready:
+                call = waiting.pop(reference)
+                try:
+                    answer = answer_of(call)
+                except WorkerFailed as failed:
+                    raise self._death_behind(failed) from None
+                self._on_answer(call.worker, answer)
+                values[reference] = answer.value
+            if interruptible:
+                self._check()
+        return [values[p.reference] for p in pending]
+
+    def first_death(self, *, step: int = -1, seconds: float = _DEATH_SECONDS) -> WorkerFailed | None:
+        """Return the death of the worker that died first, None if nobody is known to be dead within `seconds`."""
+        return first_death(self.all(), step=step, seconds=seconds)
+
+    def _death_behind(self, failed: WorkerFailed) -> WorkerFailed:
+        """Return the first death of a worker if one is told of soon, else `failed` itself.
+
+        A rank that dies closes its connections, so its peers may raise before Ray knows of the death; where its whole
+        node died Ray knows long after them.
+        """
+        has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
+        seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _DEATH_SECONDS
+        return self.first_death(step=failed.step, seconds=seconds) or failed
+
+    def close(self) -> None:
+        """End every actor and give the place back."""
+        for worker in self.all():
+            ray.kill(worker.actor)
+        ray.kill(self.log_queue)
+        remove_placement_group(self.group)

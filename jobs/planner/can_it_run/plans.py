@@ -1,0 +1,269 @@
+"""Jobs for a model and a method alone, before anybody chose a trainer: the layouts that a number of devices allows.
+
+Two ways to train are tried: FSDP (DeepSpeed's ZeRO 3 where the optimizer works on the host), which shards everything
+over all devices, and Megatron, which divides layers, stages and experts. Both recompute every layer and take the output
+layer in chunks or divided, with one full-length sequence per micro-batch: the least that training needs. What sits on
+the host is a question of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Method, Objective, Offload, Rollouts, Training
+from jobs.planner.search.layout_space import last_stage, powers, stage_counts
+from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.validity import least_bytes
+
+OnHost = Literal["nothing", "between_phases", "always"]
+ON_HOST: Mapping[OnHost, str] = {
+    "nothing": "Everything on the devices",
+    "between_phases": "Training states on the host while others work",
+    "always": "The optimizer and its step on the host",
+}
+
+_NODE_SIZES = (1, 2, 4, 8)
+_CLUSTER_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # nodes
+_CHUNK = 1024
+_MOST_LAYOUTS = 16
+_RANK = 32
+_NF4_BYTES = 4.127 / 8
+_UTILIZATIONS = (0.3, 0.45, 0.6, 0.75, 0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A method to plan for: `objective` and `method` as in Training, and what is there beside the policy."""
+
+    id: str
+    label: str
+    objective: Objective
+    method: Method = "full"
+    has_rollouts: bool = False
+    has_critic: bool = False
+    frozen: tuple[Literal["reference", "reward"], ...] = ()
+    table: str = ""
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's id in the catalog."""
+        return self.id.partition("-")[0]
+
+
+METHODS: Mapping[str, Recipe] = {
+    each.id: each
+    for each in (
+        Recipe(id="sft", label="SFT, all weights", objective="lm"),
+        Recipe(id="sft-lora", label="SFT with LoRA", objective="lm", method="lora"),
+        Recipe(id="sft-qlora", label="SFT with LoRA on 4-bit weights", objective="lm", method="qlora"),
+        Recipe(id="dpo", label="DPO, all weights", objective="pairs", frozen=("reference",)),
+        Recipe(id="dpo-lora", label="DPO with LoRA", objective="pairs", method="lora"),
+        Recipe(id="rm", label="Reward model, all weights", objective="scalar"),
+        Recipe(
+            id="grpo", label="GRPO, all weights", objective="lm", has_rollouts=True, frozen=("reference",), table="GRPO"
+        ),
+        Recipe(
+            id="grpo-lora", label="GRPO with LoRA", objective="lm", method="lora", has_rollouts=True, table="GRPO-LoRA"
+        ),
+        Recipe(
+            id="ppo",
+            label="PPO, all weights",
+            objective="lm",
+            has_rollouts=True,
+            has_critic=True,
+            frozen=("reference", "reward"),
+            table="PPO",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What is asked of the hardware: the longest prompt and answer (of a sample, together), and what a step takes."""
+
+    max_prompt: int = 1024
+    max_response: int = 1024
+    mean_prompt: float = 0.0
+    mean_response: float = 0.0
+    prompts: int = 64
+    samples_per_prompt: int = 8
+    batch_size: int = 64
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample."""
+        return self.max_prompt + self.max_response
+
+
+def world_sizes(devices_per_node: int) -> tuple[int, ...]:
+    """Return the numbers of devices that are tried, ascending: within a node, then whole nodes."""
+    within = tuple(size for size in _NODE_SIZES if size < devices_per_node)
+    return (*within, devices_per_node, *(nodes * devices_per_node for nodes in _CLUSTER_SIZES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way to train, a job without an engine, and the ways to generate beside it, the least hungry first."""
+
+    job: Job
+    engines: tuple[Engine, ...]
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield a job per engine, or the one without rollouts. They share their parts, so that an Estimator reckons
+        each part once."""
+        if self.job.rollouts is None:
+            yield self.job
+        for engine in self.engines:
+            yield replace(self.job, engine=engine)
+
+
+def plans_of(
+    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
+) -> Iterator[Plan]:
+    """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
+    Megatron layouts that hold least, the least divided of them first."""
+    limit = fleet.accelerator.usable_bytes
+    policies = [p for p in _policies(shape, recipe, fleet, demand, on_host, micro_batch) if least_bytes(p) <= limit]
+    megatron = sorted((p for p in policies if p.family == "megatron"), key=least_bytes)[:_MOST_LAYOUTS]
+    megatron.sort(key=lambda p: (p.layout.tensor * p.layout.pipeline, p.layout.expert))
+    level = 1 if recipe.method != "full" else 2
+    engines = tuple(_engines(shape, fleet, demand, level)) if recipe.has_rollouts else ()
+    rollouts = Rollouts(
+        prompts=demand.prompts,
+        samples_per_prompt=demand.samples_per_prompt,
+        lengths=Lengths(
+            max_prompt=demand.max_prompt,
+            max_response=demand.max_response,
+            mean_prompt=demand.mean_prompt,
+            mean_response=demand.mean_response,
+        ),
+    )
+    for policy in (*(p for p in policies if p.family != "megatron"), *megatron):
+        job = Job(
+            algorithm=recipe.algorithm,
+            fleet=fleet,
+            policy=policy,
+            critic=replace(policy, objective="scalar") if recipe.has_critic else None,
+            frozen=_frozen(shape, recipe, policy, demand, on_host),
+            rollouts=rollouts if recipe.has_rollouts else None,
+        )
+        yield Plan(job=job, engines=engines)
+
+
+def _policies(
+    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, micro: int
+) -> Iterator[Training]:
+    devices = fleet.num_devices
+    samples = demand.prompts * demand.samples_per_prompt if recipe.has_rollouts else demand.batch_size
+    attention: Literal["flash2", "sdpa"] = "flash2" if "flash2" in fleet.accelerator.attention else "sdpa"
+    stays = on_host == "always" and recipe.method == "full"  # of adapters there is too little to be worth it
+    moves = on_host != "nothing" and recipe.has_rollouts
+    each = max(samples // devices, 1)
+    yield Training(
+        model=shape,
+        layout=Layout(num_devices=devices, shards=3),
+        family="deepspeed" if stays else "fsdp",
+        method=recipe.method,
+        lora_rank=_RANK if recipe.method != "full" else 0,
+        weight_bytes=2.0 if stays else 4.0,
+        base_bytes=_NF4_BYTES if recipe.method == "qlora" else 2.0,
+        gradient_bytes=2.0 if stays else 4.0,
+        has_master=stays,
+        compute="bf16" if fleet.accelerator.has_bf16 else "fp16",
+        attention=attention,
+        head="chunked",
+        head_chunk=_CHUNK,
+        objective=recipe.objective,
+        micro_batch=min(micro, each) * (2 if recipe.algorithm == "rm" else 1),
+        sequence=demand.longest,
+        num_micro_batches=-(-each // min(micro, each)),
+        offload=Offload(optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves),
+    )
+    if recipe.method != "full" or devices == 1 or not fleet.accelerator.has_bf16 or recipe.objective != "lm":
+        return
+    for layout in _megatron_layouts(shape, fleet):
+        each = max(samples // layout.data, 1)
+        yield Training(
+            model=shape,
+            layout=layout,
+            family="megatron",
+            gradient_bytes=4.0,
+            kernels="megatron",
+            attention=attention,
+            head="parallel",
+            objective=recipe.objective,
+            micro_batch=min(micro, each),
+            sequence=demand.longest,
+            num_micro_batches=-(-each // min(micro, each)),
+            offload=Offload(
+                optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves
+            ),
+        )
+
+
+def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
+    """Return the layouts that divide layers within a node and stages among nodes."""
+    devices, per_node = fleet.num_devices, min(fleet.devices_per_node, fleet.num_devices)
+    stages = stage_counts(shape, devices)
+    experts = [n for n in powers(64) if shape.experts and shape.experts % n == 0] or [1]
+    found = []
+    for tensor, pipeline, expert in product(powers(per_node), stages, experts):
+        degree = tensor * pipeline
+        if devices % degree or shape.heads % tensor or (devices // pipeline) % expert:
+            continue
+        if shape.kv_heads % tensor and tensor % shape.kv_heads and shape.attention_kind == "gqa":
+            continue
+        last = last_stage(shape.num_layers, pipeline)
+        if last is None:
+            continue
+        found.append(
+            Layout(
+                num_devices=devices,
+                tensor=tensor,
+                pipeline=pipeline,
+                expert=expert,
+                shards=1,
+                last_stage_layers=last,
+            )
+        )
+    return found
+
+
+def _frozen(shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand, on_host: OnHost) -> tuple[Frozen, ...]:
+    return tuple(
+        Frozen(
+            role=role,
+            model=shape,
+            layout=policy.layout,
+            is_offloaded=on_host != "nothing",
+            has_head=role == "reference",
+            micro_batch=policy.micro_batch * (2 if recipe.objective == "pairs" else 1),
+            sequence=demand.longest,
+        )
+        for role in recipe.frozen
+    )
+
+
+def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
+    """Yield engines for the shared devices: the smallest first, each with more and more of the memory."""
+    weights = 2.0 * shape.parameters
+    total = fleet.accelerator.usable_bytes
+    for tensor in powers(min(fleet.num_devices, 32)):
+        if shape.heads % tensor or fleet.num_devices % tensor or weights / tensor > 0.85 * total:
+            continue
+        for share in _UTILIZATIONS:
+            if share * total < 1.05 * weights / tensor:
+                continue
+            yield Engine(
+                model=shape,
+                num_engines=fleet.num_devices // tensor,
+                tensor=tensor,
+                utilization=share,
+                weight_bytes=2.0,
+                max_num_seqs=256,
+                max_batched_tokens=8192,
+                max_model_len=demand.longest,
+                sleep_level=sleep_level,
+            )

@@ -1,0 +1,211 @@
+"""Can it train a diffusion transformer? The same answer as jobs.planner.can_it_run.answer gives for a language model.
+
+No trainer that Pitwall starts trains these: the answer is a supposition on FSDP, or on DeepSpeed's ZeRO-3 with its
+optimizer on the host, with every block recomputed. No run was measured, so that the margin is as wide as for anything
+that was not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.sentence import Sentence
+from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
+from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, Recipe, world_sizes
+from jobs.planner.can_it_run.verdict import Need, Option, Verdict, in_order, option_of
+from jobs.planner.constant import Constants, constants
+from jobs.planner.cost import cost_of
+from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
+from jobs.planner.diffusion.memory import pool_of
+from jobs.planner.diffusion.time import step_time
+from jobs.planner.job import Fleet
+from jobs.planner.memory.storage import checkpoint_bytes, export_bytes, host_bytes, node_bytes
+from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term
+from jobs.planner.result import Verdict as Fits
+from jobs.planner.shapes.diffusion import DiffusionShape
+
+WHAT_IF = Sentence("No trainer that is started from here trains diffusion transformers: this plan is a supposition.")
+_RECOMMENDED_MICRO = 2
+
+
+def estimate_diffusion(job: DiffusionJob, k: Constants | None = None) -> Estimate:
+    """Return the whole answer for a job of a diffusion transformer. Raises: JobInvalid."""
+    k = k or constants()
+    pool = pool_of(job, k)
+    band = k["estimate.band_unmeasured"]
+    needed = pool.share * (1 + band - k["estimate.band_dense"])
+    verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
+    on_host = host_bytes(job, k)
+    room = node_bytes(job.fleet, k)
+    notes = [WHAT_IF, *job.notes]
+    if not job.picture.encoders:
+        notes.append(Sentence("Texts and pictures are taken to be encoded before: no encoder is on the devices."))
+    if on_host > TIGHT_FROM * room:
+        verdict = "no" if verdict == "no" or (job.fleet.host_bytes and on_host > room) else "tight"
+        text = "A node needs {on_host:,.0f} GiB of host memory; {room:,.0f} GiB are there or usual."
+        notes.append(Sentence(text, on_host=on_host / 2**30, room=room / 2**30))
+    time = step_time(job, k)
+    terms = pool.binding.memory.terms
+    term: Term = max(terms, key=lambda each: terms[each])
+    return Estimate(
+        verdict=verdict,
+        pools=(pool,),
+        pool=pool.name,
+        phase=pool.binding.phase,
+        term=term,
+        band=band,
+        rollout=None,
+        time=time,
+        cost=cost_of(time.step, job.fleet, job.num_steps, k),
+        host_bytes=on_host,
+        shm_bytes=0,
+        checkpoint_bytes=checkpoint_bytes(job.policy),
+        export_bytes=export_bytes(job.policy),
+        used=(),
+        notes=tuple(notes),
+    )
+
+
+def can_it_train(
+    shape: DiffusionShape,
+    accelerator: Accelerator,
+    method: str,
+    devices: int | None = None,
+    *,
+    picture: Picture | None = None,
+    devices_per_node: int = 8,
+    host_bytes: int = 0,
+    price: float | None = None,
+    k: Constants | None = None,
+) -> Verdict:
+    """Return whether a diffusion transformer can be trained by a method on so many devices, or on any number.
+
+    Raises: LookupError for a method that means nothing here, JobInvalid for pictures that it does not take, ValueError
+    for a number of devices that is none.
+    """
+    if method not in DIFFUSION_METHODS:
+        text = "There is no method {method!r} for diffusion transformers. Use one of {known}."
+        raise LookupError(Sentence(text, method=method, known=", ".join(DIFFUSION_METHODS)))
+    if devices is not None and (isinstance(devices, bool) or not 1 <= devices <= 65536):
+        raise ValueError(Sentence("{devices!r} is not a number of devices. Use 1 to 65,536.", devices=devices))
+    fleet = Fleet(
+        accelerator=accelerator,
+        num_devices=devices or 1,
+        devices_per_node=devices_per_node,
+        host_bytes=host_bytes or ASSUMED_HOST_BYTES * devices_per_node,
+        price=price,
+    )
+    picture = picture or Picture()
+    stream_tokens(shape, picture)
+    asked = _Question(shape, METHODS[method], fleet, picture, k or constants())
+    needs = asked.needs()
+    recommended = asked.recommended()
+    found = [asked.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
+    able = [need for need in found if need.num_devices is not None]
+    best = next((need for need in able if not _is_tight(need)), able[0] if able else None)
+    if devices is None:
+        best = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
+    if best is None:
+        at: Need | None = min(found, key=_share)
+        near = at is not None and _is_tight(at)
+        says = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
+        answer = "unknown" if near else "no"
+    else:
+        at, answer = best, "yes"
+        says = Sentence("It fits on {n:,}.", n=best.num_devices)
+        if _is_tight(best):
+            says = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
+    return Verdict(
+        answer=answer,  # type: ignore[arg-type]  # one of its three
+        says=says,
+        method=METHODS[method],
+        accelerator=accelerator,
+        num_devices=devices,
+        needs=needs,
+        recommended=recommended,
+        at=at if devices is not None else recommended or at,
+        published=(),
+    )
+
+
+def compare_for_diffusion(
+    shape: DiffusionShape,
+    accelerators: Sequence[Accelerator],
+    method: str,
+    devices: int | None = None,
+    *,
+    prices: Mapping[str, float] | None = None,
+    **more: Any,
+) -> tuple[Option, ...]:
+    """Return the answer for each accelerator, as jobs.planner.can_it_run.answer.compare_hardware orders them."""
+    known = prices or {}
+    return in_order(
+        option_of(can_it_train(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
+    )
+
+
+def _is_enough(found: Estimate) -> bool:
+    """Return True if it fits, tightly or not; above the limit, if only by less than is known, it does not."""
+    return found.verdict != "no" and all(pool.share <= 1 for pool in found.pools)
+
+
+def _is_tight(need: Need) -> bool:
+    return need.estimate is not None and need.estimate.verdict == "tight"
+
+
+def _share(need: Need) -> float:
+    return max((pool.share for pool in need.estimate.pools), default=9.0) if need.estimate is not None else 9.0
+
+
+class _Question:
+    """One model and method on one kind of device."""
+
+    def __init__(self, shape: DiffusionShape, recipe: Recipe, fleet: Fleet, picture: Picture, k: Constants) -> None:
+        self._shape, self._recipe, self._fleet, self._picture, self._k = shape, recipe, fleet, picture, k
+
+    def _on(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> tuple[DiffusionJob, Estimate]:
+        fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
+        job = diffusion_job(self._shape, self._recipe, fleet, self._picture, on_host, micro_batch=micro_batch)
+        return job, estimate_diffusion(job, self._k)
+
+    def on(self, size: int, on_host: OnHost) -> Need:
+        """Return the plan on so many devices; its number is None where it does not fit."""
+        job, found = self._on(size, on_host)
+        number = size if _is_enough(found) else None
+        return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=found)
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the fewest devices by what sits on the host."""
+        found: list[Need] = []
+        for on_host, label in ON_HOST.items():
+            is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
+            if on_host != "nothing" and is_same:
+                found.append(replace(found[-1], on_host=on_host, label=label))
+                continue
+            found.append(self._fewest(on_host, label))
+        return tuple(found)
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Return the numbers of devices that are tried: no more than a step has samples, each of which is on one."""
+        picture = self._picture
+        samples = picture.prompts * picture.samples_per_prompt if self._recipe.has_rollouts else picture.batch_size
+        found = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
+        return tuple(found) or (1,)
+
+    def _fewest(self, on_host: OnHost, label: str) -> Need:
+        job: DiffusionJob | None = None
+        found: Estimate | None = None
+        for size in self._sizes():
+            job, found = self._on(size, on_host)
+            if _is_enough(found):
+                return Need(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
+        return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+
+    def recommended(self) -> Need | None:
+        """Return the fewest devices on which it fits with room: nothing on the host, two samples at once."""
+        for size in self._sizes():
+            job, found = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
+            if found.verdict == "fits":
+                return Need(on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=found)
+        return None

@@ -1,0 +1,212 @@
+"""Activations: what a forward pass keeps for the backward pass, and what the differentiation of a layer takes.
+
+Counted from what each operation saves, in elements per token and layer (autograd hooks on the modeling code of
+transformers, and reading the kernels; planner reference 2.3, S-KO, S-ML):
+
+    a norm of the hidden state: its input; Transformers' own casts it to fp32 and keeps the normed values too
+    a linear layer: its input        attention: queries and keys after the rotation, values, its output
+    a gated MLP: gate, its activation, up, their product; one that is not gated: before and after its activation
+
+With h hidden, q and kv of queries and of keys or values, f of the MLP, for the usual two norms that is 8h + 2q + 2kv +
+4f of a Llama layer in Transformers, and 3(q + kv) more where queries and keys are normed. Torch's attention repeats
+keys and values to as many heads as queries have. Flash attention keeps no scores; eager attention keeps them.
+"""
+
+from dataclasses import dataclass
+
+from jobs.planner.constant import Constants
+from jobs.planner.job import Kernels, Training
+from jobs.planner.memory.stages import Stage
+from jobs.planner.shapes.model_shape import LayerShape, ModelShape
+
+_SCORE_BYTES = 6.0  # eager attention keeps the softmax in fp32 and its cast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Elements per token that one layer keeps. `hidden` are as wide as the hidden state, and whole on each tensor rank
+    without sequence parallelism; `inner` are divided by tensor parallelism; `routed` are those of tokens on their way
+    through the routed experts."""
+
+    hidden: float
+    inner: float
+    routed: float
+
+    @property
+    def total(self) -> float:
+        """All of them, of an undivided layer."""
+        return self.hidden + self.inner + self.routed
+
+
+def saved_elements(layer: LayerShape, t: Training) -> Saved:
+    """Return what a layer keeps without checkpointing."""
+    model, kernels = t.model, t.kernels
+    attention = _latent(model, kernels) if model.attention_kind == "mla" else _heads(layer, t)
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    inner = attention + _mlp(width, model, kernels)
+    routed = 0.0
+    if layer.is_moe:
+        routed = model.experts_per_token * (2 * model.hidden + _mlp(model.expert_width, model, kernels))
+        inner += model.experts  # the router's logits
+    return Saved(hidden=_hidden(layer, model, kernels), inner=inner, routed=routed)
+
+
+def _hidden(layer: LayerShape, model: ModelShape, kernels: Kernels) -> float:
+    """Inputs of norms and of the first matrices behind them."""
+    has_biases = model.final >= 2 * model.hidden  # layer norms, which torch has a kernel for
+    if kernels == "compiled":
+        return (layer.norms + 1.0) * model.hidden
+    if kernels != "eager" or has_biases:
+        return (layer.norms + 2.0) * model.hidden
+    # In fp32, 2 each, and normed, 1; where four norms stand around both parts, they are scaled in fp32 too.
+    each = 4 if layer.norms > 2 else 3
+    return (each * layer.norms + 2.0) * model.hidden
+
+
+def _heads(layer: LayerShape, t: Training) -> float:
+    """Attention with keys and values per head."""
+    model = t.model
+    query, kv = model.query, model.kv
+    if not layer.has_cache:  # linear attention: its projections before and after the convolution
+        return 2.0 * layer.attention / model.hidden
+    seen = query if t.attention in ("sdpa", "eager") and t.kernels != "compiled" else kv
+    total = 2.0 * query + 2.0 * seen
+    if model.has_qk_norm:
+        total += {"eager": 3, "compiled": 0}.get(t.kernels, 1) * (query + kv)
+    if t.kernels == "megatron":
+        total += query + kv  # before the rotation
+    return total
+
+
+def _latent(model: ModelShape, kernels: Kernels) -> float:
+    """Multi-head latent attention: the compressed vectors and their norms, what heads see, what they return."""
+    value = model.heads * model.value_size
+    compressed = model.query_rank + model.kv_rank
+    if kernels == "eager":  # values are padded to the size of queries for flash attention
+        return 4.0 * compressed + 4.0 * model.query + value
+    expanded = model.heads * (model.nope_size + model.value_size)
+    return 2.0 * compressed + model.rope_size + 2.0 * model.query + expanded + value
+
+
+def _mlp(width: int, model: ModelShape, kernels: Kernels) -> float:
+    if not model.is_gated:
+        return 2.0 * width
+    return (4.0 if kernels in ("eager", "fused") else 3.0) * width
+
+
+def kept_elements(layer: LayerShape, t: Training) -> Saved:
+    """Return what a layer keeps from the forward to the backward pass, under the checkpointing that is set.
+
+    Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
+    attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
+    input h. Megatron's recomputes attention's core, of which flash attention keeps nothing.
+    """
+    whole = saved_elements(layer, t)
+    if t.checkpointing == "none":
+        return whole
+    if t.checkpointing == "full":
+        return Saved(hidden=float(t.model.hidden), inner=0.0, routed=0.0)
+    if t.kernels == "megatron":
+        return whole
+    model = t.model
+    inner, routed = 2.0 * model.query + model.kv, 0.0
+    if layer.is_moe:
+        inner += model.shared_width
+        routed = model.experts_per_token * (model.expert_width + model.hidden)
+    else:
+        inner += model.mlp_width
+    return Saved(
+        hidden=min(2.0 * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=min(routed, whole.routed)
+    )
+
+
+def _divided(saved: Saved, t: Training, k: Constants) -> float:
+    """Return elements per token on one rank: tensor parallelism divides them, and expert parallelism leaves some ranks
+    with more tokens than others."""
+    layout = t.layout
+    whole = 1 if layout.has_sequence_parallel else layout.tensor
+    imbalance = k["memory.expert_imbalance"] if layout.expert > 1 else 1.0
+    return (saved.hidden * whole + saved.inner + saved.routed * imbalance) / layout.tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activations:
+    """Bytes of one rank. `kept`: of all layers of the stage and all micro-batches in flight, when the last forward pass
+    is done; `working`: what comes to it while a layer is differentiated."""
+
+    kept: float
+    working: float
+
+
+def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> Activations:
+    """Return the activations of a stage; `width` is bytes of an element.
+
+    While a layer is differentiated its own activations are there (computed again under checkpointing), with gradients
+    of the widest tensors (see _gradients). A stage that offloads keeps the inputs of a few layers only, those that are
+    on their way.
+    """
+    kept = working = 0.0
+    scores = _score_bytes(t)
+    for layer, count in stage.layers:
+        whole = saved_elements(layer, t)
+        each = _divided(kept_elements(layer, t), t, k) * width + (scores if t.checkpointing == "none" else 0.0)
+        again = _divided(whole, t, k) + _divided(_gradients(layer, t, k), t, k) + _gathered(layer, t)
+        working = max(working, again * width + 2 * scores - each)
+        held = min(float(count), k["memory.offloaded_layers"]) if t.offload.activations else float(count)
+        kept += held * each
+    ends = _ends(t, stage) * width
+    return Activations(kept=t.tokens * (kept * stage.in_flight + ends), working=t.tokens * working)
+
+
+def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
+    """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
+    product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also
+    `memory.routed_copies` of the tokens on their way into the experts' order and back, in fp32 and padded."""
+    model = t.model
+    matrices = 3.0 if model.is_gated else 2.0
+    if t.kernels == "liger" and model.is_gated:
+        matrices = 1.0
+    routed = 0.0
+    if layer.is_moe:
+        each = matrices * model.expert_width + (2.0 + k["memory.routed_copies"]) * model.hidden
+        routed = model.experts_per_token * each
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    return Saved(hidden=float(model.hidden), inner=matrices * width, routed=routed)
+
+
+def _gathered(layer: LayerShape, t: Training) -> float:
+    """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
+    before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
+    which passes blocks on, keys and values of the whole row and their gradients in fp32."""
+    layout, model = t.layout, t.model
+    total = 0.0
+    if layout.tensor > 1 and layout.has_sequence_parallel:
+        total += 3.0 * model.hidden
+    if layout.context > 1 and t.family != "megatron" and layer.has_cache:
+        total += 6.0 * model.query / layout.tensor * layout.context
+    return total
+
+
+def _score_bytes(t: Training) -> float:
+    """Return bytes per token of the scores that eager attention keeps: a row's length of them per head."""
+    if t.attention != "eager":
+        return 0.0
+    return _SCORE_BYTES * t.model.heads / (t.layout.tensor * t.layout.ulysses) * t.sequence / t.layout.context
+
+
+def _ends(t: Training, stage: Stage) -> float:
+    """Return elements per token of the final norm and what goes into the head."""
+    if not stage.has_head:
+        return 0.0
+    each = 4.0 if t.kernels == "eager" else 2.0
+    if t.layout.tensor > 1 and t.layout.has_sequence_parallel:
+        return (each / t.layout.tensor + 3.0) * t.model.hidden  # as it is gathered before a matrix
+    return each * t.model.hidden
+
+
+def forward_elements(model: ModelShape, *, tensor: int) -> float:
+    """Return elements per token of the widest moment of one layer's forward pass without gradients: two hidden states
+    beside the MLP's three or attention's four tensors."""
+    mlp = 3.0 * max(model.mlp_width, model.shared_width + model.experts_per_token * model.expert_width)
+    routed = 2.0 * model.experts_per_token * model.hidden
+    return 2.0 * model.hidden + max(mlp + routed, 2.0 * model.query + 2.0 * model.kv) / tensor

@@ -1,0 +1,72 @@
+"""The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
+
+What it does is read in jobs/engine/roles/policy.py and language_model.py: the model is loaded in float32, DeepSpeed
+makes bfloat16 of it if asked, and keeps float32 masters then and in every ZeRO stage above 0; torch's own AdamW, not
+fused; attention by sdpa; logits as the model gives them, then in float32 for the log-probabilities, and once more for
+the entropy.
+"""
+
+from jobs.planner.job import Engine, Frozen, Job, Layout, Training
+from jobs.planner.read.context import Source
+
+
+def read_native(source: Source) -> Job:
+    """Return the job of a run of the built-in trainer."""
+    spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
+    is_half = knobs.text("memory.precision") == "bfloat16"
+    stage = knobs.whole("memory.zero_stage")
+    element = 2.0 if is_half else 4.0
+    rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
+    policy = Training(
+        model=source.models.policy,
+        layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
+        family="deepspeed",
+        weight_bytes=element,
+        gradient_bytes=element,
+        has_master=is_half or stage > 0,
+        has_fused_optimizer=False,
+        compute="bf16" if is_half else "fp32",
+        attention="sdpa",
+        checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
+        head="unfused",
+        has_entropy=source.is_rl,
+        micro_batch=rows.size,
+        sequence=rows.sequence,
+        is_padded=True,
+        num_micro_batches=rows.count,
+    )
+    if not source.is_rl:
+        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
+    engine = Engine(
+        model=source.models.policy,
+        num_engines=hardware.rollout_engines,
+        tensor=hardware.tensor_parallel_size,
+        utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
+        weight_bytes=element,
+        kv_bytes=element,
+        max_num_seqs=knobs.whole("rollout.max_num_seqs"),
+        max_model_len=source.longest,
+        is_eager=knobs.flag("rollout.enforce_eager"),
+        has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
+        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" else 0,
+    )
+    reference = Frozen(
+        role="reference",
+        model=source.models.reference or source.models.policy,
+        layout=Layout(),
+        weight_bytes=element,
+        micro_batch=knobs.whole("train.micro_batch_size", 1),
+        sequence=rows.sequence,
+        pool="reference",
+    )
+    return Job(
+        algorithm=spec.algorithm,
+        fleet=source.fleet,
+        policy=policy,
+        frozen=(reference,) if spec.needs_reference else (),
+        engine=engine,
+        rollouts=source.rollouts(score=rows),
+        placement="split",
+        engine_devices=hardware.rollout_engines * hardware.tensor_parallel_size,
+        sync_bucket_bytes=256 << 20,
+    )

@@ -1,0 +1,228 @@
+"""OpenRLHF's knobs: DeepSpeed ZeRO, groups of devices per role or all colocated, vLLM beside or asleep.
+
+Sources: OpenRLHF utils/deepspeed (bf16 weights, float32 masters; frozen models are sharded in stage 3 only, and copied
+whole below it; Adam on the host is DeepSpeed's), models/actor.py (logits are turned into float32), models/model.py,
+cli/train_ppo_ray.py (groups), trainer/ray/vllm_engine.py (bfloat16 engines, sleep level 1), and what stands in knobs
+catalogue's help. Token budgets count per device: a ring or tensor parallel group holds as many times more.
+"""
+
+from typing import Literal
+
+from jobs.catalog.placement import num_engines
+from jobs.planner.job import Checkpointing, Engine, Frozen, Job, Kernels, Layout, Method, Offload, Optimizer, Training
+from jobs.planner.read.context import Rows, Source, split_targets
+from jobs.planner.shapes.model_shape import ModelShape
+
+_ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "flash_attention_2": "flash2",
+    "flash_attention_3": "flash3",
+}
+_COMPUTE: dict[str, Literal["bf16", "fp16", "fp32"]] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_ELEMENT = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+_OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "muon": "muon", "adam_8bit": "adam_8bit"}
+NF4_BYTES = 4.127 / 8  # bits of nf4 with double quantization: 4 + 8/64 + 32/(64*256)
+
+
+def read_openrlhf(source: Source) -> Job:
+    """Return the job of a run of OpenRLHF."""
+    return _rl(source) if source.is_rl else _supervised(source)
+
+
+def _supervised(source: Source) -> Job:
+    spec, knobs = source.spec, source.knobs
+    rows = _rows(source, role="policy")
+    is_reward = spec.algorithm == "rm"
+    policy = _trained(source, "policy", source.models.policy, rows, is_scalar=is_reward)
+    frozen: tuple[Frozen, ...] = ()
+    if spec.algorithm == "dpo":
+        frozen = (
+            Frozen(
+                role="reference",
+                model=source.models.reference or source.models.policy,
+                layout=_frozen_layout(source, "policy"),
+                weight_bytes=_frozen_bytes(source),
+                is_offloaded=knobs.flag("memory.reference_offload"),
+                micro_batch=2 * rows.size,
+                sequence=rows.sequence,
+            ),
+        )
+    return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=frozen)
+
+
+def _rl(source: Source) -> Job:
+    spec, knobs, models = source.spec, source.knobs, source.models
+    is_async, is_shared = knobs.flag("async.enable"), knobs.flag("placement.colocate_all")
+    is_colocated = is_shared and not is_async
+    score = _rows(source, role="policy", is_scoring=True)
+    policy = _trained(source, "policy", models.policy, _rows(source, role="policy"))
+    critic = None
+    if source.has_critic:
+        shape = models.critic or models.reward or models.policy
+        critic = _trained(source, "critic", shape, _rows(source, role="critic"), is_scalar=True)
+    engines, tensor = num_engines("openrlhf", knobs.values), knobs.whole("placement.rollout_tensor_parallel", 1)
+    knobs.get("placement.rollout_engines")
+    engine = Engine(
+        model=models.policy,
+        num_engines=engines,
+        tensor=tensor,
+        utilization=knobs.number("rollout.gpu_memory_fraction", 0.95),
+        weight_bytes=2.0,
+        max_model_len=source.longest,
+        is_eager=knobs.flag("rollout.enforce_eager"),
+        has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
+        sleep_level=1 if is_colocated and knobs.flag("rollout.sleep") else 0,
+    )
+    schedule: Literal["sync", "one_step_off", "async"] = "sync"
+    if is_async:
+        schedule = "async" if knobs.flag("async.partial_rollout") else "one_step_off"
+    return Job(
+        algorithm=spec.algorithm,
+        fleet=source.fleet,
+        policy=policy,
+        critic=critic,
+        frozen=_frozen_models(source, score, is_shared=is_shared),
+        engine=engine,
+        rollouts=source.rollouts(score=score),
+        placement="colocated" if is_colocated else "split",
+        schedule=schedule,
+        staleness=float(knobs.whole("async.queue_size", 1)) if is_async else 0.0,
+        engine_devices=0 if is_colocated else engines * tensor,
+        critic_pool="policy" if is_shared else "critic",
+    )
+
+
+def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[Frozen, ...]:
+    knobs, models = source.knobs, source.models
+    found = []
+    if source.spec.needs_reference:
+        beside = is_shared or knobs.flag("placement.colocate_policy_reference")
+        found.append(
+            Frozen(
+                role="reference",
+                model=models.reference or models.policy,
+                layout=_frozen_layout(source, "reference"),
+                weight_bytes=_frozen_bytes(source),
+                is_offloaded=knobs.flag("memory.reference_offload"),
+                micro_batch=score.size,
+                sequence=score.sequence,
+                pool="policy" if beside else "reference",
+            )
+        )
+    if source.has_reward_model:
+        beside_critic = source.has_critic and knobs.flag("placement.colocate_critic_reward")
+        found.append(
+            Frozen(
+                role="reward",
+                model=models.reward or models.policy,
+                layout=_frozen_layout(source, "reward"),
+                weight_bytes=_frozen_bytes(source),
+                is_offloaded=knobs.flag("memory.reward_offload"),
+                has_head=False,
+                micro_batch=score.size,
+                sequence=score.sequence,
+                pool="policy" if is_shared else "critic" if beside_critic else "reward",
+            )
+        )
+    return tuple(found)
+
+
+def _degree(source: Source) -> int:
+    """Return how many devices share one micro-batch."""
+    return source.knobs.whole("parallel.sequence_parallel_size", 1) * source.knobs.whole(
+        "parallel.tensor_parallel_size", 1
+    )
+
+
+def _rows(source: Source, *, role: str, is_scoring: bool = False) -> Rows:
+    """Return the micro-batches of a group. Packed samples of one are one row."""
+    knobs, degree = source.knobs, _degree(source)
+    ranks = max(source.group(role) // degree, 1)
+    if knobs.flag("train.dynamic_batch"):
+        tokens = knobs.whole("train.max_tokens_per_gpu", 16192)
+        if is_scoring:
+            tokens = knobs.whole("train.score_max_tokens_per_gpu") or tokens
+        return source.packed(tokens * degree, ranks=ranks)
+    micro = knobs.whole("train.score_micro_batch_size" if is_scoring else "train.micro_batch_size", 1)
+    return source.rows(micro, ranks=ranks, is_packed=knobs.flag("train.packing"))
+
+
+def _layout(source: Source, role: str, shards: int) -> Layout:
+    knobs = source.knobs
+    secondary = knobs.whole("memory.zero_secondary_partition", 1)
+    return Layout(
+        num_devices=max(source.group(role), 1),
+        tensor=knobs.whole("parallel.tensor_parallel_size", 1),
+        context=knobs.whole("parallel.sequence_parallel_size", 1),
+        shards=shards,
+        shard_group=secondary if secondary > 1 else 0,
+        has_sequence_parallel=False,
+    )
+
+
+def _frozen_layout(source: Source, role: str) -> Layout:
+    return _layout(source, role, 3 if source.knobs.whole("memory.zero_stage") == 3 else 0)
+
+
+def _frozen_bytes(source: Source) -> float:
+    if source.knobs.flag("quantization.load_in_4bit"):
+        return NF4_BYTES
+    return _ELEMENT[source.knobs.text("memory.precision", "bfloat16")]
+
+
+def _trained(source: Source, role: str, shape: ModelShape, rows: Rows, *, is_scalar: bool = False) -> Training:
+    knobs, spec = source.knobs, source.spec
+    precision = knobs.text("memory.precision", "bfloat16")
+    summed = knobs.text("memory.gradient_accumulation_precision")
+    stage = knobs.whole("memory.zero_stage")
+    rank = knobs.whole("lora.rank")
+    is_pairs = spec.algorithm in ("dpo", "rm")
+    kernels: Kernels = "eager"
+    if knobs.flag("kernels.liger"):
+        kernels = "liger"
+    if knobs.flag("kernels.deepcompile"):
+        kernels = "compiled"
+    checkpointing: Checkpointing = "full" if knobs.flag("memory.gradient_checkpointing") else "none"
+    is_packed = knobs.flag("train.packing") or knobs.flag("train.dynamic_batch")
+    attention = _ATTENTION[knobs.text("kernels.attention", "flash_attention_2")]
+    if is_packed and not attention.startswith("flash"):
+        attention = "flash2"  # it puts flash attention in the place of any other
+    return Training(
+        model=shape,
+        layout=_layout(source, role, stage),
+        family="deepspeed",
+        method=_method(rank, is_quantized=knobs.flag("quantization.load_in_4bit")),
+        lora_rank=rank,
+        lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
+        weight_bytes=_ELEMENT[precision],
+        base_bytes=_frozen_bytes(source),
+        gradient_bytes=_ELEMENT[summed] if summed else 4.0 if stage == 0 else _ELEMENT[precision],
+        optimizer=_OPTIMIZERS[knobs.text("optimizer.kind" if role == "policy" else "optimizer.critic_kind", "adam")],
+        has_master=True,
+        compute=_COMPUTE[precision],
+        kernels=kernels,
+        attention=_ATTENTION[
+            "flash_attention_2" if is_packed else knobs.text("kernels.attention", "flash_attention_2")
+        ],
+        checkpointing=checkpointing,
+        head="unfused",
+        has_entropy=source.is_rl and not is_scalar and knobs.get("algorithm.entropy_coefficient") is not None,
+        objective="scalar" if is_scalar else "pairs" if is_pairs else "lm",
+        # A reward model sees both answers of a pair too; its objective says only that it has no vocabulary.
+        micro_batch=rows.size * (2 if is_scalar and is_pairs else 1),
+        sequence=rows.sequence,
+        document=rows.document or (round(source.usual) if is_packed else 0),
+        is_padded=not is_packed,
+        num_micro_batches=rows.count,
+        offload=Offload(
+            optimizer=1.0 if knobs.flag("memory.adam_offload") else 0.0,
+            optimizer_between_phases=source.is_rl and stage == 3 and knobs.flag("memory.trainer_sleep"),
+        ),
+    )
+
+
+def _method(rank: int, *, is_quantized: bool) -> Method:
+    if rank <= 0:
+        return "full"
+    return "qlora" if is_quantized else "lora"

@@ -1,0 +1,326 @@
+"""Memory of a rollout engine on one device, and what its cache holds. vLLM as read in 0.32 and earlier, and SGLang.
+
+vLLM's budget is ceil(total * utilization); the cache gets what is left of it after weights, what libraries took since
+the start, and the peak of a forward pass over dummy requests; since 0.21 also after the CUDA graphs it will capture.
+What a device's context takes is not in the budget. SGLang's cache gets its share of what was free, less the weights.
+"""
+
+import math
+from dataclasses import dataclass
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.sentence import Sentence
+from jobs.planner.constant import Constants
+from jobs.planner.job import Engine
+from jobs.planner.result import JobInvalid, Memory, Term
+from jobs.planner.serving.engine_weights import weight_bytes
+from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
+
+_GIB = 2**30
+NEWEST = (0, 32)
+_CHUNKED_FROM = 32_768  # the first engine of vLLM cuts prompts into pieces above this length
+_LEAST_POSITIONS = 2048  # assumed where neither engine nor config names a greatest length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Why an engine does not start: the field to change, and a sentence; `missing`: bytes of a device that it lacks."""
+
+    field: str
+    text: str
+    missing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """Bytes on the device of an engine that holds most, awake and asleep (`memory`, `sleeping`), graphs and context
+    included; `budget`: of them, what its knob allows it. `rollout_kv_bytes`: the cache per device. `kv_tokens`: what
+    the engine reports that its cache holds. `wake_bytes` must be free when it wakes up. `shortage`: None if it starts.
+    """
+
+    memory: Memory
+    sleeping: Memory
+    budget: int
+    rollout_kv_bytes: int
+    kv_tokens: int
+    cache: KvCache
+    max_num_seqs: int
+    max_batched_tokens: int
+    max_model_len: int
+    shortage: Shortage | None
+
+    @property
+    def wake_bytes(self) -> int:
+        """Bytes that must be free beside a sleeping engine for it to wake up."""
+        return max(self.memory.total - self.sleeping.total, 0)
+
+
+def engine_memory(engine: Engine, accelerator: Accelerator, k: Constants) -> EngineMemory:
+    """Return what an engine takes. Raises: JobInvalid for a value that no engine takes (validate_engine)."""
+    validate_engine(engine)
+    seqs, batched = scheduler_sizes(engine, accelerator)
+    longest = engine.max_model_len or engine.model.max_positions or _LEAST_POSITIONS
+    ranks = range(engine.pipeline)
+    weights = [weight_bytes(engine, stage) for stage in ranks]
+    peaks = [_peak(engine, stage, seqs, batched, k) for stage in ranks]
+    graphs = round(k["engine.graph_bytes"] * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
+    others = _non_torch(engine, accelerator, k)
+    context = round(k["engine.context_bytes"])
+    if engine.name == "sglang":
+        free = accelerator.usable_bytes - context - others
+        budget = math.floor(free * engine.utilization)
+        spare = budget - max(weights)
+        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, k["engine.sglang_window_share"])
+    else:
+        budget = math.ceil(accelerator.usable_bytes * engine.utilization)
+        counted = graphs if _version(engine) >= (0, 21) else 0
+        left = [budget - weights[i] - sum(peaks[i]) - others - counted for i in ranks]
+        room = [engine.kv_cache_bytes] * engine.pipeline if engine.kv_cache_bytes else left
+        cache = vllm_cache(engine, room, batched_tokens=batched, is_async=_version(engine) >= (0, 14))
+        spare = min(room)
+    held = max(cache.num_blocks, 0) * cache.block_bytes
+    # The stage that holds most besides the cache; all caches are as large as the smallest allows.
+    worst = max(ranks, key=lambda i: weights[i] + sum(peaks[i]))
+    transient, logits = peaks[worst]
+    awake: dict[Term, int] = {
+        "weights": weights[worst],
+        "kv_cache": held,
+        "activations": transient,
+        "logits": logits,
+        "graphs": graphs,
+        "overhead": context + others,
+    }
+    return EngineMemory(
+        memory=Memory(terms=awake),
+        sleeping=Memory(terms=_asleep(engine, awake, k)),
+        budget=budget,
+        rollout_kv_bytes=held,
+        kv_tokens=_reported_tokens(engine, cache, longest),
+        cache=cache,
+        max_num_seqs=seqs,
+        max_batched_tokens=batched,
+        max_model_len=longest,
+        shortage=_shortage(engine, cache, spare, longest, budget=budget, accelerator=accelerator),
+    )
+
+
+def wakes_at_once(engine: Engine) -> bool:
+    """Return whether an engine wakes up as a whole, its cache with it, before it gets new weights: vLLM before 0.8.3,
+    whose wake_up knows no tags."""
+    return engine.name == "vllm" and bool(engine.version) and _numbers(engine) < (0, 8, 3)
+
+
+def is_first_engine(engine: Engine) -> bool:
+    """Return whether this is vLLM's first engine, which schedules between steps in the process that runs them: the
+    default before 0.8."""
+    return engine.name == "vllm" and _version(engine) < (0, 8)
+
+
+def starts_beside(memory: EngineMemory, accelerator: Accelerator, resident_bytes: int) -> bool:
+    """Return whether an engine finds its budget free beside what others hold of the device, as vLLM demands it."""
+    return accelerator.usable_bytes - resident_bytes >= memory.budget
+
+
+def scheduler_sizes(engine: Engine, accelerator: Accelerator) -> tuple[int, int]:
+    """Return the greatest number of sequences and of tokens of one step; vLLM's own defaults (as a server) where 0."""
+    total, is_a100 = accelerator.usable_bytes, "a100" in accelerator.id.lower()
+    if engine.name == "sglang":
+        sizes = ((20, 2048), (35, 2048), (60, 4096), (160, 8192))
+        tokens = next((tokens for gib, tokens in sizes if total < gib * _GIB), 16384)
+        return engine.max_num_seqs or 2048, engine.max_batched_tokens or tokens
+    longest = engine.max_model_len or engine.model.max_positions or _LEAST_POSITIONS
+    if is_first_engine(engine):  # prompts whole, unless they may be longer than 32,768
+        seqs, tokens = 256, 2048 if longest > _CHUNKED_FROM else max(longest, 2048)
+    elif total >= 160 * _GIB:
+        seqs, tokens = 1024, 16384
+    elif total >= 70 * _GIB and not is_a100:
+        seqs, tokens = 1024, 8192
+    else:
+        seqs, tokens = 256, 2048
+    tokens = engine.max_batched_tokens or tokens
+    return engine.max_num_seqs or min(seqs, tokens), tokens
+
+
+def capture_sizes(engine: Engine, accelerator: Accelerator, max_num_seqs: int) -> tuple[int, ...]:
+    """Return the batch sizes for which an engine captures CUDA graphs; none if it runs eagerly."""
+    if engine.is_eager:
+        return ()
+    if engine.name == "sglang":
+        gib = accelerator.usable_bytes / _GIB
+        largest = next((most for below, most in ((20, 8), (35, 24), (60, 32), (160, 256)) if gib < below), 512)
+    else:
+        # Blackwell for data centers is told by its memory: no other card of NVIDIA has as much.
+        is_largest = accelerator.vendor == "nvidia" and accelerator.usable_bytes >= 160 * _GIB
+        largest = 1024 if is_largest else 512
+    most = min(2 * max_num_seqs, largest)
+    sizes = [size for size in (1, 2, 4) if size <= most]
+    return (*sizes, *range(8, min(most + 1, 256), 8), *range(256, most + 1, 16))
+
+
+def default_utilization(engine: Engine, accelerator: Accelerator) -> float:
+    """Return the share of memory that an engine takes when nobody sets it.
+
+    vLLM 0.92 (0.9 before 0.17). SGLang leaves a reserve in MiB: 512 + 1.5 * max(prefill tokens, 2048) + 2 * largest
+    graph + 128 * devices, at least 10 GiB on cards above 60 GiB.
+    """
+    if engine.name == "vllm":
+        return 0.92 if _version(engine) >= (0, 17) else 0.9
+    seqs, tokens = scheduler_sizes(engine, accelerator)
+    graphs = capture_sizes(engine, accelerator, seqs)
+    reserve = 512 + 1.5 * max(tokens, 2048) + 2 * (graphs[-1] if graphs else 0) + 128 * engine.tensor * engine.pipeline
+    if accelerator.usable_bytes > 60 * _GIB:
+        reserve = max(reserve, 10 * 1024)
+    return max(round(1 - reserve * 2**20 / accelerator.usable_bytes, 3), 0.1)
+
+
+def validate_engine(engine: Engine) -> None:
+    """Raise JobInvalid, naming the field, for what no engine takes."""
+    share = engine.utilization
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise _invalid("utilization", share, Sentence("a share of the memory, above 0 and at most 1"))
+    for name in ("tensor", "pipeline", "expert", "num_engines"):
+        _whole(name, getattr(engine, name), low=1)
+    for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes", "block_tokens"):
+        _whole(name, getattr(engine, name), low=0)
+    model = engine.model
+    if model.heads % engine.tensor:
+        raise _invalid(
+            "tensor",
+            engine.tensor,
+            Sentence("a number that divides the model's {heads} attention heads", heads=model.heads),
+        )
+    if model.attention_kind != "mla" and model.kv_heads % engine.tensor and engine.tensor % model.kv_heads:
+        raise _invalid(
+            "tensor",
+            engine.tensor,
+            Sentence("a divisor or a multiple of the model's {kv_heads} key heads", kv_heads=model.kv_heads),
+        )
+    if engine.pipeline > model.num_layers:
+        raise _invalid(
+            "pipeline",
+            engine.pipeline,
+            Sentence("at most the model's {num_layers} layers", num_layers=model.num_layers),
+        )
+    if engine.expert > 1 and (not model.experts or model.experts < engine.expert):
+        raise _invalid(
+            "expert", engine.expert, Sentence("1, or at most the model's {experts} experts", experts=model.experts)
+        )
+    for name in ("kv_bytes", "weight_bytes"):
+        value = getattr(engine, name)
+        if value is not None and not (isinstance(value, int | float) and 0.1 <= value <= 8):
+            raise _invalid(name, value, Sentence("bytes per element, from 0.1 to 8"))
+    if engine.sleep_level not in (0, 1, 2):
+        raise _invalid("sleep_level", engine.sleep_level, Sentence("0, 1 or 2"))
+    _version(engine)
+
+
+def _peak(engine: Engine, stage: int, seqs: int, batched: int, k: Constants) -> tuple[int, int]:
+    """Return the peak of a forward over dummy requests: (activations and what kernels keep, logits and sampling)."""
+    model = engine.model
+    if engine.name == "sglang":
+        return 0, 0  # lives in what its share of memory leaves
+    kept = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
+    width = model.mlp_width or model.shared_width
+    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * k["engine.forward_factor"]
+    if stage < engine.pipeline - 1:
+        return round(kept + layer), 0
+    is_sorting = _version(engine) < (0, 17)
+    per_entry = k["engine.sampler_bytes_sorting" if is_sorting else "engine.sampler_bytes"]
+    logits = per_entry * seqs * model.vocab
+    hidden = 2 * batched * model.hidden
+    if layer > logits + hidden:
+        return round(kept + layer), 0
+    return round(kept + hidden), round(logits)
+
+
+def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
+    """Return bytes of the two buffers that fused experts keep: tokens * k rows, as wide as the widest of in and out."""
+    model = engine.model
+    if not model.layers[index].is_moe:
+        return 0
+    width = model.expert_width / (1 if engine.expert > 1 else engine.tensor)
+    rows = batched * model.experts_per_token
+    return 2 * rows * (max(width, model.hidden) + max(2 * width, model.hidden))
+
+
+def _non_torch(engine: Engine, accelerator: Accelerator, k: Constants) -> int:
+    """Return bytes outside of torch. Devices that cannot read one another's memory exchange through the host's, where
+    the buffers are then (NCCL's transport over shared memory)."""
+    if engine.name == "sglang":
+        return round(k["engine.sglang_nccl_bytes"]) if engine.tensor * engine.pipeline > 1 else 0
+    if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
+        return round(k["engine.non_torch_bytes_group"])
+    return round(k["engine.non_torch_bytes_pipeline" if engine.pipeline > 1 else "engine.non_torch_bytes_single"])
+
+
+def _asleep(engine: Engine, awake: dict[Term, int], k: Constants) -> dict[Term, int]:
+    if not engine.sleep_level:
+        return dict(awake)
+    return {"graphs": round(awake["graphs"] * k["engine.asleep_share_graphs"]), "overhead": awake["overhead"]}
+
+
+def _reported_tokens(engine: Engine, cache: KvCache, longest: int) -> int:
+    if engine.name == "sglang" or _version(engine) < (0, 20) or cache.num_blocks <= 0:
+        return max(cache.num_blocks, 0) // len(cache.groups) * cache.block_tokens
+    return int(cache.num_blocks / cache.sequence_blocks(longest) * longest)
+
+
+def _shortage(
+    engine: Engine, cache: KvCache, spare: int, longest: int, *, budget: int, accelerator: Accelerator
+) -> Shortage | None:
+    if spare <= 0 or cache.num_blocks <= 0:
+        text = Sentence(
+            "engine.utilization {utilization:g} gives the engine {budget} of {label}; weights and a "
+            "forward pass need {needed}. Raise it, or use more devices per engine.",
+            utilization=engine.utilization,
+            budget=_gib(budget),
+            label=accelerator.label,
+            needed=_gib(budget - spare),
+        )
+        return Shortage(field="engine.utilization", text=text, missing=cache.sequence_bytes(longest) - spare)
+    if cache.sequence_blocks(longest) <= cache.num_blocks:
+        return None
+    fits = cache.longest_sequence()
+    text = Sentence(
+        "engine.max_model_len {longest} needs {needed} of cache; {spare} is there, which holds"
+        " {fits} tokens. Use at most {fits}, or raise engine.utilization.",
+        longest=longest,
+        needed=_gib(cache.sequence_bytes(longest)),
+        spare=_gib(spare),
+        fits=fits,
+    )
+    return Shortage(field="engine.max_model_len", text=text, missing=cache.sequence_bytes(longest) - spare)
+
+
+def _gib(size: float) -> str:
+    return f"{size / _GIB:.2f} GiB"
+
+
+def _most_layers(engine: Engine) -> int:
+    return max(len(stage) for stage in stages(engine))
+
+
+def _version(engine: Engine) -> tuple[int, ...]:
+    """Return the version of vLLM as major and minor number; "" is the newest known."""
+    if not engine.version or engine.name == "sglang":
+        return NEWEST
+    return (*_numbers(engine), 0)[:2]
+
+
+def _numbers(engine: Engine) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in engine.version.removeprefix("v").split(".")[:3])
+    except ValueError:
+        raise _invalid("version", engine.version, Sentence("numbers and dots, such as 0.19.1")) from None
+
+
+def _whole(name: str, value: object, *, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 10**15:
+        raise _invalid(name, value, Sentence("a whole number from {low}", low=low))
+
+
+def _invalid(name: str, value: object, allowed: str) -> JobInvalid:
+    return JobInvalid(
+        f"engine.{name}",
+        Sentence("{value!r} is not allowed for engine.{name}. Use {allowed}.", value=value, name=name, allowed=allowed),
+    )

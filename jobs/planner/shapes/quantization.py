@@ -1,0 +1,109 @@
+"""What a config says of how its checkpoint holds weights: bytes per element, scales included."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.catalog.sentence import Sentence
+from jobs.planner.shapes.config_values import ConfigValues
+
+_DTYPES = {
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "half": 2.0,
+    "float32": 4.0,
+    "float": 4.0,
+    "float64": 8.0,
+    "float8_e4m3fn": 1.0,
+    "auto": 2.0,
+}
+_SCALE_BYTES = 2  # of a group's scale in integer formats
+_METHODS = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none."""
+
+    name: str
+    quantized_bytes: float
+    element_bytes: float
+    reaches: Literal["layers", "experts"] = "layers"
+
+
+def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
+    """Return how the weights of a checkpoint are held. Raises: ShapeUnreadable."""
+    where = text if text.has("dtype") or text.has("torch_dtype") else outer
+    key = where.first("dtype", "torch_dtype")
+    dtype = where.text(key, "bfloat16").removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise where.refusal(
+            key, Sentence("is {dtype}. Known are {known}.", dtype=where.shown(dtype), known=", ".join(_DTYPES))
+        )
+    plain = _DTYPES[dtype]
+    table = outer.table("quantization_config") or text.table("quantization_config")
+    if table is None:
+        return Quantization(name="", quantized_bytes=plain, element_bytes=plain)
+    method = table.text("quant_method", "modelopt" if table.has("quant_algo") else None).lower()
+    quantized = _bytes(table, method)
+    rest = 2.0 if plain < 2 else plain
+    if method == "mxfp4":  # gpt-oss, the one family that has it, keeps attention and router as they were
+        return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest, reaches="experts")
+    return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest)
+
+
+def _bytes(table: ConfigValues, method: str) -> float:
+    if method in ("fp8", "fbgemm_fp8"):
+        block = table.items("weight_block_size", int)
+        if block is None:
+            return 1.0
+        if len(block) != 2 or min(block) < 1:
+            raise table.refusal(
+                "weight_block_size",
+                Sentence("is {block}. It must be two positive numbers.", block=table.shown(list(block))),
+            )
+        return 1.0 + 4 / (block[0] * block[1])
+    if method == "mxfp4":
+        return 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
+    if method in ("gptq", "awq"):
+        bits = table.count("bits", "w_bit", limit=8)
+        return _grouped(bits, table.optional_count("group_size", "q_group_size", low=-1, limit=1 << 20) or 128)
+    if method == "bitsandbytes":
+        if table.flag("load_in_8bit", False):
+            return 1.0
+        if table.flag("load_in_4bit", False):
+            # 32 bits of scale for 64 elements, or 8 bits of it and 32 more for each 256 of those.
+            scale = 8 / 64 + 32 / (64 * 256) if table.flag("bnb_4bit_use_double_quant", False) else 32 / 64
+            return (4 + scale) / 8
+        raise table.refusal("load_in_4bit", Sentence("is missing. One of load_in_4bit and load_in_8bit must be true."))
+    if method in ("compressed-tensors", "compressed_tensors"):
+        return _compressed(table)
+    if method == "modelopt":
+        algorithm = table.text("quant_algo").upper()
+        if algorithm == "FP8":
+            return 1.0
+        if algorithm == "NVFP4":
+            return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
+        raise table.refusal(
+            "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
+        )
+    raise table.refusal(
+        "quant_method", Sentence("is {method}. Known are {methods}.", method=table.shown(method), methods=_METHODS)
+    )
+
+
+def _compressed(table: ConfigValues) -> float:
+    groups = table.table("config_groups")
+    if groups is None:
+        raise table.refusal("config_groups", Sentence("is missing. It must be a table of groups of layers."))
+    for group in groups.tables():
+        weights = group.table("weights")
+        if weights is not None:
+            bits = weights.count("num_bits", limit=16)
+            size = weights.optional_count("group_size", low=-1, limit=1 << 20)
+            return bits / 8 if not size or size < 1 else _grouped(bits, size)
+    raise table.refusal("config_groups", Sentence("has no group that says how weights are held."))
+
+
+def _grouped(bits: int, size: int) -> float:
+    """Return bytes per element with a scale and a zero point per group; a group of -1 is a whole column."""
+    return bits / 8 if size < 1 else (bits + (8 * _SCALE_BYTES + bits) / size) / 8

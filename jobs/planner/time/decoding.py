@@ -1,0 +1,127 @@
+"""Seconds of one decode step and of prefill on a rollout engine.
+
+A step of B sequences streams the weights that it touches and the keys and values of every live token, multiplies, talks
+to its other devices, and pays the host per layer and sequence. Of experts, B tokens touch E*(1-(1-k/E)^B). A pipeline
+of p stages has p batches under way, each of B/p sequences, each through all stages.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.planner.constant import Constants
+from jobs.planner.job import Engine
+from jobs.planner.serving.engine_memory import is_first_engine
+from jobs.planner.serving.engine_weights import expert_bytes, expert_ranks, layer_bytes, matrix_bytes, vocabulary_bytes
+from jobs.planner.serving.kv_cache import layer_token_bytes
+from jobs.planner.time.network import card_bandwidth
+
+_NODE = 8  # devices of a node, where more of them are not joined by one link
+_WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """What a decode step of one engine costs: coefficients in seconds, made once and then asked for many steps.
+
+    `dense_seconds`: weights that every step reads, and what each layer takes anyway; `expert_seconds`: all experts of
+    a device; `sequence_seconds` per sequence; `reach`: per window (0: none), seconds per live token of a sequence.
+    `ratio` is k/E, `spread` over how many engines the tokens of one step of experts come from.
+    """
+
+    dense_seconds: float
+    expert_seconds: float
+    sequence_seconds: float
+    reach: tuple[tuple[int, float], ...]
+    ratio: float
+    spread: float
+    pipeline: int
+
+    def step(self, batch: float, context: float) -> float:
+        """Return seconds of one step of `batch` sequences with `context` live tokens each in the mean."""
+        each = max(batch / self.pipeline, 1.0)
+        seconds = self.dense_seconds + self.sequence_seconds * each
+        if self.expert_seconds:
+            seconds += self.expert_seconds * (1 - (1 - self.ratio) ** (each * self.spread))
+        for window, rate in self.reach:
+            seconds += rate * each * (min(context, window) if window else context)
+        return seconds
+
+
+def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Decoder:
+    """Return the coefficients of an engine's decode step."""
+    model, tensor = engine.model, engine.tensor
+    bandwidth = accelerator.bandwidth * k["decode.bandwidth"]
+    kinds = {id(layer): layer for layer in model.layers}
+    counts = Counter(map(id, model.layers))
+    dense = vocabulary_bytes(engine, engine.pipeline - 1)  # head and final norm; of the embedding, some rows only
+    if engine.pipeline == 1 and not model.is_tied:
+        dense -= vocabulary_bytes(engine, 0) / 2
+    experts = fixed = products = expert_products = 0.0
+    reach: dict[int, float] = {}
+    ranks = max(tensor, engine.expert)
+    is_shared = ranks > 1
+    # Of an engine over several nodes: hops of a layer's two reductions around them, there and back.
+    beyond = 2 * 2 * (-(-ranks // max(accelerator.domain, _NODE)) - 1)
+    per_token = layer_token_bytes(model, tensor, engine.kv_bytes)
+    for key, count in counts.items():
+        layer = kinds[key]
+        dense += count * layer_bytes(layer, engine, share=0.0)
+        experts += count * expert_bytes(layer, engine)
+        products += count * (layer.attention + layer.mlp) / tensor + count * layer.replicated
+        if layer.is_moe:
+            used = layer.experts * model.experts_per_token / model.experts
+            expert_products += count * used / tensor
+            fixed += count * k["decode.expert_layer_seconds"]
+            fixed += count * k["decode.expert_exchange_seconds"] if is_shared else 0.0
+        else:
+            fixed += count * k["decode.layer_seconds"]
+            fixed += count * k["decode.exchange_seconds"] if is_shared else 0.0
+        fixed += count * beyond * k["network.node_latency"]
+        if layer.has_cache:
+            reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
+    if is_first_engine(engine):
+        fixed += k["decode.first_engine_seconds"]
+    if engine.is_eager:
+        fixed += model.num_layers * k["decode.eager_layer_seconds"]
+    peak = product_rate(engine, accelerator, k)
+    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * k["decode.compute"])
+    sequence += 2 * expert_products / (peak * k["decode.compute_experts"])
+    sequence += k["decode.sequence_seconds"]
+    if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
+        volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
+        link = card_bandwidth(accelerator) if beyond else accelerator.link_bandwidth
+        sequence += volume / (link * k["decode.link"])
+    slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
+    return Decoder(
+        dense_seconds=(dense / bandwidth + fixed) * slower,
+        expert_seconds=experts / bandwidth * slower,
+        sequence_seconds=sequence * slower,
+        reach=tuple((window, rate * slower) for window, rate in reach.items()),
+        ratio=model.experts_per_token / model.experts if model.experts else 0.0,
+        spread=expert_ranks(engine) / tensor,
+        pipeline=engine.pipeline,
+    )
+
+
+def product_rate(engine: Engine, accelerator: Accelerator, k: Constants) -> float:
+    """Return the FLOP/s of one device before efficiency: of bf16, or more where weights and device are of fp8."""
+    peak = accelerator.peak
+    rate = peak.get("bf16") or peak.get("fp16") or max(peak.values())
+    has_fp8 = "fp8" in peak and engine.model.quantization not in _WIDENED and matrix_bytes(engine) <= 1.01
+    return rate * k["decode.fp8_gain"] if has_fp8 else rate
+
+
+def prefill_seconds(engine: Engine, accelerator: Accelerator, tokens: float, context: float, k: Constants) -> float:
+    """Return seconds of `tokens` of prompts of `context` tokens each: 2*N_mm + 2*L*q*context FLOPs a token."""
+    model = engine.model
+    attended = sum(min(context, layer.window) if layer.window else context for layer in model.layers if layer.has_cache)
+    flops = 2 * model.matmul_parameters + 2 * attended * model.attention_width
+    share = k["decode.prefill_experts" if model.experts else "decode.prefill"]
+    slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
+    return tokens * flops * slower / (engine.tensor * engine.pipeline * product_rate(engine, accelerator, k) * share)
+
+
+def decode_step_seconds(engine: Engine, accelerator: Accelerator, batch: float, context: float, k: Constants) -> float:
+    """Return seconds of one decode step of `batch` sequences with `context` live tokens each in the mean."""
+    return make_decoder(engine, accelerator, k).step(batch, context)

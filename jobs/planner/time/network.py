@@ -1,0 +1,217 @@
+"""Bytes that devices exchange in training, and the seconds of it that computing does not hide.
+
+Volumes per rank are those of ring collectives: a gather or a reduction to shares of n ranks moves (n-1)/n of the whole
+(planner reference, section 7). Ranks are placed as Megatron places them: tensor parallelism innermost, then context and
+sequence, then data, stages of a pipeline outermost; what spans nodes shares their network with the groups beside it.
+"""
+
+from dataclasses import dataclass
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.planner.constant import Constants
+from jobs.planner.job import Fleet, Training
+from jobs.planner.shapes.model_shape import ModelShape
+
+_HALF = 2  # bytes of an element of activations and of gathered weights
+_NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, 200 beside 300 at most
+_NIC_RATE = 50e9  # 400 Gb/s a device, which nodes of Blackwell keep beside twice the link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What one rank of a group gets of a link: bytes/s one way, and seconds before a message moves."""
+
+    bandwidth: float
+    latency: float
+    is_local: bool
+
+    def gather(self, size: float, ranks: int) -> float:
+        """Return seconds of gathering `size` bytes that `ranks` hold in shares, or of reducing them to shares."""
+        if ranks <= 1 or size <= 0:
+            return 0.0
+        return size * (ranks - 1) / ranks / self.bandwidth + self.latency * (1 if self.is_local else 2)
+
+    def send(self, size: float) -> float:
+        """Return seconds of sending `size` bytes to one other rank."""
+        return size / self.bandwidth + self.latency
+
+
+def card_bandwidth(accelerator: Accelerator) -> float:
+    """Return bytes/s, one way, of the network card that a device with a link of its own has beside it: a ninth of that
+    link, and no more than 400 Gb/s."""
+    return min(accelerator.link_bandwidth * _NIC_SHARE, _NIC_RATE)
+
+
+def node_bandwidth(fleet: Fleet) -> float:
+    """Return bytes/s out of a node, one way: as given, or assumed from how its devices are joined.
+
+    Devices with a link of their own stand in nodes with a network card each; others share one card of 12.5 GB/s.
+    """
+    if fleet.node_bandwidth:
+        return fleet.node_bandwidth
+    if fleet.accelerator.link == "pcie":
+        return 12.5e9
+    return card_bandwidth(fleet.accelerator) * fleet.devices_per_node
+
+
+def link_of(fleet: Fleet, ranks: int, stride: int, k: Constants) -> Link:
+    """Return the link of a group of `ranks`, `stride` devices apart: in a node (or larger domain), or between."""
+    accelerator = fleet.accelerator
+    span = min(ranks * stride, fleet.num_devices)
+    joined = max(accelerator.domain, fleet.devices_per_node)  # racks whose link reaches over nodes count as one
+    if span <= joined:
+        bandwidth = accelerator.link_bandwidth if span <= accelerator.domain else accelerator.pcie_bandwidth
+        if not accelerator.has_peer_to_peer:
+            bandwidth *= k["network.staged_share"]
+        return Link(bandwidth=bandwidth * k["network.link_share"], latency=k["network.link_latency"], is_local=True)
+    beside = min(stride, joined)
+    share = node_bandwidth(fleet) * (joined / fleet.devices_per_node) / beside
+    bandwidth = min(share * k["network.node_share"], accelerator.link_bandwidth * k["network.link_share"])
+    return Link(bandwidth=bandwidth, latency=k["network.node_latency"], is_local=False)
+
+
+def exposed(communication: float, computing: float, overlap: float) -> float:
+    """Return the seconds of communication that computing does not hide: it hides no more than `overlap` of itself."""
+    return max(communication - overlap * computing, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Seconds that a rank communicates. Per micro-batch: `tensor`, `experts`, `context`, `pipeline`, `gather` of
+    sharded weights and `scatter` of gradients; per optimizer step: `gradients` (and gathering what was updated)."""
+
+    tensor: float = 0.0
+    experts: float = 0.0
+    context: float = 0.0
+    pipeline: float = 0.0
+    gather: float = 0.0
+    scatter: float = 0.0
+    gradients: float = 0.0
+
+
+def exchange_of(
+    t: Training, fleet: Fleet, *, tokens: float, layers: float, parameters: float, experts: float, k: Constants
+) -> Exchange:
+    """Return what a rank of a pipeline stage exchanges.
+
+    tokens: of one micro-batch on one rank. layers: of the stage. parameters, experts: elements of the stage on one
+    rank's tensor (and expert) share, before data parallelism shards them, routed experts apart.
+    """
+    layout, model = t.layout, t.model
+    forward, backward = 1 + (t.checkpointing == "full"), 1
+    passes = forward + backward
+    inner = layout.tensor
+    tensor = link_of(fleet, layout.tensor, 1, k)
+    whole = _HALF * tokens * model.hidden
+    seconds_tensor = 0.0
+    if layout.tensor > 1:  # two gathers and two reductions per layer and pass, whatever the order of sharding
+        seconds_tensor = layers * passes * 4 * tensor.gather(whole, layout.tensor)
+        seconds_tensor *= 1 - (k["network.tensor_overlap"] if t.kernels in ("megatron", "compiled") else 0.0)
+    seconds_context = _context_seconds(t, fleet, tokens=tokens, layers=layers, passes=passes, stride=inner, k=k)
+    inner *= layout.context * layout.ulysses
+    seconds_experts = 0.0
+    if layout.expert > 1 and model.experts:
+        moved = _HALF * tokens / layout.tensor * model.experts_per_token * model.hidden
+        routed = sum(layer.is_moe for layer in model.layers) / model.num_layers * layers
+        link = link_of(fleet, layout.expert, 1, k)
+        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / k["network.exchange_share"]
+    seconds_pipeline = 0.0
+    if layout.pipeline > 1:
+        link = link_of(fleet, 2, max(layout.num_devices // layout.pipeline, 1), k)
+        seconds_pipeline = 2 * layout.virtual * link.send(whole / layout.tensor)
+    gather, scatter, gradients = _data_seconds(t, fleet, parameters=parameters, experts=experts, forward=forward, k=k)
+    return Exchange(
+        tensor=seconds_tensor,
+        experts=seconds_experts,
+        context=seconds_context,
+        pipeline=seconds_pipeline,
+        gather=gather,
+        scatter=scatter,
+        gradients=gradients,
+    )
+
+
+def _context_seconds(
+    t: Training, fleet: Fleet, *, tokens: float, layers: float, passes: int, stride: int, k: Constants
+) -> float:
+    """Return seconds of context parallelism per micro-batch: a ring of keys and values (backward twice as much), or
+    Ulysses' exchange of heads."""
+    layout, model = t.layout, t.model
+    total = 0.0
+    if layout.context > 1:
+        link = link_of(fleet, layout.context, stride, k)
+        block = _HALF * tokens * 2 * model.kv / layout.tensor
+        total += layers * (passes + 1) * (layout.context - 1) * link.send(block)
+    if layout.ulysses > 1:
+        link = link_of(fleet, layout.ulysses, stride * layout.context, k)
+        heads = _HALF * tokens * (2 * model.query + 2 * model.kv) / layout.tensor
+        total += layers * passes * link.gather(heads, layout.ulysses) / k["network.exchange_share"]
+    return total
+
+
+def _data_seconds(
+    t: Training, fleet: Fleet, *, parameters: float, experts: float, forward: int, k: Constants
+) -> tuple[float, float, float]:
+    """Return seconds per micro-batch of gathering weights and of reducing gradients, and per step of the rest."""
+    layout = t.layout
+    stride = layout.tensor
+    link = link_of(fleet, layout.shard_ranks, stride, k)
+    expert_link = link_of(fleet, layout.expert_data, stride * layout.expert, k)
+    groups = ((parameters, layout.shard_ranks, link), (experts, layout.expert_data, expert_link))
+    gather = scatter = gradients = 0.0
+    trained = 1.0 if t.method == "full" else 0.0  # of adapters, gradients are too small to matter
+    for elements, ranks, each in groups:
+        if ranks <= 1 or not elements:
+            continue
+        if layout.shards >= 3:
+            passes = forward + 1 if t.resharded else 1
+            gather += passes * each.gather(_HALF * elements, ranks)
+            scatter += trained * each.gather(t.gradient_bytes * elements, ranks)
+        else:
+            gradients += trained * each.gather(t.gradient_bytes * elements, ranks)
+            gradients += trained * each.gather((t.gradient_bytes if not layout.shards else _HALF) * elements, ranks)
+    if layout.shards >= 3 and t.keeps_gradients:
+        return gather, 0.0, gradients + scatter
+    return gather, scatter, gradients
+
+
+def matrices(model: ModelShape) -> int:
+    """Return how many tensors a model has, each expert's counted alone: what a sync that sends one by one sends."""
+    per_mlp = 3 if model.is_gated else 2
+    total = 3
+    for layer in model.layers:
+        total += 6 + (model.attention_kind == "mla") * 3 + 2 * model.has_qk_norm
+        total += per_mlp * bool(layer.mlp) + (per_mlp * model.experts + 1 if layer.is_moe else 0)
+    return total
+
+
+def weight_sync_seconds(
+    t: Training, fleet: Fleet, k: Constants, *, is_split: bool, engine_devices: int, bucket_bytes: int
+) -> float:
+    """Return seconds in which an engine gets the weights that were trained.
+
+    Colocated: each tensor is gathered in its group and copied on the device. Split: one rank sends all weights to the
+    engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate per pair of nodes measured far
+    below what links carry, and each tensor costs a call.
+    """
+    size, tensors, layout = _HALF * t.model.parameters, matrices(t.model), t.layout
+    start, packed = k["network.sync_seconds"], k["network.sync_packed_share"] if bucket_bytes else 1.0
+    link = fleet.accelerator.link_bandwidth * k["network.link_share"]
+    local = tensors * k["network.sync_local_tensor_seconds"] * packed
+    joined = max(fleet.devices_per_node, fleet.accelerator.domain)
+    if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
+        spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
+        group = link_of(fleet, min(spread, layout.num_devices), 1, k)
+        calls = local if spread <= joined else tensors * k["network.sync_tensor_seconds"] * packed
+        return start + calls + size / layout.pipeline / min(group.bandwidth, k["network.sync_local_rate"])
+    if layout.num_devices + engine_devices <= joined:
+        senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
+        return start + local + size / senders / min(link, k["network.sync_local_rate"])
+    per_node = fleet.devices_per_node
+    pairs = max(min(-(-layout.num_devices // per_node), -(-engine_devices // per_node)), 1)
+    rate = pairs * min(k["network.sync_rate"], _node_rate(fleet, k))
+    return start + tensors * k["network.sync_tensor_seconds"] * packed + size / rate
+
+
+def _node_rate(fleet: Fleet, k: Constants) -> float:
+    return node_bandwidth(fleet) * k["network.node_share"]

@@ -1,0 +1,326 @@
+"""Seconds of one step of a job, phase by phase, and how phases overlap under its schedule.
+
+Synchronous: phases follow one another. One step off: generation runs beside the training on the batch before. Fully
+asynchronous: also, and no batch waits for its longest response, so that engines always run full. Colocated engines take
+turns with the trainer, so that an asynchronous schedule hides their tail alone (planner reference, section 8).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jobs.catalog.sentence import Sentence
+from jobs.planner.constant import Constants
+from jobs.planner.job import Engine, Frozen, Job, Rollouts, Training
+from jobs.planner.memo import Memo
+from jobs.planner.result import Interval, StepTime
+from jobs.planner.serving.engine_memory import EngineMemory
+from jobs.planner.time.flops import training_flops
+from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
+from jobs.planner.time.network import weight_sync_seconds
+from jobs.planner.time.training import (
+    WIDEST,
+    frozen_seconds,
+    peak_rate,
+    scoring_seconds,
+    update_time,
+    work_of,
+)
+
+NOTHING = Interval(low=0.0, middle=0.0, high=0.0)
+SCORING = "speed.scoring_pace"
+PACES: Mapping[str, str] = {
+    "rollout": "decode.pace",
+    "old_logprobs": SCORING,
+    "reference": SCORING,
+    "update": "speed.update_pace",
+    "weight_sync": "network.sync_pace",
+}
+"""Phase -> the constant that its seconds are multiplied by; 1 until somebody measures it (jobs.planner.calibration)."""
+EXPERIENCE = "experience"
+TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs", "reference")}
+"""Phases whose seconds some trainers tell as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given."""
+
+    samples: int
+    prompt: float
+    length: float
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of all samples."""
+        return self.samples * self.length
+
+
+def batch_of(rollouts: Rollouts, k: Constants) -> Batch:
+    """Return what a step of reinforcement learning generates."""
+    prompt, response = mean_lengths(rollouts.lengths, k)
+    return Batch(samples=rollouts.prompts * rollouts.samples_per_prompt, prompt=prompt, length=prompt + response)
+
+
+def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -> StepTime:
+    """Return seconds by phase and of the whole step; `engine` is what the job's engine holds, None without one."""
+    if job.rollouts is None or job.engine is None or engine is None:
+        return _supervised(job, k, memo)
+    batch = batch_of(job.rollouts, k)
+    phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, k, memo)
+    if not job.rollouts.lengths.mean_response:  # all phases grow with it
+        phases = {key: _widest(seconds) for key, seconds in phases.items()}
+    phases = _paced(phases, k)
+    step = _overlapped(job, phases, k)
+    notes = [_mfu_note(job)]
+    if not job.rollouts.lengths.mean_response:
+        notes.append(Sentence("The mean length of responses is not known; a share of the cap is assumed."))
+    flops = training_flops(job.policy, batch.tokens * job.rollouts.epochs, batch.length)
+    return StepTime(
+        phases=phases,
+        step=step,
+        tokens_per_second=step.inverse(batch.tokens),
+        bottleneck=_bottleneck(phases),
+        mfu=_mfu(job, flops, phases["update"].middle),
+        notes=tuple(notes),
+    )
+
+
+def _supervised(job: Job, k: Constants, memo: Memo) -> StepTime:
+    t = job.policy
+    update = memo.of("update", t, lambda: update_time(t, job.fleet, k, tokens=job.batch_tokens), _key(job))
+    work = work_of(t, tokens=job.batch_tokens)
+    ranks = t.layout.num_devices / (t.layout.tensor * t.layout.pipeline)
+    tokens = work.tokens * work.count * ranks
+    phases = {"reference": NOTHING, "update": update.seconds}
+    for frozen in job.frozen:
+        phases["reference"] += _frozen(job, frozen, tokens, work.document, k, memo)
+    if not job.frozen:
+        del phases["reference"]
+    phases = _paced(phases, k)
+    step = sum(phases.values(), start=NOTHING)
+    flops = training_flops(t, tokens, work.document)
+    mfu = _mfu(job, flops, update.seconds.middle)
+    return StepTime(
+        phases=phases,
+        step=step,
+        tokens_per_second=step.inverse(tokens),
+        bottleneck=_bottleneck(phases),
+        mfu=mfu,
+        notes=(_mfu_note(job),),
+    )
+
+
+def _rl_phases(
+    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, k: Constants, memo: Memo
+) -> dict[str, Interval]:
+    t = job.policy
+    rollout = memo.of(
+        "rollout",
+        engine,
+        lambda: _rollout(job, rollouts, engine, batch, memory, k),
+        rollouts,
+        job.schedule,
+        job.staleness,
+        _key(job),
+    )
+    phases = {"rollout": rollout}
+    rewards = [_frozen(job, each, batch.tokens, batch.length, k, memo) for each in job.frozen if each.role == "reward"]
+    judged = sum(rewards, start=NOTHING)
+    if rollouts.reward_seconds or rewards:
+        seconds = rollouts.reward_seconds
+        phases["reward"] = judged + Interval(low=seconds, middle=seconds, high=seconds)
+    if rollouts.has_old_logprobs:
+        phases["old_logprobs"] = _scored(job, t, rollouts, batch, k, memo)
+    if job.critic is not None:
+        values = _scored(job, job.critic, rollouts, batch, k, memo)
+        before = phases.get("old_logprobs", NOTHING)
+        phases["old_logprobs"] = _both(before, values, beside=job.critic_pool != "policy")
+    scored = [(each, _frozen(job, each, batch.tokens, batch.length, k, memo)) for each in job.frozen]
+    others = [seconds for each, seconds in scored if each.role != "reward"]
+    if others:
+        phases["reference"] = sum(others, start=NOTHING)
+    phases["update"] = _updates(job, t, rollouts, batch, k, memo)
+    if job.critic is not None:
+        critic = _updates(job, job.critic, rollouts, batch, k, memo)
+        phases["update"] = _both(phases["update"], critic, beside=job.critic_pool != "policy")
+    sync = memo.of(
+        "sync", t, lambda: _sync_seconds(job, k), job.placement, job.engine_devices, job.sync_bucket_bytes, _key(job)
+    )
+    phases["weight_sync"] = _band(sync + _moving_seconds(job, k), WIDEST)
+    return phases
+
+
+def _rollout(
+    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, k: Constants
+) -> Interval:
+    """Return seconds of generation. Where the cache holds no whole sequence, as if it held one."""
+    longest = rollouts.lengths.max_prompt + rollouts.lengths.max_response
+    accelerator = job.fleet.accelerator
+    able = engine
+    if memory.shortage is not None or memory.cache.longest_sequence() < longest:
+        room = 2 * max(memory.cache.sequence_bytes(longest), 2**30)
+        able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
+    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, k)
+    if job.schedule != "async" or not job.staleness:
+        return synchronous
+    # No batch waits for its longest response: engines run as full as cache and queue allow.
+    held = memory.kv_tokens / max(batch.length, 1.0) if memory.kv_tokens else 1.0
+    queued = batch.samples / engine.num_engines * (1 + job.staleness)
+    at_once = max(int(min(held, queued, memory.max_num_seqs)), 1)
+    output = batch.length - batch.prompt
+    rate = decode_tokens_per_second(engine, accelerator, at_once, batch.prompt, output, k)
+    bulk = rate.inverse(batch.samples * output / engine.num_engines)
+    return bulk if bulk.middle < synchronous.middle else synchronous
+
+
+def _scored(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constants, memo: Memo) -> Interval:
+    """Return seconds in which a trained model gives log-probabilities or values of the batch."""
+    size = rollouts.score_micro_batch or t.micro_batch
+    row = rollouts.score_sequence or t.sequence
+    is_packed = bool(t.document) or row > rollouts.lengths.max_prompt + rollouts.lengths.max_response
+    padding = t.sequence / batch.length if t.is_padded else 1.0
+    held = size * (row if is_packed or t.is_padded else min(row, batch.length))
+    document = t.sequence if t.is_padded else batch.length
+    return memo.of(
+        "scored",
+        t,
+        lambda: scoring_seconds(
+            t.model,
+            t.layout,
+            t,
+            job.fleet,
+            k,
+            tokens=batch.tokens * max(padding, 1.0),
+            document=document,
+            row=held,
+            has_head=t.objective != "scalar",
+        ),
+        batch,
+        size,
+        row,
+        _key(job),
+    )
+
+
+def _frozen(job: Job, frozen: Frozen, tokens: float, document: float, k: Constants, memo: Memo) -> Interval:
+    return memo.of(
+        "frozen",
+        frozen,
+        lambda: frozen_seconds(frozen, job.policy, job.fleet, k, tokens=tokens, document=document),
+        tokens,
+        document,
+        id(job.policy),
+        _key(job),
+    )
+
+
+def _updates(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constants, memo: Memo) -> Interval:
+    """Return seconds of all optimizer steps on one batch."""
+    steps = rollouts.updates
+    one = memo.of(
+        "update",
+        t,
+        lambda: update_time(t, job.fleet, k, tokens=batch.tokens / steps, document=batch.length),
+        batch,
+        steps,
+        _key(job),
+    )
+    return one.seconds.scaled(steps * rollouts.epochs)
+
+
+def _sync_seconds(job: Job, k: Constants) -> float:
+    return weight_sync_seconds(
+        job.policy,
+        job.fleet,
+        k,
+        is_split=job.placement == "split",
+        engine_devices=job.engine_devices,
+        bucket_bytes=job.sync_bucket_bytes,
+    )
+
+
+def _moving_seconds(job: Job, k: Constants) -> float:
+    """Return seconds in which models leave the devices for another phase and come back, and engines wake up."""
+    if job.placement == "split" or job.engine is None:
+        return 0.0
+    t, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * k["speed.move_rate_share"]
+    local = t.model.parameters / max(t.layout.num_devices, 1)
+    moved = 0.0
+    if t.offload.params_between_phases:
+        moved += local * t.weight_bytes
+    if t.offload.optimizer_between_phases and t.method == "full":
+        moved += local * (12 if t.has_master else 8) * (1 - t.offload.optimizer)
+    engine = job.engine
+    woken = 0.0
+    if engine.sleep_level:
+        ranks = engine.tensor * engine.pipeline
+        woken = k["speed.wake_seconds"] + (engine.sleep_level == 1) * 2 * t.model.parameters / ranks / rate
+    return 2 * moved / rate + woken
+
+
+def _paced(phases: dict[str, Interval], k: Constants) -> dict[str, Interval]:
+    """Return the phases at the pace of the project's own runs. A pace that nobody set is 1, and no answer rests on
+    it."""
+    set_ = {phase: name for phase, name in PACES.items() if phase in phases and k.get(name).is_changed}
+    return {phase: seconds.scaled(k[set_[phase]]) if phase in set_ else seconds for phase, seconds in phases.items()}
+
+
+def _overlapped(job: Job, phases: dict[str, Interval], k: Constants) -> Interval:
+    """Return seconds of the whole step."""
+    generated = phases["rollout"] + phases.get("reward", NOTHING)
+    sync = phases["weight_sync"]
+    trained = sum((seconds for key, seconds in phases.items() if key not in _GENERATING), start=NOTHING)
+    if job.schedule == "sync" or job.placement != "split":
+        step = generated + trained + sync
+    else:
+        longer = Interval(
+            low=max(generated.low, trained.low),
+            middle=max(generated.middle, trained.middle),
+            high=max(generated.high, trained.high),
+        )
+        step = longer + sync
+    return step.scaled(1 / (1 - k["speed.other_share"]))
+
+
+_GENERATING = ("rollout", "reward", "weight_sync")
+
+
+def _both(one: Interval, other: Interval, *, beside: bool) -> Interval:
+    """Return two intervals one after the other, or at once on devices of their own."""
+    if not beside:
+        return one + other
+    return Interval(low=max(one.low, other.low), middle=max(one.middle, other.middle), high=max(one.high, other.high))
+
+
+def _bottleneck(phases: dict[str, Interval]) -> str:
+    return max(phases, key=lambda key: phases[key].middle)
+
+
+def _mfu(job: Job, flops: float, seconds: float) -> float:
+    return flops / (seconds * job.policy.layout.num_devices * peak_rate(job.fleet.accelerator)) if seconds else 0.0
+
+
+def _mfu_note(job: Job) -> str:
+    peak = peak_rate(job.fleet.accelerator) / 1e12
+    return Sentence(
+        "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
+        " TFLOP/s); recomputation is not counted.",
+        num_devices=job.policy.layout.num_devices,
+        peak=peak,
+    )
+
+
+def _widest(seconds: Interval) -> Interval:
+    low, middle, high = seconds.low, seconds.middle, seconds.high
+    return Interval(low=min(low, middle / WIDEST), middle=middle, high=max(high, middle * WIDEST))
+
+
+def _band(middle: float, factor: float) -> Interval:
+    factor = min(factor, WIDEST)
+    return Interval(low=middle / factor, middle=middle, high=middle * factor)
+
+
+def _key(job: Job) -> tuple[int, int, int, float]:
+    """Return what of the fleet a part's seconds depend on."""
+    fleet = job.fleet
+    return (id(fleet.accelerator), fleet.num_devices, fleet.devices_per_node, fleet.node_bandwidth)

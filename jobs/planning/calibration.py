@@ -1,0 +1,188 @@
+"""What a project's finished runs say of the planner, by the kind of device that they were on, and taking it over.
+
+    for kind in calibrations(project, user=user, state=cluster_state()): ...
+    apply(project, "h200-sxm", user=user, state=cluster_state(), today=today)
+
+Each of the newest runs that finished is planned on what it ran on, with the lengths that it measured, and held against
+its median seconds (jobs.planner.calibration). A run that says nothing of the planner is left out, and counted with the
+reason: that too is an answer. What is taken over counts for plans on that kind of device alone
+(jobs.planning.settings).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils.translation import gettext as _
+
+from jobs.accounts.access import User
+from jobs.catalog.accelerator import Accelerator
+from jobs.cluster.ray_api import ClusterState
+from jobs.models import Attempt, Project, Run
+from jobs.planner.calibration import CALIBRATED, Calibration, Finished, Proposal, calibrate
+from jobs.planner.constant import Constants
+from jobs.planner.estimate import estimate
+from jobs.planner.read.context import Workload
+from jobs.planner.result import JobInvalid
+from jobs.planning.plan_vs_measured import Measured, read_measured
+from jobs.planning.question import PlanRefused, Question
+from jobs.planning.run_plan import question_of
+from jobs.planning.settings import constants_of, constants_without, keep_calibration, measured_on
+
+MAX_RUNS = 40
+"""The newest runs that are looked at: it takes some ten milliseconds each."""
+LEAST_STEPS = 3
+"""Steps after the first one that a median is taken of."""
+_SHORTEST, _LONGEST = 1e-6, 1e8  # seconds of a phase; what a trainer says may be anything
+
+
+class NothingToTake(ValueError):
+    """Nothing is proposed for a kind of device; the text says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCalibration:
+    """What the runs on one kind of device say. `present`: the constants that count there now; `taken`: those of them
+    that were measured before; `on`: the day of that."""
+
+    accelerator: Accelerator
+    num_runs: int
+    found: Calibration
+    present: Constants
+    taken: tuple[str, ...]
+    on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrations:
+    """`kinds`: the kind with most runs first; `left_out`: why a run says nothing -> how many."""
+
+    kinds: tuple[KindCalibration, ...]
+    left_out: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """A run that can be held against its plan."""
+
+    accelerator: Accelerator
+    finished: Finished
+
+
+class _SaysNothing(Exception):
+    """A run that says nothing of the planner; the text is why."""
+
+
+def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibrations:
+    """Return what the project's finished runs say, by kind of device. `state`: the cluster as it is now."""
+    by_kind: dict[str, list[_Told]] = {}
+    left_out: Counter[str] = Counter()
+    for run in _finished(project):
+        try:
+            told = _told(run, user=user, state=state)
+        except _SaysNothing as nothing:
+            left_out[str(nothing)] += 1
+            continue
+        by_kind.setdefault(told.accelerator.id, []).append(told)
+    kinds = [_of_kind(project, told) for told in sorted(by_kind.values(), key=len, reverse=True)]
+    return Calibrations(kinds=tuple(kinds), left_out=tuple(left_out.most_common()))
+
+
+def apply(
+    project: Project, accelerator: str, *, user: AbstractBaseUser, state: ClusterState, today: date
+) -> KindCalibration:
+    """Let plans for a kind of device reckon with what runs on it say now, and return that.
+
+    Raises: NothingToTake, PlanSettingsRefused.
+    """
+    kinds = calibrations(project, user=user, state=state).kinds
+    kind = next((each for each in kinds if each.accelerator.id == accelerator), None)
+    if kind is None:
+        raise NothingToTake(_("No finished run on %(kind)s says anything of the planner.") % {"kind": accelerator[:40]})
+    if not kind.found.values:
+        text = _("Runs on %(kind)s propose nothing that would come closer.")
+        raise NothingToTake(text % {"kind": kind.accelerator.label})
+    keep_calibration(
+        project=project,
+        accelerator=accelerator,
+        found=dict(_taken(kind.found.proposals)),
+        num_runs=kind.num_runs,
+        actor=user,
+        today=today,
+    )
+    return kind
+
+
+def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is kept of each constant that is proposed, or that runs confirm as it is."""
+    for each in proposals:
+        entry = {"num_runs": len(each.runs), "before": each.before}
+        if each.proposed is not None:
+            yield each.constant, {**entry, "value": each.proposed, "after": each.after}
+        elif each.is_confirmed:
+            yield each.constant, {**entry, "value": each.present, "after": each.before}
+
+
+def _finished(project: Project) -> Sequence[Run]:
+    runs = Run.objects.filter(project=project, state="finished").select_related("project")
+    return list(runs.order_by("-ended_at", "-pk")[:MAX_RUNS])
+
+
+def _of_kind(project: Project, told: Sequence[_Told]) -> KindCalibration:
+    accelerator = told[0].accelerator
+    present = constants_of(project, accelerator.id)
+    neutral = constants_without(project, CALIBRATED)
+    return KindCalibration(
+        accelerator=accelerator,
+        num_runs=len(told),
+        found=calibrate([each.finished for each in told], neutral, present),
+        present=present,
+        taken=tuple(measured_on(project, accelerator.id)),
+        on=project.calibrations.get(accelerator.id, {}).get("on", ""),
+    )
+
+
+def _told(run: Run, *, user: User, state: ClusterState) -> _Told:
+    """Return a run as it is held against its plan. Raises: _SaysNothing."""
+    if len({_place(attempt) for attempt in Attempt.objects.filter(run=run)}) > 1:
+        raise _SaysNothing(_("Its attempts ran on different devices."))
+    measured = read_measured(run.pk)
+    if measured.num_steps < LEAST_STEPS:
+        raise _SaysNothing(_("It tells the time of fewer than four steps."))
+    try:
+        unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
+        asked = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
+        setting = _setting(unknown)
+        estimate(asked.job, asked.k)
+    except PlanRefused as refused:
+        raise _SaysNothing(str(refused)) from refused
+    except JobInvalid as invalid:
+        raise _SaysNothing(_("The planner cannot lay it out.")) from invalid
+    usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
+    finished = Finished(run=run.pk, setting=setting, job=asked.job, seconds=usual)
+    return _Told(accelerator=asked.fleet.accelerator, finished=finished)
+
+
+def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
+    """Return what must be alike of all attempts of a run: the kinds of devices that there were for it."""
+    kinds = {(row["accelerator"], row["gpus"]) for row in attempt.ran_on.get("nodes", ()) if row["gpus"] >= 1}
+    return bool(attempt.num_gpus), tuple(sorted(kinds)) if attempt.num_gpus else ()
+
+
+def _setting(asked: Question) -> str:
+    """Return what is equal for runs that the planner, not told of lengths, takes for the same."""
+    time = estimate(asked.job, asked.k).time
+    parts = [f"{phase} {seconds.middle:.6g}" for phase, seconds in time.phases.items()]
+    return f"{asked.spec.algorithm}: {', '.join(parts)}"
+
+
+def _lengths(measured: Measured) -> Workload:
+    """Return what the run measured of its own data: what it generated is no error of a pace."""
+    return Workload(
+        mean_prompt=measured.mean_prompt,
+        mean_response=measured.mean_response,
+        reward_seconds=measured.seconds.get("reward", 0.0),
+    )

@@ -1,0 +1,334 @@
+"""What was planned for a run beside what was measured of it: seconds by phase, bytes by role and phase, states by role.
+
+What was not measured is None, never 0. Bytes are those that the run's own roles took: on CUDA the most that torch had
+reserved, which the plan's context, graphs and communicators are not in; on CPU the most that was resident, less what
+the process held before its model.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from jobs.catalog.metric import metric, peak_name
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.constant import Constants, constants
+from jobs.planner.estimate import estimate
+from jobs.planner.memory.cpu import host_fleet
+from jobs.planner.read.context import Models
+from jobs.planner.read.spec import read_job
+from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
+from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.time.steps import PACES, TOGETHER
+from jobs.telemetry.chunks import Floats
+from jobs.telemetry.clean_series import read_clean
+from jobs.telemetry.series import MAX_POINTS, Series
+from profiling.phases import PHASES, ROLES
+
+Quantity = Literal["seconds", "bytes"]
+Source = Literal["device", "process", ""]
+
+STEP = "step"
+BASELINE = "memory_baseline_bytes"
+STATES: Mapping[Term, str] = {
+    "weights": "parameter_bytes",
+    "gradients": "gradient_bytes",
+    "optimizer": "optimizer_bytes",
+}
+"""The terms of memory that a role reads off itself, and the readings."""
+BANDS: Mapping[str, str] = {
+    "weights": "memory.states_band",
+    "gradients": "memory.gradients_band",
+    "optimizer": "memory.states_band",
+}
+"""The constants that say how far what holds these terms may be from their elements."""
+_PHASES = tuple(phase.key for phase in PHASES)
+_SECONDS = {f"time/{phase}_seconds": phase for phase in (*_PHASES, STEP, *TOGETHER)}
+_FURTHER = {"time/values_seconds": "old_logprobs", "time/critic_update_seconds": "update"}
+"""Seconds that belong to a phase beside its own."""
+_DEVICE_TOTALS = tuple(f"gpu{index}_memory_total_bytes" for index in range(16))  # read by the runner
+_PEAKS = {
+    peak_name(kind, phase): (kind, phase) for kind in ("resident_peak", "device_reserved_peak") for phase in _PHASES
+}
+_LENGTHS = ("prompt/length_mean", "response/length_mean")
+_LONGEST = 1e9  # what a trainer says may be anything
+_OUTSIDE: tuple[Term, ...] = ("graphs", "overhead")  # torch's allocator does not know of them
+
+RoleKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An estimate of a run's spec. `seconds`: the phases, and "step", whose time means anything; None: all of them.
+    `k`: the constants that it was reckoned with."""
+
+    estimate: Estimate
+    seconds: frozenset[str] | None = None
+    k: Constants = field(default_factory=constants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a run told. `seconds`: phase, or "step" for the whole -> median over its steps. `peaks`: (role, phase) ->
+    most bytes over ranks and steps; `source` says of what: "device", or "process" less its baseline, "" for none.
+    `states`: (role, term) -> bytes of the rank that holds most. `num_steps`: steps that the medians are of.
+    `device_bytes`: memory of a device as the driver reports it; `mean_prompt`, `mean_response`: tokens, the median of
+    steps; 0 where it was not told."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    peaks: Mapping[RoleKey, float] = field(default_factory=dict)
+    states: Mapping[RoleKey, float] = field(default_factory=dict)
+    source: Source = ""
+    num_steps: int = 0
+    device_bytes: float = 0.0
+    mean_prompt: float = 0.0
+    mean_response: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRow:
+    """One line: seconds of a `phase` ("step": the whole; "experience": all of TOGETHER's), or bytes of a `role` in a
+    phase, or of one `term` of its states ("" for all terms). None where nothing was planned or measured. `difference`
+    is measured / planned - 1 of the middle; `is_inside` whether the interval holds what was measured."""
+
+    quantity: Quantity
+    phase: str
+    role: str = ""
+    term: str = ""
+    predicted: Interval | None
+    measured: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """How far the measured value is from the middle of the plan, as a share of it."""
+        if self.predicted is None or self.measured is None or self.predicted.middle <= 0:
+            return None
+        return self.measured / self.predicted.middle - 1
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the planned interval holds what was measured."""
+        if self.predicted is None or self.measured is None:
+            return None
+        return self.predicted.low <= self.measured <= self.predicted.high
+
+
+def planned_and_measured(run_id: str, plan: Plan) -> tuple[PlannedRow, ...]:
+    """Return the lines of a run: seconds in the order of a step, then bytes role by role, then states."""
+    return planned_rows(plan, read_measured(run_id))
+
+
+def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
+    """Return the lines for the plan of the run's spec and what the run told."""
+    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
+
+
+def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
+    """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
+    score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
+    return plan_of_processor(
+        estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))), constants()
+    )
+
+
+def plan_of_processor(made: Estimate, k: Constants) -> Plan:
+    """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
+    seconds of phases whose pace was measured there (`k`)."""
+    paces = {phase: k.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
+    phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and pace.evidence == "measured")
+    step = {STEP} if phases and phases >= set(made.time.phases) - {"reward"} else set()
+    pools = tuple(pool for pool in made.pools if pool.name != "vllm")
+    return Plan(estimate=replace(made, pools=pools), seconds=phases | step, k=k)
+
+
+def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+    time = plan.estimate.time
+    planned = {**time.phases, STEP: time.step}
+    if plan.seconds is not None:
+        planned = {phase: seconds for phase, seconds in planned.items() if phase in plan.seconds}
+    order = [*_PHASES, STEP]
+    for whole, parts in TOGETHER.items():
+        if whole in measured.seconds and not any(part in measured.seconds for part in parts):
+            order.insert(order.index(parts[0]), whole)
+            together = [planned.pop(part) for part in parts if part in planned]
+            if together:
+                planned[whole] = sum(together[1:], start=together[0])
+    for phase in order:
+        if phase in planned or phase in measured.seconds:
+            yield PlannedRow(
+                quantity="seconds",
+                phase=phase,
+                predicted=planned.get(phase),
+                measured=measured.seconds.get(phase),
+            )
+
+
+def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
+    """Yield what each role takes in each phase in which it works: where it is planned most, if it is in several pools,
+    and in which it was measured."""
+    planned = _by_role(made)
+    for role, phase in _ordered({*planned, *measured.peaks}):
+        memory = planned.get((role, phase))
+        yield PlannedRow(
+            quantity="bytes",
+            phase=phase,
+            role=role,
+            predicted=None if memory is None else _interval(_comparable(memory, measured.source), made.band),
+            measured=measured.peaks.get((role, phase)),
+        )
+
+
+def _states(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+    """Yield weights, gradients and optimizer states of each role: the least of its phases, as what is gathered or
+    copied for a while is not what the role reads off itself. Their interval is what holding them may add (BANDS), not
+    the band of a whole peak."""
+    planned: dict[RoleKey, int] = {}
+    for (role, _phase), memory in _by_role(plan.estimate).items():
+        for term in STATES:
+            if size := memory.terms.get(term, 0):
+                planned[role, term] = min(planned.get((role, term), size), size)
+    for role, name in sorted({*planned, *measured.states}, key=lambda key: (_place(key[0]), _term_place(key[1]))):
+        held = planned.get((role, name))
+        yield PlannedRow(
+            quantity="bytes",
+            phase="",
+            role=role,
+            term=name,
+            predicted=None if held is None else _interval(held, plan.k[BANDS[name]]),
+            measured=measured.states.get((role, name)),
+        )
+
+
+def _by_role(made: Estimate) -> dict[RoleKey, Memory]:
+    """Return (role, phase) -> what the role holds in the phases in which it works itself."""
+    found: dict[RoleKey, Memory] = {}
+    for pool in made.pools:
+        for phase in pool.phases:
+            held = phase.by_role.get(phase.role)
+            if held is not None:
+                found[phase.role, phase.phase] = held
+    return found
+
+
+def _comparable(memory: Memory, source: Source) -> int:
+    """Return the bytes that a measurement of that source sees."""
+    unseen = sum(memory.terms.get(term, 0) for term in _OUTSIDE) if source == "device" else 0
+    return memory.total - unseen
+
+
+def _interval(size: int, band: float) -> Interval:
+    return Interval(low=size * (1 - band), middle=size, high=size * (1 + band))
+
+
+def _ordered(keys: Iterable[RoleKey]) -> list[RoleKey]:
+    return sorted(keys, key=lambda key: (_place(key[0]), _PHASES.index(key[1])))
+
+
+def _place(role: str) -> int:
+    return ROLES.index(role) if role in ROLES else len(ROLES)
+
+
+def _term_place(term: str) -> int:
+    return TERMS.index(term)
+
+
+# -- what the run told --
+
+
+def read_measured(run_id: str) -> Measured:
+    """Return the medians and peaks of a run. The first step is left out of medians if there are others: it warms up."""
+    names = [*_SECONDS, *_further_names(), *_LENGTHS, *_PEAKS, *STATES.values(), BASELINE, *_DEVICE_TOTALS]
+    series = read_clean(run_id=run_id, names=names, num_points=MAX_POINTS).series
+    seconds = {_SECONDS[each.name]: each for each in series if each.kind == "metric" and each.name in _SECONDS}
+    source, peaks = _peaks(series)
+    totals = [float(np.nanmax(each.high)) for each in series if each.name in _DEVICE_TOTALS]
+    return Measured(
+        seconds=_medians(series),
+        peaks=peaks,
+        states=_largest_states(series),
+        source=source,
+        num_steps=len(_warm(seconds[STEP])) if STEP in seconds else 0,
+        device_bytes=max(totals, default=0.0),
+        mean_prompt=_length(series, _LENGTHS[0]),
+        mean_response=_length(series, _LENGTHS[1]),
+    )
+
+
+def _length(series: Iterable[Series], name: str) -> float:
+    """Return the median of mean lengths, 0 where none was told or it is no length."""
+    found = [_median(each) or 0.0 for each in series if each.kind == "metric" and each.name == name]
+    return next((length for length in found if 0 < length < _LONGEST), 0.0)
+
+
+def _further_names() -> dict[str, str]:
+    """Return the names of seconds that belong to a phase beside its own -> the phase; also as trainers call them, which
+    is how runs have them that ended before the dictionary did."""
+    found: dict[str, str] = {}
+    for name, phase in _FURTHER.items():
+        theirs = [each for names in metric(name).names.values() for each in names]
+        found |= dict.fromkeys((name, *theirs), phase)
+    return found
+
+
+def _medians(series: Iterable[Series]) -> dict[str, float]:
+    """Return phase -> median seconds, with what belongs to the phase beside its own."""
+    phases = {**_SECONDS, **_further_names()}
+    found: dict[str, float] = {}
+    for each in series:
+        if each.kind == "metric" and each.name in phases and (value := _median(each)) is not None:
+            found[phases[each.name]] = found.get(phases[each.name], 0.0) + value
+    return found
+
+
+def _warm(series: Series) -> Floats:
+    """Return the values after the first step, all of them if there are no others; finite ones alone."""
+    finite = np.isfinite(series.y)
+    later = finite & (series.x > series.x[finite].min()) if finite.any() else finite
+    return series.y[later if later.any() else finite]
+
+
+def _median(series: Series) -> float | None:
+    values = _warm(series)
+    return float(np.median(values)) if len(values) else None
+
+
+def _peaks(series: Iterable[Series]) -> tuple[Source, dict[RoleKey, float]]:
+    """Return the most of each role and phase over ranks: of the device where one was measured, else of the process."""
+    most: dict[tuple[str, str, int, str], float] = {}
+    baselines: dict[tuple[str, int], float] = {}
+    for each in series:
+        if each.kind != "system":
+            continue
+        if each.name == BASELINE:
+            baselines[each.role, each.rank] = float(each.y[-1])
+        elif each.name in _PEAKS:
+            kind, phase = _PEAKS[each.name]
+            most[kind, each.role, each.rank, phase] = float(np.nanmax(each.high))
+    kinds = {kind for kind, *_ in most}
+    if "device_reserved_peak" in kinds:
+        return "device", _over_ranks(
+            ((role, phase), value) for (kind, role, _, phase), value in most.items() if kind == "device_reserved_peak"
+        )
+    found = _over_ranks(
+        ((role, phase), value - baselines[role, rank])
+        for (_, role, rank, phase), value in most.items()
+        if (role, rank) in baselines
+    )
+    return ("process", found) if found else ("", {})
+
+
+def _largest_states(series: Iterable[Series]) -> dict[RoleKey, float]:
+    terms = {name: term for term, name in STATES.items()}
+    return _over_ranks(
+        ((each.role, terms[each.name]), float(np.nanmax(each.high)))
+        for each in series
+        if each.kind == "system" and each.name in terms
+    )
+
+
+def _over_ranks(values: Iterable[tuple[RoleKey, float]]) -> dict[RoleKey, float]:
+    found: dict[RoleKey, float] = {}
+    for key, value in values:
+        found[key] = max(found.get(key, value), value)
+    return found

@@ -1,0 +1,348 @@
+"""The one way from a spec, a project and a cluster to the planner: which model, on what, at which price.
+
+    asked = question(spec, project=project, user=user, state=cluster_state(), what_if=WhatIf(accelerator="h200"))
+    reckon(asked) -> Estimate
+    advice(asked) -> Advice
+    moved_by(asked) -> constants that move the answer most
+    layouts(asked, goal="time") -> SearchResult
+
+A model is read from a config.json that somebody pasted, the catalog of known models, or, for people who may launch,
+the config.json of a folder or a hub repository (jobs.runs.preview.read_config). Hardware is what somebody supposes
+(`WhatIf`) or what the cluster has. Whatever cannot be is a PlanRefused: the field at fault and a sentence.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobs.accounts.access import User, allows, role
+from jobs.catalog.accelerator import Accelerator, find_accelerator
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.sections import ModelSource
+from jobs.catalog.sentence import told
+from jobs.cluster.ray_api import ClusterState, Node
+from jobs.models import Project
+from jobs.planner.constant import Constants
+from jobs.planner.estimate import estimate
+from jobs.planner.fleet import FleetInvalid, fleet_of
+from jobs.planner.job import Fleet, Job
+from jobs.planner.memory.cpu import host_fleet
+from jobs.planner.read.context import Models, Workload
+from jobs.planner.read.spec import read_job
+from jobs.planner.result import Estimate, JobInvalid
+from jobs.planner.search.advice import Advice, advise
+from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
+from jobs.planner.sensitivity import Sensitivity, sensitivities
+from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from jobs.planning.settings import constants_of, prices_of
+from jobs.runs.preflight_process import TrialFailed
+from jobs.runs.preview import kept_config, known_data, read_config
+
+MAX_LAYOUTS_LISTED = 100
+_MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_path", "teacher": "models.teacher_path"}
+
+
+class PlanRefused(ValueError):
+    """There is no answer; `field` names what is wrong (a field of the spec, or of what was asked beside it).
+
+    `needs_config`: the model is not known here, and its config.json would tell. `is_unread`: it was not looked for yet.
+    """
+
+    def __init__(self, field: str, message: str, *, needs_config: bool = False, is_unread: bool = False) -> None:
+        self.field = field
+        self.needs_config = needs_config
+        self.is_unread = is_unread
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Devices that are supposed, whatever the cluster has. `accelerator`: its id or any of its names."""
+
+    accelerator: str
+    nodes: int = 1
+    devices_per_node: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
+
+    `job` is the spec on this ground. `notes`: sentences on what was assumed here.
+    """
+
+    spec: RunSpec
+    models: Models
+    fleet: Fleet
+    workload: Workload
+    k: Constants
+    job: Job
+    notes: tuple[str, ...]
+
+
+def question(
+    spec: RunSpec,
+    *,
+    project: Project,
+    user: User,
+    state: ClusterState,
+    what_if: WhatIf | None = None,
+    config: Mapping[str, Any] | None = None,
+    workload: Workload | None = None,
+    reads: bool = True,
+    takes_processor: bool = False,
+) -> Question:
+    """Return what the planner is asked about a spec in a project.
+
+    `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
+    the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
+    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_processor`: a run of the
+    built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
+    reckoned, all else of the estimate means nothing. Raises: PlanRefused.
+    """
+    may_read = allows(role(user, project), "editor")
+    processor = _processor(spec, state) if takes_processor and what_if is None else None
+    # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
+    shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
+    fleet, said = (processor, "") if processor is not None else _fleet(spec, project, state, what_if)
+    places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
+    places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
+    others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
+    models = Models(policy=shape, **others)
+    known = _workload(spec, project, workload or Workload())
+    return Question(
+        spec=spec,
+        models=models,
+        fleet=fleet,
+        workload=known,
+        k=constants_of(project, fleet.accelerator.id),
+        job=read_job(spec, models, fleet, workload=known),
+        notes=tuple(note for note in (said, read_as) if note),
+    )
+
+
+def reckon(asked: Question) -> Estimate:
+    """Return the whole answer. Raises: PlanRefused where its sizes cannot be laid out."""
+    try:
+        found = estimate(asked.job, asked.k)
+    except JobInvalid as invalid:
+        raise PlanRefused("", told(invalid)) from invalid
+    return replace(found, notes=(*asked.notes, *found.notes))
+
+
+def advice(asked: Question) -> Advice:
+    """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
+    try:
+        return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, k=asked.k)
+    except JobInvalid as invalid:
+        raise PlanRefused("", told(invalid)) from invalid
+
+
+def moved_by(asked: Question) -> tuple[Sensitivity, ...]:
+    """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
+    try:
+        return sensitivities(asked.job, asked.k)
+    except JobInvalid as invalid:
+        raise PlanRefused("", told(invalid)) from invalid
+
+
+def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchResult:
+    """Return the best layouts of the run on all of the hardware. Raises: PlanRefused."""
+    if goal not in GOALS:
+        text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")
+        raise PlanRefused("goal", text % {"given": goal, "known": ", ".join(GOALS)})
+    if not 1 <= limit <= MAX_LAYOUTS_LISTED:
+        text = _("%(given)s is not allowed for the number of layouts. Use a whole number from 1 to %(most)s.")
+        raise PlanRefused("limit", text % {"given": limit, "most": MAX_LAYOUTS_LISTED})
+    chosen: Goal = goal  # type: ignore[assignment]  # it is one of GOALS
+    try:
+        return search(
+            asked.spec,
+            asked.models,
+            asked.fleet,
+            goal=chosen,
+            limit=limit,
+            most=MAX_LAYOUTS,
+            workload=asked.workload,
+            k=asked.k,
+        )
+    except JobInvalid as invalid:
+        raise PlanRefused("", told(invalid)) from invalid
+
+
+def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
+    """Return the hardware that a form or an address supposes (`accelerator`, `nodes`, `devices_per_node`), None if it
+    names no accelerator. Raises: PlanRefused.
+    """
+    if not (accelerator := texts.get("accelerator", "").strip()):
+        return None
+    numbers = {}
+    for name in ("nodes", "devices_per_node"):
+        if given := texts.get(name, "").strip():
+            try:
+                numbers[name] = int(given)
+            except ValueError:
+                text = _("%(given)r is not allowed for %(name)s. Use a whole number.")
+                raise PlanRefused(f"what_if.{name}", text % {"given": given[:40], "name": name}) from None
+    return WhatIf(accelerator=accelerator, **numbers)
+
+
+def policy_shape(
+    model: ModelSource, *, config: Mapping[str, Any] | None = None, may_read: bool, reads: bool = True
+) -> tuple[ModelShape, str]:
+    """Return the shape of a spec's model, and a sentence on how it was found if that is an assumption, else "".
+
+    `config` goes before what `model` says. A hub id that the catalog knows is not asked for; a folder is read if
+    `may_read`, and where it cannot be, one that is named like a known repository is taken to hold that model.
+    Without `reads` only what was read a while ago is taken. Raises: PlanRefused.
+    """
+    if config is not None:
+        return shape_of_config(config, name=model.id), ""
+    if model.kind != "path":
+        try:
+            return shape_of(model.id), ""
+        except LookupError as unknown:
+            problem = told(unknown)
+    else:
+        problem = _("The folder of the model is not read for viewers. Give its config.json beside the spec.")
+    if may_read:
+        try:
+            read = read_config(model) if reads else kept_config(model)
+            if read is None:
+                raise PlanRefused("model.id", _("The model's config.json is being read."), is_unread=True)
+            return shape_of_config(read, name=model.id), ""
+        except TrialFailed as failed:
+            problem = failed.message
+    if model.kind == "path":
+        name = model.id.rstrip("/").rpartition("/")[2]
+        try:
+            note = _("%(path)s is not seen from here; by its name it is taken for %(name)s.")
+            return shape_of(name), note % {"path": model.id, "name": name}
+        except LookupError:
+            pass
+    raise PlanRefused("model.id", problem, needs_config=True)
+
+
+def shape_of_config(config: Any, *, name: str) -> ModelShape:
+    """Return the shape that a config.json describes. Raises: PlanRefused, naming the key."""
+    if not isinstance(config, Mapping):
+        raise PlanRefused("config", _('A config.json is a JSON object, as in {"model_type": …}.'))
+    try:
+        return read_shape(config, name=name)
+    except ShapeUnreadable as unreadable:
+        raise PlanRefused("config", told(unreadable)) from unreadable
+
+
+def supposed_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
+    """Return hardware that is supposed, at the project's price. Raises: PlanRefused."""
+    try:
+        kind = find_accelerator(what_if.accelerator)
+        fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
+    except LookupError as unknown:
+        raise PlanRefused("what_if.accelerator", told(unknown)) from unknown
+    except FleetInvalid as invalid:
+        raise PlanRefused(f"what_if.{invalid.field}", told(invalid)) from invalid
+    return _priced(fleet, project)
+
+
+def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, str]:
+    """Return the cluster's devices, and a sentence if there are several kinds: the most numerous one is taken.
+
+    Memory of a node is what Ray may give away, a little less than it has. Raises: PlanRefused.
+    """
+    if not state.is_reachable:
+        text = _("The cluster does not answer, so its devices are not known. Suppose some hardware.")
+        raise PlanRefused("what_if", text)
+    nodes = [node for node in state.nodes if node.gpus >= 1]
+    if not nodes:
+        raise PlanRefused("what_if", _("The cluster has no GPUs. Suppose some hardware to plan for it."))
+    counts: Counter[tuple[str, int]] = Counter()
+    for node in nodes:
+        counts[_kind(node)] += int(node.gpus)
+    (name, per_node), _most = counts.most_common(1)[0]
+    alike = [node for node in nodes if _kind(node) == (name, per_node)]
+    if not name:
+        text = _("Ray does not say of which kind the cluster's GPUs are. Suppose some hardware.")
+        raise PlanRefused("what_if", text)
+    try:
+        kind = find_accelerator(name)
+    except LookupError as unknown:
+        raise PlanRefused("what_if", told(unknown)) from unknown
+    least = min(int(node.memory_bytes) for node in alike)
+    fleet = fleet_of(kind, nodes=len(alike), devices_per_node=per_node, host_bytes=least)
+    return _priced(fleet, project), _of_several(len(counts), len(alike), per_node, kind)
+
+
+def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
+    if what_if is not None:
+        return supposed_fleet(what_if, project), ""
+    if spec.hardware.device == "cpu":
+        text = _("The run is to go on the CPU, which is not reckoned. Suppose some hardware to plan for it.")
+        raise PlanRefused("what_if", text)
+    return cluster_fleet(state, project)
+
+
+def _processor(spec: RunSpec, state: ClusterState) -> Fleet | None:
+    """Return the largest node as the processor that a run of the built-in trainer goes on, None if it does not."""
+    is_on_cpu = spec.hardware.device == "cpu" or (spec.hardware.device == "auto" and state.device == "cpu")
+    if not state.is_reachable or not spec.is_native or not is_on_cpu:
+        return None
+    return host_fleet(spec.num_workers, max(int(node.memory_bytes) for node in state.nodes))
+
+
+def _priced(fleet: Fleet, project: Project | None) -> Fleet:
+    currency = project.currency if project is not None else fleet.currency
+    return replace(fleet, price=prices_of(project).get(fleet.accelerator.id), currency=currency)
+
+
+def _kind(node: Node) -> tuple[str, int]:
+    return node.accelerator, int(node.gpus)
+
+
+def _of_several(kinds: int, nodes: int, per_node: int, accelerator: Accelerator) -> str:
+    if kinds == 1:
+        return ""
+    text = ngettext(
+        "The cluster's nodes differ; reckoned is with %(n)s node of %(each)s × %(label)s.",
+        "The cluster's nodes differ; reckoned is with %(n)s nodes of %(each)s × %(label)s.",
+        nodes,
+    )
+    return text % {"n": nodes, "each": per_node, "label": accelerator.label}
+
+
+def _place_of(spec: RunSpec, knob_id: str) -> str:
+    chosen = spec.knobs.get(knob_id)
+    return str(chosen.value or "") if chosen is not None else ""
+
+
+def _shape_or_none(place: str, *, may_read: bool, reads: bool) -> ModelShape | None:
+    """Return the shape of a model beside the policy, a folder or a hub id; None where it cannot be had."""
+    if not place:
+        return None
+    kind = "path" if place.startswith(("/", "~", ".")) else "hub"
+    try:
+        return policy_shape(ModelSource(kind=kind, id=place), may_read=may_read, reads=reads)[0]  # type: ignore[arg-type]
+    except PlanRefused:
+        return None
+
+
+def _workload(spec: RunSpec, project: Project, asked: Workload) -> Workload:
+    """Return what is known of the data: what was said, then what a preview has counted.
+
+    A preview of prompts says nothing of answers, so that for reinforcement learning it gives the number of samples.
+    """
+    known = known_data(spec, project=project)
+    if known is None:
+        return asked
+    filled = replace(asked, samples=asked.samples or known.num_train)
+    if is_in(spec.algorithm, "rl") or asked.mean_sample or not sum(known.counts):
+        return filled
+    middles = [(low + high) / 2 for low, high in zip(known.edges, known.edges[1:], strict=False)]
+    mean = sum(m * n for m, n in zip(middles, known.counts, strict=True)) / sum(known.counts)
+    return replace(filled, mean_prompt=mean)

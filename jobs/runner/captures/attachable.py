@@ -1,0 +1,131 @@
+"""The processes of a trainer that knows nothing of Pitwall, as far as they can be recorded (profiling.attach).
+
+They are those on this node: requests and answers are files.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import profiling.attach
+from profiling.attach import messages
+from profiling.config import TOOLS, Device
+
+FOLDER = "ride"
+VARIABLE = "PITWALL_RIDE"
+RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""What Ray gives a job's driver: the runtime environment that its workers get, as JSON."""
+_PATH = "PYTHONPATH"
+_START = Path(next(iter(profiling.attach.__path__))) / "start"
+NO_NSYS = "nsys records only processes that it starts, and these are started by {label}. Use torch, or stacks."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Riding:
+    """A process that can be recorded: `name` is its role and rank (policy-0), `problems` are by tool, "" for ready."""
+
+    pid: int
+    role: str
+    rank: int
+    node: str
+    device: Device
+    problems: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Its role and rank."""
+        return f"{self.role}-{self.rank}"
+
+
+def environment_to_ride(environ: Mapping[str, str], run_dir: Path) -> dict[str, str]:
+    """Return the environment with what has each Python of the trainer look for requests, its Ray workers among them.
+
+    A container image has paths of its own, so workers in one are left as they are.
+    """
+    mine = {VARIABLE: str(run_dir / FOLDER), _PATH: str(_START)}
+    found = {**environ, **mine}
+    if environ.get(_PATH):
+        found[_PATH] = f"{mine[_PATH]}{os.pathsep}{environ[_PATH]}"
+    try:
+        job = json.loads(environ.get(RAY_JOB) or "{}")
+        runtime = job.setdefault("runtime_env", {})
+        if RAY_JOB in environ and "image_uri" not in runtime:
+            given = runtime.setdefault("env_vars", {})
+            before = given.get(_PATH)
+            given |= mine | ({_PATH: f"{mine[_PATH]}{os.pathsep}{before}"} if before else {})
+            found[RAY_JOB] = json.dumps(job)
+    except (ValueError, TypeError, AttributeError):
+        pass  # another Ray writes it otherwise: its workers cannot be recorded then
+    return found
+
+
+class Riders:
+    """Everybody who has said that he is there. `role_of` names the role of a Ray actor's class."""
+
+    def __init__(self, run_dir: Path, *, role_of: Callable[[str], str], label: str) -> None:
+        self._folder, self._role_of, self._label = run_dir / FOLDER, role_of, label
+        self._folder.mkdir(exist_ok=True)
+        self._numbers: Counter[int] = Counter()
+
+    def there(self) -> dict[str, Riding]:
+        """Return the processes that live, by name; ranks are counted anew where several processes claim the same."""
+        said = [message for path in self._folder.glob("*.worker.json") if (message := messages.read(path)) is not None]
+        by_role: dict[str, list[tuple[int, int, Mapping[str, Any]]]] = {}
+        for message in said:
+            try:
+                pid, rank, role = int(message["pid"]), int(message["rank"]), self._role_of(str(message["actor"]))
+            except (KeyError, TypeError, ValueError, OverflowError):
+                continue
+            if role and _lives(pid):
+                by_role.setdefault(role, []).append((rank, pid, message))
+        found = {}
+        for role, members in by_role.items():
+            members.sort(key=lambda member: member[:2])
+            is_clear = len({rank for rank, _, _ in members}) == len(members)
+            for number, (rank, pid, message) in enumerate(members):
+                riding = Riding(
+                    pid=pid,
+                    role=role,
+                    rank=rank if is_clear else number,
+                    node=str(message.get("node", "")),
+                    device="cuda" if message.get("device") == "cuda" else "cpu",
+                    problems=self._problems(message),
+                )
+                found[riding.name] = riding
+        return found
+
+    def ask(self, riding: Riding, verb: messages.Verb, **what: Any) -> int:
+        """Ask a process for something; return the number under which it will answer. Raises: OSError."""
+        self._numbers[riding.pid] += 1
+        number = self._numbers[riding.pid]
+        message = {"number": number, "verb": verb, "runner": os.getpid(), **what}
+        messages.write(messages.ask_path(self._folder, riding.pid), message)
+        return number
+
+    def told(self, riding: Riding, number: int) -> Mapping[str, Any] | None:
+        """Return the answer to that request; None as long as there is none."""
+        found = messages.read(messages.told_path(self._folder, riding.pid))
+        return found if found is not None and found.get("number") == number else None
+
+    def is_there(self, riding: Riding) -> bool:
+        """Return True while the process lives."""
+        return _lives(riding.pid)
+
+    def _problems(self, message: Mapping[str, Any]) -> dict[str, str]:
+        given = message.get("problems")
+        problems = {str(tool): str(why) for tool, why in given.items()} if isinstance(given, Mapping) else {}
+        kept = {tool: problems.get(tool, "This worker has not told.") for tool in TOOLS}
+        return kept | {"nsys": NO_NSYS.format(label=self._label)}
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, ValueError):  # a number that no process has
+        return False

@@ -1,0 +1,293 @@
+"""A capture by our own recorder in processes that we did not write (profiling.attach).
+
+It records by time: from when the log says that the step before the first one is over, until it says so of the last.
+What a trainer logs late is so late here, too; `first_step` and `num_steps` tell what it was.
+"""
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.captures.announce import Teller
+from jobs.runner.captures.attachable import Riders, Riding
+from profiling.captures.files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
+from profiling.captures.request import CaptureRefused, Request, within
+from profiling.captures.tool_selection import pick
+from profiling.config import Device
+from profiling.recorders.recorder import load_tool, version_of
+
+START_SECONDS = 60.0
+WRITE_SECONDS = 1800.0
+NOT_ASKED = 0  # no request has this number
+SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
+
+
+class Ridden:
+    """One capture by `riders`; its files go to `folder`, below the run directory."""
+
+    def __init__(
+        self, request: Request, *, riders: Riders, run_dir: Path, teller: Teller, step: int, label: str
+    ) -> None:
+        self.request = request
+        self._riders, self._run_dir, self._teller, self._label = riders, run_dir, teller, label
+        self._asked: dict[str, tuple[Riding, int]] = {}  # who was asked, and under which number the answer comes
+        self._problems: dict[str, str] = {}
+        self._files = 0
+        self._state = "armed"
+        self._armed_at = step
+        self._since = math.inf  # monotonic: of the state, or of when the workers were seen first
+        self._ends = math.inf
+        self._is_ended = False
+        self._begun_at = self._ended_at = 0  # steps that were over when it began, and when it ended
+        teller.state(request, "armed", step=step)
+
+    @property
+    def is_over(self) -> bool:
+        """See Capture."""
+        return self._state == "over"
+
+    @property
+    def is_recording(self) -> bool:
+        """See Capture."""
+        return self._state in ("starting", "recording", "stopping")
+
+    def look(self, *, step: int, now: float) -> None:
+        """See Capture."""
+        if self._state == "armed":
+            self._begin_if_due(step, now)
+        elif self._state == "starting":
+            self._take_starts(step, now)
+        elif self._state == "recording":
+            is_last = not self.request.seconds and step >= self._last_step
+            if is_last or now >= self._ends or self._is_ended or not self._is_living():
+                self._stop(step, now)
+        elif self._state == "stopping":
+            self._take_files(step, now)
+
+    def withdraw(self, *, step: int) -> bool:
+        """See Capture."""
+        if self._state != "armed":
+            return False
+        self._state = "over"
+        self._teller.state(self.request, "withdrawn", step=step)
+        return True
+
+    def refuse(self, why: str, *, step: int) -> None:
+        """Fail it before it begins."""
+        self._fail(why, step)
+
+    def end(self) -> None:
+        """See Capture."""
+        self._is_ended = True
+
+    def finish(self, *, step: int) -> None:
+        """See Capture. What was recording is found, and told of, by whoever looks after the trainer's end (salvage)."""
+        if self._state == "armed":
+            self._fail(f"The run ended after step {step}, before {self.request.steps}.", step)
+        elif self._state == "starting":
+            self._fail("The run ended before its processes began to record.", step)
+
+    @property
+    def _last_step(self) -> int:
+        if self.request.first_step:
+            return max(self.request.last_step, self._begun_at + 1)
+        return self._begun_at + self.request.num_steps
+
+    def _is_living(self) -> bool:
+        return any(self._riders.is_there(riding) for riding, _ in self._asked.values())
+
+    def _begin_if_due(self, step: int, now: float) -> None:
+        request = self.request
+        if request.seconds and self._is_ended:
+            self.withdraw(step=step)
+            return
+        if not request.seconds and not self._is_due(step):
+            return
+        if request.first_step and step >= request.last_step:
+            text = f"The log was at step {step} before {request.steps} could be begun. Record by time instead."
+            self._fail(text, step)
+            return
+        there = self._riders.there()
+        if not there and not request.seconds:
+            return  # they are being started
+        if not step and not request.seconds:
+            self._since = min(self._since, now)
+            if now - self._since < SETTLE_SECONDS:
+                return
+        try:
+            if not there:
+                text = f"No process of {self._label} on this node can be recorded yet. Ask again once it trains."
+                raise CaptureRefused(text)
+            sizes: dict[str, int] = {}
+            for riding in there.values():
+                sizes[riding.role] = max(sizes.get(riding.role, 0), riding.rank + 1)
+            chosen = [there[name] for name in within(request, sizes) if name in there]
+        except CaptureRefused as refused:
+            self._fail(str(refused), step)
+            return
+        self._begin(chosen, step, now)
+
+    def _is_due(self, step: int) -> bool:
+        if self.request.first_step:
+            return step >= self.request.first_step - 1
+        return step > self._armed_at or not self._armed_at
+
+    def _begin(self, chosen: list[Riding], step: int, now: float) -> None:
+        folder = recordings(self._run_dir)
+        if not self.request.tool:
+            self.request = replace(self.request, tool=_picked(self.request, chosen))
+        if not self.request.tool:
+            self._fail(f"No tool that {self._label}'s processes have shows {self.request.what}.", step)
+            return
+        tool, what = self.request.tool, "" if self.request.what == "none" else self.request.what
+        for riding in chosen:
+            if problem := riding.problems.get(tool, ""):
+                self._problems[riding.name] = problem
+                continue
+            self._ask(
+                riding, "start", tool=tool, what=what, folder=str(folder), name=stem(self.request.capture, riding.name)
+            )
+        self._state, self._since, self._begun_at = "starting", now, step
+        self._take_starts(step, now)
+
+    def _take_starts(self, step: int, now: float) -> None:
+        for name, (riding, number) in list(self._asked.items()):
+            told = self._riders.told(riding, number)
+            if told is None and self._riders.is_there(riding) and now - self._since < START_SECONDS:
+                return
+            if told is None:
+                self._ask(riding, "drop")  # if it begins after all, nobody would end it
+                self._problems[name] = f"it did not begin within {START_SECONDS:.0f} s."
+            elif told.get("problem"):
+                self._problems[name] = str(told["problem"])
+            if name in self._problems:
+                self._asked.pop(name, None)
+        if not self._asked:
+            self._fail(missing_text(self._problems), step)
+            return
+        self._state, self._begun_at = "recording", step
+        self._ends = now + self.request.seconds if self.request.seconds else math.inf
+        self._teller.state(
+            self.request,
+            "recording",
+            step=step + 1,
+            text=self._not_recorded(),
+            missing=dict(self._problems),
+            workers=sorted(self._asked),
+            tool=self.request.tool,
+            first_step=step + 1,
+            num_steps=self.request.num_steps,
+            seconds=self.request.seconds,
+        )
+
+    def _stop(self, step: int, now: float) -> None:
+        self._state, self._since, self._ended_at = "stopping", now, step
+        self._teller.state(self.request, "stopping", step=step)
+        for name, (riding, _) in list(self._asked.items()):
+            if self._riders.is_there(riding):
+                self._ask_to_stop(riding)
+            else:
+                self._take(name, riding, self._riders.told(riding, self._asked[name][1]), "its process has ended.")
+        self._teller.state(self.request, "writing", step=step)
+        self._take_files(step, now)
+
+    def _take_files(self, step: int, now: float) -> None:
+        self._take_answers(is_last_chance=now - self._since > WRITE_SECONDS, why="its file was not written in time.")
+        if not self._asked:
+            self._close(step)
+
+    def _take_answers(self, *, is_last_chance: bool, why: str) -> None:
+        for name, (riding, number) in list(self._asked.items()):
+            told = self._riders.told(riding, number)
+            if told is not None and (told.get("size") or told.get("problem")):
+                self._take(name, riding, told, why)
+            elif is_last_chance or not self._riders.is_there(riding):
+                self._take(name, riding, told, why if is_last_chance else "its process has ended.")
+            elif number == NOT_ASKED:
+                self._ask_to_stop(riding)
+
+    def _take(self, name: str, riding: Riding, told: Mapping[str, Any] | None, why: str) -> None:
+        """Put the file of one process into place and tell of it, or keep why there is none."""
+        del self._asked[name]
+        tool = load_tool(self.request.tool)
+        made = recordings(self._run_dir) / f"{stem(self.request.capture, name)}{tool.suffix}"
+        told = told or {}
+        try:
+            if told.get("problem") or not made.is_file():
+                self._problems[name] = str(told.get("problem") or why)
+                return
+            path = final_path(self._run_dir, self.request.capture, made.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.replace(path)
+            about = announcement(
+                self._window,
+                path,
+                role=riding.role,
+                rank=riding.rank,
+                tool_version=str(told.get("version") or version_of(tool)),
+                size=path.stat().st_size,
+                sha256=str(told.get("sha256") or sha256_of(path)),
+            )
+        except OSError as error:
+            self._problems[name] = f"its file was not kept: {error.strerror or error}."
+            return
+        self._files += 1
+        self._teller.file(**about)
+
+    @property
+    def _window(self) -> Window:
+        """The steps that were under way while it recorded."""
+        over = max(self._ended_at - self._begun_at, 0) + bool(self.request.seconds)
+        return Window(
+            capture=self.request.capture,
+            tool=self.request.tool,
+            first_step=self._begun_at + 1,
+            num_steps=max(over, 1),
+        )
+
+    def _close(self, step: int) -> None:
+        if not self._files:
+            self._fail(missing_text(self._problems) or "Nothing was recorded.", step)
+            return
+        self._state = "over"
+        window = self._window
+        self._teller.state(
+            self.request,
+            "importing",
+            step=window.first_step + window.num_steps - 1,
+            text=self._not_recorded(),
+            num_files=self._files,
+            missing=dict(self._problems),
+            first_step=window.first_step,
+            num_steps=window.num_steps,
+        )
+
+    def _not_recorded(self) -> str:
+        return f"Not recorded: {missing_text(self._problems)}" if self._problems else ""
+
+    def _ask(self, riding: Riding, verb: Any, **what: Any) -> None:
+        try:
+            self._asked[riding.name] = riding, self._riders.ask(riding, verb, **what)
+        except OSError as error:
+            self._problems[riding.name] = f"it could not be asked: {error.strerror or error}."
+            self._asked.pop(riding.name, None)
+
+    def _ask_to_stop(self, riding: Riding) -> None:
+        """Ask, or keep that it is to be asked again: what goes on to record takes the process's memory, or its disk."""
+        number = NOT_ASKED
+        with contextlib.suppress(OSError):
+            number = self._riders.ask(riding, "stop")
+        self._asked[riding.name] = riding, number
+
+    def _fail(self, why: str, step: int) -> None:
+        self._state = "over"
+        self._teller.state(self.request, "failed", step=step, text=why)
+
+
+def _picked(request: Request, chosen: list[Riding]) -> str:
+    """Return the tool that shows what is asked for on most of these processes, "" if none does."""
+    device: Device = "cuda" if any(riding.device == "cuda" for riding in chosen) else "cpu"
+    return pick(request.what, device=device, workers={riding.name: riding.problems for riding in chosen}).tool

@@ -1,0 +1,213 @@
+"""The runner's side of the wire (docs/protocol.md, section 3): one method a request, one exception a kind of refusal.
+
+ConsoleError
+|- ConsoleAway       no answer, 5xx: try again
+|  `- ConsoleFull    507: its disk is full; try again for a while
+|- Fenced            409: this attempt may not report any more
+|- Refused           4xx: will not get better by trying again
+|- OffsetWrong       409 on a file: go on from `received`
+`- ChecksumWrong     422 on a file: start again
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from jobs.runner.console_client.job import Job
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+class ConsoleError(Exception):
+    """A request to the console did not do what it should."""
+
+
+class ConsoleAway(ConsoleError):
+    """The console does not answer, or says that it cannot at the moment."""
+
+
+class ConsoleFull(ConsoleAway):
+    """The console's disk is full."""
+
+
+class Fenced(ConsoleError):
+    """A newer attempt has taken over, or the run has ended; batches up to `durable_through` are in."""
+
+    def __init__(self, text: str, durable_through: int = 0) -> None:
+        super().__init__(text)
+        self.durable_through = durable_through
+
+
+class Refused(ConsoleError):
+    """The console says that the request is wrong; `status` is its HTTP status, `events` the places of what is wrong."""
+
+    def __init__(self, text: str, *, status: int, events: tuple[int, ...] = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.events = events
+
+
+class OffsetWrong(ConsoleError):
+    """The console has another number of bytes of the file."""
+
+    def __init__(self, received: int) -> None:
+        super().__init__(f"The console has {received} bytes.")
+        self.received = received
+
+
+class ChecksumWrong(ConsoleError):
+    """What arrived is not what was announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """The answer to a batch or a heartbeat."""
+
+    durable_through: int
+    expect: int
+    commands: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """How much of a file the console has."""
+
+    received: int
+    is_ready: bool
+
+
+class Console:
+    """Talks to one console about one attempt, over connections that are kept open. Usable from several threads."""
+
+    def __init__(self, job: Job, *, is_cleanup: bool = False) -> None:
+        """Open no connection yet. With `is_cleanup` an ended attempt may report until its proof is in."""
+        is_near = urlsplit(job.url).hostname in ("127.0.0.1", "localhost", "::1")
+        self._client = httpx.Client(
+            base_url=f"{job.url}/ingest/{quote(job.run)}/{job.attempt}/",
+            headers={"Authorization": f"Bearer {job.token}"},
+            params={"cleanup": "1"} if is_cleanup else {},
+            timeout=TIMEOUT,
+            trust_env=not is_near,  # a proxy of the node is not on the way to the node itself
+        )
+
+    def launch(self) -> dict[str, Any]:
+        """Return what to run: run, attempt, spec and inputs."""
+        return self._json(self._send("GET", "launch"))
+
+    def fetch_input(self, sha256: str, target: Path) -> None:
+        """Download an uploaded file of the spec. Raises: ChecksumWrong if it arrives changed."""
+        self._download(f"inputs/{quote(sha256)}", target, sha256)
+
+    def fetch_file(self, name: str, target: Path) -> None:
+        """Download a ready artifact of this attempt."""
+        self._download(f"files/{quote(name, safe='')}/content", target, "")
+
+    def post_events(
+        self, number: int, events: Sequence[bytes], answered: Sequence[Mapping[str, Any]]
+    ) -> Acknowledgement:
+        """Ship a batch, or with number 0 a heartbeat."""
+        head = b'{"batch":%d,"events":[' % number
+        body = head + b",".join(events) + b'],"answered":' + json.dumps(answered).encode() + b"}"
+        raw = self._json(self._send("POST", "events", content=body, headers={"Content-Type": "application/json"}))
+        try:
+            commands = tuple(raw.get("commands", ()))
+            return Acknowledgement(
+                durable_through=int(raw["durable_through"]), expect=int(raw["expect"]), commands=commands
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConsoleAway(f"What answers at the console's address is not the console ({error!r}).") from error
+
+    def file_state(self, name: str) -> FileState:
+        """Return how much of an artifact has arrived."""
+        return self._file_state(self._send("GET", f"files/{quote(name, safe='')}"))
+
+    def put_file(self, name: str, data: bytes, *, offset: int, about: Mapping[str, str]) -> FileState:
+        """Hand over one chunk of an artifact. `about` holds size, sha256, type, step, path and meta."""
+        params = {"offset": str(offset), **about}
+        answer = self._send("PUT", f"files/{quote(name, safe='')}", content=data, params=params, accept=(409, 422))
+        if answer.status_code == 409:
+            body = self._json(answer)
+            if "received" not in body:
+                _check(answer)
+            raise OffsetWrong(int(body["received"]))
+        if answer.status_code == 422:
+            if "received" not in self._json(answer):
+                _check(answer)
+            raise ChecksumWrong("what arrived has another checksum.")
+        return self._file_state(answer)
+
+    def answer(self, answer_id: str, body: Mapping[str, Any]) -> None:
+        """Hand over what the model said, or the problem."""
+        self._send("POST", f"answers/{quote(answer_id)}", json=dict(body))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _send(self, method: str, path: str, *, accept: tuple[int, ...] = (), **rest: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, path, **rest)
+        except httpx.HTTPError as error:
+            raise ConsoleAway(f"The console does not answer ({type(error).__name__}: {error}).") from error
+        if answer.status_code not in accept:
+            _check(answer)
+        return answer
+
+    def _download(self, path: str, target: Path, sha256: str) -> None:
+        part = target.with_name(f"{target.name}.part")
+        digest = hashlib.sha256()
+        try:
+            with self._client.stream("GET", path) as answer, part.open("wb") as file:
+                if answer.status_code != 200:
+                    answer.read()
+                    _check(answer)
+                for chunk in answer.iter_bytes(1 << 20):
+                    digest.update(chunk)
+                    file.write(chunk)
+        except httpx.HTTPError as error:
+            raise ConsoleAway(f"The console does not answer ({type(error).__name__}: {error}).") from error
+        if sha256 and digest.hexdigest() != sha256:
+            part.unlink()
+            raise ChecksumWrong(f"{target.name} arrived with another checksum.")
+        os.replace(part, target)  # noqa: PTH105 (both names are in one folder; one call)
+
+    def _file_state(self, answer: httpx.Response) -> FileState:
+        body = self._json(answer)
+        return FileState(received=int(body.get("received", 0)), is_ready=bool(body.get("is_ready", False)))
+
+    def _json(self, answer: httpx.Response) -> dict[str, Any]:
+        body = _object(answer)
+        if body is None:
+            raise ConsoleAway("What answers at the console's address is not the console (no JSON object).")
+        return body
+
+
+def _object(answer: httpx.Response) -> dict[str, Any] | None:
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _check(answer: httpx.Response) -> None:
+    status = answer.status_code
+    if status < 300:
+        return
+    body = _object(answer) or {}
+    said = " ".join(map(str, body.get("problems", []))) or str(body.get("error") or answer.text)
+    text = f"The console answered {status}: {said[:500]}"
+    if status == 409:
+        raise Fenced(text, int(body.get("durable_through", 0)))
+    if status == 507:
+        raise ConsoleFull(text)
+    if status >= 500 or status in (408, 425, 429):
+        raise ConsoleAway(text)
+    raise Refused(text, status=status, events=tuple(body.get("events", ())))

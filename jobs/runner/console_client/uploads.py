@@ -1,0 +1,162 @@
+"""Hand files over to the console: in chunks, resumable, checksummed.
+
+Uploads wait until the trainer has ended: they never compete with training, and nothing changes under them. Only the
+files of captures go while it runs (capture_uploads.py), because somebody waits for them; what is left goes here.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.console_client.backoff import Backoff
+from jobs.runner.console_client.console import (
+    ChecksumWrong,
+    Console,
+    ConsoleAway,
+    ConsoleFull,
+    FileState,
+    OffsetWrong,
+    Refused,
+)
+from jobs.runner.console_client.file_image import FileImage
+from jobs.runner.console_client.zip_image import ZipImage, zip_image
+from profiling.events import Event
+
+CHUNK_BYTES = 8 << 20
+MAX_FRESH_STARTS = 3
+MAX_TRIES_FULL = 24  # two minutes of 5 s
+
+SPEC_NAME = "pitwall_spec.json"  # beside a model: what it was made with, its system prompt among it
+SHIPPED_TYPES = ("model", "tensorboard", "trace")  # checkpoints stay on the cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path.
+
+    With `is_plain` it is a file that goes as it is.
+    """
+
+    name: str
+    folder: Path
+    type: str
+    path: str  # relative to the run directory
+    step: int = -1
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Path] = field(default_factory=dict)
+    is_plain: bool = False
+
+    def image(self) -> ZipImage | FileImage:
+        """Return the bytes that go. Raises: OSError."""
+        return FileImage(self.folder) if self.is_plain else zip_image(self.folder, extra=self.extra)
+
+
+class UploadFailed(Exception):
+    """The file is not with the console; the sentence says why, and that it is still in the run directory."""
+
+
+def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
+    """Yield what is to be handed over: announced models and traces, TensorBoard's files, and the logs."""
+    yield from planned_captures(run_dir, artifacts)
+    for name, event in sorted(artifacts.items()):
+        folder = run_dir / event.get("path", "")
+        if capture_of(event):
+            continue
+        if event.get("artifact") not in SHIPPED_TYPES or not _is_inside(folder, run_dir):
+            continue
+        kind, step, meta = str(event["artifact"]), int(event.get("step", -1)), event.get("meta", {})
+        spec = {SPEC_NAME: run_dir / "spec.json"} if kind == "model" and (run_dir / "spec.json").exists() else {}
+        file_name = f"{name.removesuffix('.zip')}.zip"
+        yield Upload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta, extra=spec)
+    if (run_dir / "tb").is_dir() and not any(event.get("artifact") == "tensorboard" for event in artifacts.values()):
+        yield Upload(name="tensorboard.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
+    if (run_dir / "log").is_dir():
+        yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
+
+
+def planned_captures(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
+    """Yield the announced files of captures, which go one by one and as they are, in the order of announcement."""
+    for name, event in list(artifacts.items()):
+        path = run_dir / event.get("path", "")
+        if event.get("artifact") == "trace" and capture_of(event) and _is_inside(path, run_dir):
+            step, meta = int(event.get("step", -1)), event.get("meta", {})
+            yield Upload(name=name, folder=path, type="trace", path=event["path"], step=step, meta=meta, is_plain=True)
+
+
+def capture_of(about: Mapping[str, Any]) -> str:
+    """Return the capture that an announcement or an upload belongs to, "" if none."""
+    meta = about.get("meta")
+    return str(meta.get("capture") or "") if isinstance(meta, Mapping) else ""
+
+
+def hand_over(
+    upload: Upload, *, console: Console, wait: Callable[[float], bool], chunk_bytes: int = CHUNK_BYTES
+) -> FileState:
+    """Give one file to the console and return its state there; goes on for as long as the console is away.
+
+    `wait(seconds)` pauses, and returns True if there is no time left. Raises: UploadFailed; Fenced.
+    """
+    backoff = Backoff()
+    num_fresh = num_full = 0
+    image: ZipImage | FileImage | None = None
+    received = -1
+    while True:
+        try:
+            if received < 0:
+                state = console.file_state(upload.name)
+                if state.is_ready:
+                    return state
+                received = state.received
+            if image is None:
+                image = upload.image()
+            received = min(received, image.size)
+            if wait(0):
+                raise _failed(upload, "There was no time left.")
+            state = _send_one(upload, image, received, console, chunk_bytes)
+            backoff.reset()
+            if state.is_ready:
+                return state
+            received, num_full = state.received, 0
+        except OffsetWrong as error:
+            received = error.received
+            if received > (image.size if image else 0):
+                raise _failed(upload, "The console has more bytes than there are.") from error
+        except (ChecksumWrong, OSError) as error:
+            num_fresh += 1
+            if num_fresh > MAX_FRESH_STARTS or isinstance(error, FileNotFoundError):
+                raise _failed(upload, str(error)) from error
+            image, received = None, 0
+        except Refused as error:
+            if error.status == 404 and received < 0:
+                received = 0  # nobody has announced it yet
+                continue
+            raise _failed(upload, str(error)) from error
+        except ConsoleAway as error:
+            num_full += isinstance(error, ConsoleFull)
+            if num_full > MAX_TRIES_FULL or wait(backoff.wait_seconds()):
+                raise _failed(upload, str(error)) from error
+            received = -1
+
+
+def _send_one(
+    upload: Upload, image: ZipImage | FileImage, offset: int, console: Console, chunk_bytes: int
+) -> FileState:
+    about = {
+        "size": str(image.size),
+        "sha256": image.sha256,
+        "type": upload.type,
+        "step": str(upload.step),
+        "path": upload.path,
+        "meta": json.dumps(dict(upload.meta)),
+    }
+    return console.put_file(upload.name, image.read(offset, chunk_bytes), offset=offset, about=about)
+
+
+def _failed(upload: Upload, why: str) -> UploadFailed:
+    return UploadFailed(f"{upload.name} could not be handed over; {upload.path} stays in the run directory. {why}")
+
+
+def _is_inside(folder: Path, run_dir: Path) -> bool:
+    return folder.resolve().is_relative_to(run_dir.resolve())

@@ -1,0 +1,270 @@
+"""Name the cause when the trainer dies: from how it ended, what it said of itself, and the last lines of its logs."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.catalog import lost_peer
+from jobs.catalog.log_line import read_line, uncolored
+from jobs.runner.reporting.append_only import RESERVE_BYTES
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.trainer import Exit
+from profiling.phases import ROLES
+
+TAIL_BYTES = 64 * 1024
+TAIL_LINES = 80  # of each log: what stands further up was survived
+FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
+
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Symptom:
+    pattern: re.Pattern[str]
+    side: str
+    text: str  # a sentence after "policy rank 1 ..."
+
+
+def _symptom(pattern: str, side: str, text: str) -> _Symptom:
+    return _Symptom(pattern=re.compile(pattern), side=side, text=text)
+
+
+_DISK_FULL = "found the disk full{step}. Free space where the run directories are, then launch the run again"
+
+_REPORT_LINES = 4  # of Ray on a dead actor, from its first to the class
+_CLASS = re.compile(r"\s*class_name: (?P<name>[\w.<>]{1,200})")
+_WORKERS = {"workerdict": "policy", "llmrayactor": "vllm"}
+"""Classes of other trainers by part of their name: verl's worker of all roles that share a device, OpenRLHF's vLLM."""
+
+_WORKER_LOST = "lost a worker process{step}: Ray says that it died"
+
+# From the cause to its consequences: what stands higher explains what stands lower.
+_SYMPTOMS = (
+    _symptom(
+        r"torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|HIP out of memory",
+        "trainer",
+        "ran out of device memory{step}. Lower the micro batch size or the share of memory that vLLM takes",
+    ),
+    _symptom(
+        r"OutOfMemoryError: Task was killed|node running low on memory|ray\.exceptions\.OutOfMemoryError",
+        "cluster",
+        "was killed by Ray because the node ran low on memory{step}. Use a smaller model or batch, or a larger node",
+    ),
+    _symptom(
+        r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|\bMemoryError$|RayTaskError\(MemoryError\)"
+        r"|Cannot allocate memory|can't allocate memory|std::bad_alloc",
+        "trainer",
+        "ran out of host memory{step}. Use a smaller model or batch, or a larger node",
+    ),
+    _symptom(
+        r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]|File too large|\[Errno 27\]",
+        "cluster",
+        _DISK_FULL,
+    ),
+    _symptom(
+        r"ModuleNotFoundError: No module named '(?P<what>[\w.]+)'",
+        "cluster",
+        "needs the Python module {what}, which is not installed on the cluster",
+    ),
+    _symptom(
+        r"flash_attn(?:_\d)? (?:is not|seems to be not) installed|FlashAttention\d? has been toggled on, but",
+        "user",
+        "is told to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa",
+    ),
+    _symptom(
+        r"^\S+\.py: error: (?P<what>.+)$",
+        "pitwall",
+        "does not take its command line: {what}",
+    ),
+    _symptom(
+        r"(?P<what>Could not override '[^']+'|Key '[^']+' is not in struct|Error in call to target '[^']+')",
+        "pitwall",
+        "does not take its configuration: {what}",
+    ),
+    _symptom(
+        r"^(?:\w+\.)*(?:OSError|HFValidationError|\w+NotFoundError): (?P<what>(?!\[Errno).{1,150})",
+        "user",
+        "could not read the model or the data: {what}",
+    ),
+    _symptom(
+        r"Address already in use|EADDRINUSE|\[Errno 98\]",
+        "cluster",
+        "wanted a network port that is taken. Launch the run again",
+    ),
+    _symptom(
+        r"Could not find any running Ray instance|Failed to connect to GCS|Ray cluster at .* not found",
+        "cluster",
+        "could not reach the Ray cluster",
+    ),
+    _symptom(
+        lost_peer.NCCL,
+        "cluster",
+        "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
+    ),
+    _symptom(
+        lost_peer.GLOO,
+        "cluster",
+        "lost its gloo connection to another rank{step}: a rank died or hangs",
+    ),
+    _symptom(
+        r"ActorDiedError|RayActorError|actor died unexpectedly|ActorUnavailableError|WorkerCrashedError",
+        "cluster",
+        _WORKER_LOST,
+    ),
+    _symptom(
+        r"NodeDiedError|node .* (?:is dead|died)",
+        "cluster",
+        "lost a node of the cluster{step}",
+    ),
+)
+
+_NODE_FULL = "was killed{step} because the node ran out of memory. Use a smaller model or batch, or a larger node"
+_SIGNALS = {
+    "SIGKILL": ("cluster", "was killed{step} (SIGKILL), from outside or by a limit of its container"),
+    "SIGTERM": ("cluster", "was ended from outside{step} (SIGTERM)"),
+    "SIGINT": ("cluster", "was interrupted{step} (SIGINT)"),
+    "SIGSEGV": ("trainer", "crashed in native code{step} (SIGSEGV)"),
+    "SIGABRT": ("trainer", "was aborted by native code{step} (SIGABRT)"),
+    "SIGBUS": ("trainer", "crashed in native code{step} (SIGBUS): often a full /dev/shm"),
+    "SIGXFSZ": ("cluster", "wrote a file larger than is allowed{step} (SIGXFSZ)"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    role: str
+    rank: int
+    text: str  # as it is shown
+    said: str  # as it is looked at: without what loggers put before it
+
+
+def cause_of_death(
+    *, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int, disk_free_bytes: int
+) -> dict[str, Any]:
+    """Return side, role, rank, step, text and log_line (protocol, section 2) of a trainer that failed.
+
+    `oom_kills` is how many processes the kernel ended on this node for want of memory while the trainer ran. What the
+    trainer said of itself is trusted; what is missing in it is filled in.
+    """
+    lines = _lines(progress, run_dir)
+    who, side, text, line = _recognize(ended, lines, oom_kills, f" {progress.moment}")
+    if disk_free_bytes < FULL_BYTES and "disk full" not in text:  # then not even the traceback was written
+        side, text = "cluster", f"the trainer {_DISK_FULL.format(step=f' {progress.moment}')}"
+    found: dict[str, Any] = {
+        "side": side,
+        "role": who.role,
+        "rank": who.rank,
+        "step": progress.step,
+        "text": text,
+        "log_line": line[:500],
+        "exit_code": ended.code,
+    }
+    own = {key: value for key, value in progress.cause.items() if value not in ("", None)}
+    if oom_kills and own.get("side") == "cluster" and "memory" not in str(own.get("text", "")).lower():
+        own["text"] = f"{own['text']} (the kernel's out-of-memory killer ended {oom_kills} processes on this node)"
+    return found | own
+
+
+def oom_kill_count() -> int:
+    """Return how many processes the kernel has ended on this node for want of memory since it started."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> tuple[_Line, str, str, str]:
+    """Return who died, the side, the sentence and the telling line."""
+    driver = _Line(role="driver", rank=0, text="", said="")
+    last = _last_error(lines)
+    log_line = last.text if last else ""
+    if ended.signal_name == "SIGKILL" and oom_kills:
+        return driver, "cluster", f"{_name(driver)} {_NODE_FULL.format(step=at)}", log_line
+    for symptom in _SYMPTOMS:
+        for line in reversed(lines):
+            if match := symptom.pattern.search(line.said):
+                if symptom.text is _WORKER_LOST and (dead := _dead_worker(lines, line)):
+                    return dead, symptom.side, f"a process of {dead.said} died{at}: Ray says so", line.text
+                text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
+                return line, symptom.side, f"{_name(line)} {text}", line.text
+    if ended.signal_name:
+        side, text = _SIGNALS.get(ended.signal_name, ("cluster", f"was ended{{step}} by {ended.signal_name}"))
+        return driver, side, f"{_name(driver)} {text.format(step=at)}", log_line
+    who = last or driver
+    said = f": {log_line[:200]}" if log_line else ""
+    return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{said}", log_line
+
+
+def _dead_worker(lines: Sequence[_Line], told: _Line) -> _Line | None:
+    """Return who it is that Ray tells of in the driver's log as dead, and `said` its class, from the report below.
+
+    None where another than the driver tells it, and for a class that says no role. Ray tells no rank.
+    """
+    if told.role != "driver":
+        return None
+    at = next(n for n, line in enumerate(lines) if line is told)
+    for line in lines[at : at + _REPORT_LINES]:
+        if named := _CLASS.match(line.said):
+            role = _role_in(named["name"])
+            return _Line(role=role, rank=0, text=told.text, said=named["name"]) if role else None
+    return None
+
+
+def _role_in(name: str) -> str:
+    """Return the role that a class of actors is named after, "" for none."""
+    name = name.lower()
+    return next((role for role in ROLES if role in name), "") or next((r for n, r in _WORKERS.items() if n in name), "")
+
+
+def _name(line: _Line) -> str:
+    return "the trainer" if line.role == "driver" else f"{line.role} rank {line.rank}"
+
+
+def _last_error(lines: Sequence[_Line]) -> _Line | None:
+    """Return the line that names the exception, else the last one that says anything."""
+    telling = [line for line in lines if line.said.strip()]
+    for line in reversed(telling[-100:]):
+        if _ERROR.match(line.said):
+            return line
+    return telling[-1] if telling else None
+
+
+def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
+    """Return the newest log lines, those of the driver's stderr last, because they tell of the end."""
+    found = [_worker_line(role, rank, text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
+    for stream in ("stdout", "stderr"):
+        for raw in _tail(run_dir / "log" / f"driver-0.{stream}"):
+            found.append(_driver_line(raw))
+    return found
+
+
+def _worker_line(role: str, rank: int, raw: str) -> _Line:
+    """Return a line of a worker whom its event names."""
+    return _Line(role=role, rank=rank, text=uncolored(raw), said=read_line(raw).said)
+
+
+def _driver_line(raw: str) -> _Line:
+    """Give a line that a worker printed through the driver to the worker, as far as its prefixes name one."""
+    line = read_line(raw)
+    role, rank = "driver", 0
+    if named := _role_in(line.label):
+        number = re.search(r"(\d+)$", line.label)
+        role, rank = named, int(number[1]) if number else 0
+    elif line.rank is not None:  # an exception in a process group of torch
+        role, rank = "policy", line.rank
+    return _Line(role=role, rank=rank, text=line.text, said=line.said)
+
+
+def _tail(path: Path) -> Iterable[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+    except OSError:
+        return []

@@ -1,0 +1,165 @@
+"""Captures that the trainer left open when it ended: what its workers left of them is found, told and handed over.
+
+nsys writes its report beside the process that it records, and keeps to that when the process is killed or its driver
+dies; a worker that leaves in good order writes its trace then. The trainer cannot tell of either: it waits for nobody,
+or is gone itself. So the runner looks, once every process has ended (`leftovers.end_all` gives nsys the time).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.console_client.job import Job
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.report import Report
+from profiling.captures.files import (
+    Left,
+    Window,
+    announcement,
+    final_path,
+    is_of,
+    leaving_sign,
+    left,
+    missing_text,
+    recordings,
+    sha256_of,
+)
+from profiling.recorders.recorder import load_tool, tool_names
+from profiling.redaction import own_secrets
+
+WRITE_SECONDS = 60.0  # for nsys to write the reports of processes that are gone
+HURRIED_WRITE_SECONDS = 3.0
+OPEN = ("recording", "stopping", "writing")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what a trainer calls a capture becomes part of paths and patterns
+
+
+class Salvage:
+    """The captures of one attempt that somebody recorded, and nobody has told the end of."""
+
+    def __init__(self, job: Job, progress: Progress) -> None:
+        self._run_dir, self._progress = job.run_dir, progress
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """What each of them was recorded with, by id."""
+        return {capture: str(told["tool"]) for capture, told in self._open().items()}
+
+    def write_seconds(self, *, is_hurried: bool) -> float:
+        """Return how long nsys may take with its reports; 0 where there is none to wait for."""
+        if not self.tools:
+            return 0.0
+        return HURRIED_WRITE_SECONDS if is_hurried else WRITE_SECONDS
+
+    def finish(self, report: Report, *, why: str, elsewhere: Mapping[str, str]) -> None:
+        """Announce what is there and say what became of each capture; every process of the attempt has ended.
+
+        `why` says how the trainer ended, if it did not say so itself. `elsewhere`: files that were found on other
+        nodes, and why one is of no use.
+        """
+        if said := str(self._progress.cause.get("text") or ""):
+            why = f"The run failed: {said}"
+        found = left(self._run_dir, self.tools, secrets=own_secrets())
+        problems = {name: file.problem for name, file in found.items()} | {n: p for n, p in elsewhere.items() if p}
+        for capture, told in self._open().items():
+            try:
+                self._end(report, capture, told, found, problems, why)
+            except OSError as error:
+                _fail(report, capture, f"{why} Its files were not kept: {error.strerror or error}.")
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                said = f"{type(error).__name__}: {str(error)[:200]}"
+                _fail(report, capture, f"{why} What the trainer told of the capture cannot be read ({said}).")
+        for pattern in (".part*", ".piece-*", leaving_sign(Path(), "*").name):  # nobody is left to go on with it
+            for half in recordings(self._run_dir).glob(pattern):
+                half.unlink(missing_ok=True)
+
+    def _open(self) -> dict[str, dict[str, Any]]:
+        known = self._progress.captures.items()
+        return {
+            capture: told
+            for capture, told in known
+            if _ID.fullmatch(str(capture)) and told["state"] in OPEN and told.get("tool") in tool_names()
+        }
+
+    def _end(
+        self,
+        report: Report,
+        capture: str,
+        told: Mapping[str, Any],
+        found: Mapping[str, Left],
+        problems: Mapping[str, str],
+        why: str,
+    ) -> None:
+        window = self._window(capture, told)
+        brought = [e for e in self._progress.artifacts.values() if e.get("meta", {}).get("capture") == capture]
+        here = {f"{e['meta']['role']}-{e['meta']['rank']}" for e in brought}
+        missing = {str(name): str(problem) for name, problem in dict(told.get("missing") or {}).items()}
+        num_files = len(brought)
+        for worker in map(str, told["workers"]):
+            if worker in here:
+                continue
+            mine = [name for name in {**found, **problems} if is_of(name, capture, worker)]
+            whole = [name for name in mine if not problems.get(name)]
+            paths = [self._put(capture, name) for name in whole] or self._put_before(capture, worker, brought)
+            for path in paths:
+                self._announce(report, window, worker, path, found)
+            num_files += len(paths)
+            if paths:
+                missing.pop(worker, None)
+            else:
+                reasons = [problems[name] for name in mine]
+                missing.setdefault(worker, " ".join(reasons) or load_tool(window.tool).lost)
+        cut = str(told.get("truncated") or ("" if told["state"] in ("stopping", "writing") else why))
+        if not num_files:
+            _fail(report, capture, f"{(cut or why).rstrip('.')}. {missing_text(missing)}")
+            return
+        meta: dict[str, Any] = {"first_step": window.first_step, "num_steps": window.num_steps, "num_files": num_files}
+        meta |= {"missing": missing} | ({"truncated": cut} if cut else {})
+        text = f"Not recorded: {missing_text(missing)}" if missing else ""
+        report.say(f"capture {capture}: kept after the end of the trainer. {text}".rstrip())
+        report.capture(capture, "importing", step=window.first_step + window.num_steps - 1, text=text, **meta)
+
+    def _window(self, capture: str, told: Mapping[str, Any]) -> Window:
+        """Return the steps that were recorded: those told, or up to the one under way if it was not over."""
+        first, num_steps = int(told["first_step"]), int(told["num_steps"])
+        if told["state"] == "recording":
+            touched = max(1, self._progress.step + 1 - first + 1)
+            num_steps = touched if told.get("seconds") else min(num_steps, touched)
+        return Window(capture=capture, tool=str(told["tool"]), first_step=first, num_steps=num_steps)
+
+    def _put(self, capture: str, name: str) -> Path:
+        target = final_path(self._run_dir, capture, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return (recordings(self._run_dir) / name).replace(target)
+
+    def _put_before(self, capture: str, worker: str, brought: list[Any]) -> list[Path]:
+        """Return files that were put into place, and not told of any more."""
+        known = {self._run_dir / event["path"] for event in brought}
+        folder = final_path(self._run_dir, capture, "")
+        places = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [p for p in places if p not in known and is_of(f"{capture}-{p.name}", capture, worker) and _is_whole(p)]
+
+    def _announce(self, report: Report, window: Window, worker: str, path: Path, found: Mapping[str, Left]) -> None:
+        role, _, rank = worker.rpartition("-")
+        about = found.get(f"{window.capture}-{path.name}")
+        event = report.artifact(
+            **announcement(
+                window,
+                path,
+                role=role,
+                rank=int(rank),
+                tool_version=about.tool_version if about else "",
+                size=path.stat().st_size,
+                sha256=sha256_of(path),
+            )
+        )
+        self._progress.artifacts[event["name"]] = event
+
+
+def _fail(report: Report, capture: str, text: str) -> None:
+    report.say(f"capture {capture}: failed. {text}")
+    report.capture(capture, "failed", text=text)
+
+
+def _is_whole(path: Path) -> bool:
+    return not path.name.endswith(".part")

@@ -1,0 +1,60 @@
+"""What happens after the trainer has ended: say how, and hand over the files."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.console_client.console import Console, ConsoleError
+from jobs.runner.console_client.uploads import UploadFailed, hand_over, planned
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.report import Report
+from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
+
+
+def outcome(
+    ended: Exit,
+    *,
+    escalation: Escalation,
+    progress: Progress,
+    find_cause: Callable[[], Mapping[str, Any]],
+    other_trainer: str = "",
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the state that the attempt ends in, and its cause.
+
+    `other_trainer` is what people call a trainer that knows nothing of stops: it is ended, and saves nothing for that.
+    """
+    has_hung = progress.state == "done" and escalation.is_overdue  # its work was over, only its process was not
+    if ended.code == 0 or (has_hung and not escalation.is_asked):
+        return "finished", {}
+    side = "cluster" if escalation.is_fast else "user"
+    base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
+    if other_trainer and escalation.is_asked:
+        text = f"{progress.moment}: {other_trainer} was ended. What it saved before is in its checkpoints folder"
+        return "stopped", {**base, "text": text}
+    if (ended.code == STOPPED_EXIT_CODE and not other_trainer) or has_hung:
+        if not progress.step:
+            return "stopped", {**base, "text": "before the first step was done, nothing to save"}
+        return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}
+    if escalation.is_asked and not progress.is_over and (escalation.level > 1 or escalation.is_fast):
+        how = "its processes were ended" if escalation.level > 1 else f"it ended with {ended.signal_name or ended.code}"
+        return "stopped", {**base, "text": f"{progress.moment}: it did not save in time and {how}"}
+    return "failed", find_cause()
+
+
+def hand_over_files(
+    *,
+    run_dir: Path,
+    progress: Progress,
+    console: Console,
+    report: Report,
+    wait: Callable[[float], bool],
+) -> None:
+    """Hand over what the run made. What cannot be handed over is said, and stays in the run directory."""
+    for upload in planned(run_dir, progress.artifacts):
+        try:
+            hand_over(upload, console=console, wait=wait)
+        except UploadFailed as error:
+            report.say(str(error))
+        except ConsoleError as error:
+            report.say(f"{upload.name} stays in the run directory. {error}")
+            return

@@ -1,0 +1,160 @@
+"""The other nodes of an attempt, as the runner sees them: through a helper that it starts, and can do without.
+
+On a single node there is no helper, and nothing here costs anything. Where the trainer says that it has workers on
+other nodes, `python -m jobs.runner.nodes.agents` is started once they are ready; it reads those nodes, and at the end
+cleans up there. If it does not come up, or Ray is gone, the proof says which nodes were not checked.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.runner.console_client.job import Job
+from jobs.runner.reporting.progress import Progress, node_name
+from jobs.runner.reporting.report import Report
+from jobs.runner.trainer import HIDDEN
+
+START_AFTER_SECONDS = 30.0  # from the word on who sits where: a start is not slowed, and a long one is watched
+END_SECONDS = 40.0  # for joining Ray, ending what is left, and fetching logs
+LEFT_SECONDS = 120.0  # besides, for what workers there left of captures
+HURRIED_SECONDS = 5.0
+
+
+class Elsewhere:
+    """The helper of one attempt, started when it is needed."""
+
+    def __init__(self, job: Job, report: Report, progress: Progress) -> None:
+        self._job, self._report, self._progress = job, report, progress
+        self._nodes_known_at: float | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answer: Mapping[str, Any] | None = None
+        self._is_done = threading.Event()
+        self._end_seconds = END_SECONDS
+        self.left: dict[str, str] = {}  # name -> why a file that workers there left is of no use, "" if it is whole
+
+    @property
+    def pid(self) -> int | None:
+        """The helper's process; it is no leftover of the attempt."""
+        return self._process.pid if self._process is not None else None
+
+    def watch(self, now: float) -> None:
+        """Start the helper if the attempt has other nodes and its workers are ready, or slow to be."""
+        if self._process is not None or not self._progress.other_nodes:
+            return
+        self._nodes_known_at = self._nodes_known_at or now
+        is_ready = self._progress.state not in ("", "loading")
+        if is_ready or now - self._nodes_known_at > START_AFTER_SECONDS:
+            self._start()
+
+    def begin_end(
+        self, leave_seconds: float, *, write_seconds: float = 0.0, captures: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin to end what is left on the other nodes; `finish_end` waits for it.
+
+        What workers there left of `captures` (id -> tool) is brought then.
+        """
+        self._progress.read()
+        if not self._progress.other_nodes:
+            return
+        if self._process is None:
+            self._start()
+        if captures:
+            self._end_seconds += write_seconds + LEFT_SECONDS
+        self._order({"end": leave_seconds, "write": write_seconds, "captures": dict(captures or {})})
+
+    def finish_end(self, proof: Mapping[str, Any], *, is_hurried: bool) -> dict[str, Any]:
+        """Return the proof of this node with what was found on the others; `nodes_unchecked` names those without."""
+        nodes = self._progress.other_nodes
+        if not nodes:
+            return dict(proof)
+        self._is_done.wait(HURRIED_SECONDS if is_hurried else self._end_seconds)
+        self.close()
+        answer = self._answer or {"proofs": {}, "unchecked": [node_name(node) for node in nodes]}
+        names = {str(node["index"]): node_name(node) for node in nodes}
+        return merge(proof, {names.get(i, i): found for i, found in answer["proofs"].items()}, answer["unchecked"])
+
+    def close(self) -> None:
+        """End the helper."""
+        if self._process is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        env = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+        path = self._job.run_dir / "log" / "agents-0.stderr"
+        try:
+            with path.open("ab") as errors:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "jobs.runner.nodes.agents", str(os.getpid())],
+                    env=env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._report.say(f"The other nodes are not watched: {error.strerror or error}")
+            self._is_done.set()
+            return
+        self._order({"run_dir": str(self._job.run_dir), "nodes": self._progress.other_nodes})
+        threading.Thread(target=self._listen, name="agents", daemon=True).start()
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        with contextlib.suppress(OSError):  # it has died; `_listen` sees the end of its output
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError, KeyError):  # what else is printed is no answer
+                self._take(json.loads(line))
+        if not self._is_done.is_set():
+            self._report.say("The helper that watches the other nodes has ended; see agents-0.stderr in the logs.")
+        self._is_done.set()
+
+    def _take(self, answer: Mapping[str, Any]) -> None:
+        if "values" in answer:
+            step = self._progress.step
+            self._report.readings(answer["values"], step=step, role="node", rank=int(answer["index"]))
+        elif "say" in answer:
+            self._report.say(str(answer["say"]))
+        elif "proofs" in answer:
+            self._answer = answer
+        elif "left" in answer:
+            self.left = {str(name): str(problem) for name, problem in answer["left"].items()}
+        elif "done" in answer:
+            self._is_done.set()
+
+
+def merge(
+    proof: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], unchecked: Sequence[str]
+) -> dict[str, Any]:
+    """Return one proof for all nodes: `others` by the name of their node, `unchecked` those that gave none."""
+    held = [proof["device_bytes_left"], *(other["device_bytes_left"] for other in others.values())]
+    ended = list(proof["ended"])
+    for name, other in others.items():
+        ended += [f"{name}: {process}" for process in other["ended"]]
+    merged = {
+        **proof,
+        "processes_left": proof["processes_left"] + sum(other["processes_left"] for other in others.values()),
+        "device_bytes_left": None if None in held else sum(held),
+        "ended": ended[:50],
+        "nodes": [*proof["nodes"], *others],
+    }
+    return merged | ({"nodes_unchecked": list(unchecked)} if unchecked else {})

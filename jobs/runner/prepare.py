@@ -1,0 +1,161 @@
+"""What happens before the trainer starts: ask the console what to run, make the run directory, fetch the inputs."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.adapter import Launch, adapter
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_text
+from jobs.runner.console_client.backoff import Backoff
+from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, Refused
+from jobs.runner.console_client.job import Job
+from jobs.runner.environment import TrainerMissing, interpreter
+from jobs.runner.inputs import NotLaidOut, lay_out
+
+MAX_DOWNLOADS = 3
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class NotPrepared(Exception):
+    """The trainer cannot be started; `side` is who has to do something about it, `field` what is to blame, if known."""
+
+    def __init__(self, side: str, text: str, *, field: str = "") -> None:
+        super().__init__(text)
+        self.side, self.field = side, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is run, and how it is started."""
+
+    spec: RunSpec
+    launch: Launch
+
+
+def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> dict[str, Any]:
+    """Return the console's answer to `GET launch`, waiting for it while the console is away.
+
+    `wait(seconds)` pauses and returns True to give up, which raises ConsoleAway. Raises: Fenced, Refused.
+    """
+    backoff = Backoff()
+    has_said = False
+    while True:
+        try:
+            return console.launch()
+        except ConsoleAway as error:
+            if not has_said:
+                say(f"Waiting for the console. {error}")
+            has_said = True
+            if wait(backoff.wait_seconds()):
+                raise
+
+
+def make_run_dir(run_dir: Path) -> None:
+    """Make the run directory and its folders."""
+    for name in ("log", "inputs"):
+        (run_dir / name).mkdir(parents=True, exist_ok=True)
+
+
+def prepare(
+    job: Job, console: Console, answer: Mapping[str, Any], *, python: str, wait: Callable[[float], bool]
+) -> Prepared:
+    """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
+
+    `python` is the runner's own interpreter, which has the built-in trainer. Another trainer's interpreter is looked
+    for where it is declared, and its model and data are laid out.
+    Raises: NotPrepared; OSError if the disk does not take it.
+    """
+    try:
+        spec = parse_spec(answer["spec"])
+        theirs = interpreter(spec.trainer, declared=job.trainers, own_python=python)
+        launch = adapter(spec.trainer.name).command(spec=spec, run_dir=job.run_dir, python=theirs, device=job.device)
+    except TrainerMissing as error:
+        raise NotPrepared("cluster", str(error)) from error
+    except (KeyError, SpecInvalid, ValueError) as error:
+        raise NotPrepared("pitwall", f"the runner cannot read this spec: {error}") from error
+    write_whole(job.run_dir / "spec.json", to_text(spec))
+    resume = answer.get("resume")
+    if resume is not None:
+        write_whole(job.run_dir / "resume.json", json.dumps(_checkpoint(job, resume), indent=2))
+    for item in answer.get("inputs", ()):
+        _fetch(console, item, job.run_dir / "inputs", wait)
+    if not spec.is_native:
+        try:
+            lay_out(job.run_dir)
+        except NotLaidOut as error:
+            raise NotPrepared(error.side, str(error)) from error
+    for name, text in launch.files.items():
+        path = job.run_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+    write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
+    return Prepared(spec=spec, launch=launch)
+
+
+def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `resume.json` says: the checkpoint to go on from, in the run directory of its attempt on this node.
+
+    Raises: NotPrepared if it is not there.
+    """
+    try:
+        attempt, step = int(resume["attempt"]), int(resume["step"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotPrepared("pitwall", f"the runner cannot read what to resume from: {resume!r}") from error
+    folder = job.run_root / job.run / f"a{attempt}" / "checkpoints" / f"step-{step}"
+    if not folder.is_dir():
+        node = socket.gethostname()
+        text = (
+            f"checkpoint {step} of attempt {attempt} is not on this node, {node}: there is no folder {folder}. "
+            "Checkpoints stay on the node of the attempt that wrote them. Resume while that node is in the cluster, "
+            "from a checkpoint that is here, or start from the beginning"
+        )
+        raise NotPrepared("cluster", text, field="resume")  # so that the console knows that it is lost
+    return {"attempt": attempt, "step": step, "folder": str(folder)}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there completely or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)  # noqa: PTH105 (both names are in one folder; one call)
+
+
+def _fetch(console: Console, item: Mapping[str, Any], folder: Path, wait: Callable[[float], bool]) -> None:
+    sha256, name = str(item["sha256"]), str(item.get("file_name", "input"))
+    if not _SHA256.fullmatch(sha256):
+        raise NotPrepared("pitwall", f"the console announces {name!r} with {sha256!r}, which is no SHA-256")
+    backoff = Backoff()
+    num_downloads = 0
+    while not (folder / sha256).exists():
+        try:
+            console.fetch_input(sha256, folder / sha256)
+        except ChecksumWrong as error:
+            num_downloads += 1
+            if num_downloads == MAX_DOWNLOADS:
+                raise NotPrepared(
+                    "pitwall", f"the uploaded file {name} arrived damaged {MAX_DOWNLOADS} times"
+                ) from error
+        except ConsoleAway:
+            if wait(backoff.wait_seconds()):
+                raise
+        except Refused as error:
+            text = f"the uploaded file {name} cannot be fetched from the console ({error}). Upload it again"
+            raise NotPrepared("pitwall", text) from error
+
+
+def _described(job: Job, spec: RunSpec, launch: Launch) -> dict[str, Any]:
+    """What `launch.json` says. The runner's own environment, where the token is, stays out of it."""
+    return {
+        "run": job.run,
+        "attempt": job.attempt,
+        "trainer": spec.trainer.name,
+        "trainer_version": spec.trainer.version,
+        "argv": list(launch.argv),
+        "env": dict(launch.env),
+        "device": job.device,
+    }

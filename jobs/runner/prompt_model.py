@@ -1,0 +1,131 @@
+"""`python -m jobs.runner.prompt_model`: answer one prompt with a model that a run exported, and tell the console.
+
+Whatever goes wrong becomes a sentence for the person who asked.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.runner.console_client.backoff import Backoff
+from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, Refused
+from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
+from jobs.runner.console_client.uploads import SPEC_NAME
+from jobs.runner.reporting.progress import Progress
+
+MAX_NEW_TOKENS = 256
+GIVE_UP_SECONDS = 240.0  # the console gives up after 300
+
+
+class NotAnswered(Exception):
+    """The model said nothing; the sentence says why."""
+
+
+def main() -> int:
+    """Answer; return 0 if the console has the answer or the problem."""
+    try:
+        job = read_job(os.environ)
+        answer_id, artifact, prompt = (os.environ[f"PITWALL_{name}"] for name in ("ANSWER", "ARTIFACT", "PROMPT"))
+    except (EnvironmentIncomplete, KeyError) as error:
+        print(f"{error} The console sets this when it submits the job.", file=sys.stderr)
+        return 1
+    console = Console(job)
+    try:
+        return _hand_over(console, answer_id, _try(job, console, artifact, prompt))
+    finally:
+        console.close()
+
+
+def _try(job: Job, console: Console, artifact: str, prompt: str) -> dict[str, Any]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="pitwall-answer-") as folder:
+            return _answer(job, console, artifact, prompt, Path(folder))
+    except NotAnswered as error:
+        return {"problem": str(error)}
+    except ConsoleError as error:
+        return {"problem": f"The model could not be fetched from the console. {error}"}
+    except ImportError as error:
+        return {
+            "problem": f"The cluster's Python cannot load models: {error}. Install the engine's requirements there."
+        }
+    except Exception as error:  # whatever a model's files can make transformers raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return {"problem": f"The model in {artifact} could not answer: {type(error).__name__}: {first}"[:500]}
+
+
+def _answer(job: Job, console: Console, artifact: str, prompt: str, folder: Path) -> dict[str, Any]:
+    model = local_folder(job, artifact) or _fetch(console, artifact, folder)
+    if not (model / "config.json").is_file():
+        raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
+    from jobs.runner.generation import generate  # torch and transformers: only here, so that their lack is a sentence
+
+    system_prompt = _system_prompt(model / SPEC_NAME, job.run_dir / "spec.json")
+    text, token_ids = generate(
+        folder=model, prompt=prompt, system_prompt=system_prompt, device=job.device, max_new_tokens=MAX_NEW_TOKENS
+    )
+    return {"text": text, "token_ids": token_ids}
+
+
+def _system_prompt(*specs: Path) -> str:
+    """Return what the model was told before each prompt in training."""
+    for path in specs:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(path.read_text(encoding="utf-8"))["data"]["system_prompt"])
+    return ""
+
+
+def local_folder(job: Job, artifact: str) -> Path | None:
+    """Return where the run wrote the artifact, if that was on this node."""
+    progress = Progress(path=job.run_dir / "events.jsonl")
+    progress.read()
+    made = progress.artifacts
+    event: Mapping[str, Any] = made.get(artifact) or made.get(artifact.removesuffix(".zip")) or {}
+    folder = job.run_dir / str(event.get("path", ""))
+    is_ours = bool(event) and folder.resolve().is_relative_to(job.run_dir.resolve())
+    return folder if is_ours and (folder / "config.json").is_file() else None
+
+
+def _fetch(console: Console, artifact: str, folder: Path) -> Path:
+    archive = folder / "model.zip"
+    try:
+        console.fetch_file(artifact, archive)
+    except Refused as error:
+        if error.status == 404:
+            raise NotAnswered(f"The console has no ready file {artifact}.") from error
+        raise
+    target = folder / "model"
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(target)  # zipfile keeps every name inside the target
+    except zipfile.BadZipFile as error:
+        raise NotAnswered(f"{artifact} is no zip of a model folder.") from error
+    return target
+
+
+def _hand_over(console: Console, answer_id: str, body: Mapping[str, Any]) -> int:
+    print(body.get("problem") or f"Answered with {len(body['token_ids'])} tokens.", flush=True)
+    backoff = Backoff()
+    deadline = time.monotonic() + GIVE_UP_SECONDS
+    while True:
+        try:
+            console.answer(answer_id, body)
+            return 0
+        except ConsoleAway as error:
+            if time.monotonic() > deadline:
+                print(error, file=sys.stderr)
+                return 1
+            time.sleep(backoff.wait_seconds())
+        except ConsoleError as error:
+            print(error, file=sys.stderr)
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""One attempt from its start to its last word: this is what the Ray job runs."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.runner.captures.captures import HURRIED_SECONDS, Recording
+from jobs.runner.captures.uploads import CaptureUploads
+from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError
+from jobs.runner.console_client.job import Job
+from jobs.runner.environment import environment_for
+from jobs.runner.failures.cause import cause_of_death, oom_kill_count
+from jobs.runner.failures.incomplete_folders import tidy
+from jobs.runner.failures.recover_captures import Salvage
+from jobs.runner.finish import hand_over_files, outcome
+from jobs.runner.nodes.node import NodeSampler
+from jobs.runner.nodes.orphans import end_all
+from jobs.runner.nodes.remote_nodes import Elsewhere
+from jobs.runner.prepare import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.report import Report
+from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
+from jobs.runner.translation import (
+    Translation,
+    finish_own,
+    label_of,
+    recording_of,
+    translation_of,
+    translation_of_the_rest,
+)
+from profiling.captures.files import recordings
+
+TICK_SECONDS = 0.1
+OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
+HURRIED_UPLOAD_SECONDS = 3.0
+EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
+
+
+class Ride:
+    """Rides along with one attempt. `asked_to_end` is set by SIGTERM: the cluster ends the job within seconds."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        self.job = job
+        self.console = console
+        self.asked_to_end = threading.Event()
+        self.progress = Progress(path=job.run_dir / "events.jsonl")
+        self.salvage = Salvage(job, self.progress)
+
+    def run(self) -> int:
+        """Do all of it; return the exit code of the process."""
+        try:
+            answer = fetch_launch(self.console, wait=self.asked_to_end.wait, say=print)
+        except ConsoleError as error:
+            print(f"Nothing was started. {error}", flush=True)
+            return EXIT_FENCED
+        is_restarted = (self.job.run_dir / "launch.json").exists()
+        make_run_dir(self.job.run_dir)
+        proof = self.end_leftovers() if is_restarted else {}
+        report = Report(self.job, self.console)
+        try:
+            if is_restarted:
+                return self.close_killed(report, proof)
+            return self._ride(answer, report)
+        finally:
+            report.close()
+
+    def end_leftovers(self) -> dict[str, Any]:
+        """End what a killed runner left behind, before its files are opened; return the proof."""
+        self.progress.read()
+        return end_all(
+            run=self.job.run,
+            attempt=self.job.attempt,
+            leave_seconds=min(1.0, self.job.leave_seconds),
+            write_seconds=self.salvage.write_seconds(is_hurried=self.asked_to_end.is_set()),
+            recordings=recordings(self.job.run_dir),
+        )
+
+    def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
+        """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
+        self.progress.read()
+        rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
+        if rest is not None and not report.has_last_word:
+            rest.read_the_rest()
+            self.progress.read()
+            finish_own(self.job, rest, self.progress)
+            rest.finish(has_succeeded=False)
+            self.progress.read()
+        report.start()
+        if not report.has_last_word:
+            elsewhere = Elsewhere(self.job, report, self.progress)
+            is_hurried = self.asked_to_end.is_set()
+            elsewhere.begin_end(
+                min(1.0, self.job.leave_seconds),
+                write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
+                captures=self.salvage.tools,
+            )
+            proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+            why = "The runner was killed, and the trainer with it."
+            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
+            step = self.progress.step
+            text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
+            self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
+        return self._wait(report)
+
+    def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
+        try:
+            prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            report.commands.refused = _refused(prepared)
+            report.commands.take(answer.get("commands") or ())
+            translation = translation_of(prepared.spec, self.job, report)
+            recording = None
+            if translation is not None:
+                translation.begin(f"Starting {label_of(prepared.spec)}")
+                recording = recording_of(prepared.spec, self.job, report, translation)
+            oom_kills = oom_kill_count()
+            trainer = start(
+                launch=prepared.launch,
+                run_dir=self.job.run_dir,
+                environ=environment_for(prepared.spec, os.environ, self.job.run_dir),
+                working_dir=None if prepared.spec.is_native else self.job.run_dir,
+            )
+        except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
+            report.start()
+            return self._not_started(report, error)
+        report.start()
+        grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
+        escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
+        elsewhere = Elsewhere(self.job, report, self.progress)
+        try:
+            with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
+                ended = self._supervise(trainer, report, escalation, elsewhere, translation, recording)
+        except Exception:  # our own fault must not leave a trainer that nobody watches
+            trainer.kill()
+            report.say(traceback.format_exc())
+            proof = self._clean_up(trainer, report, elsewhere, "The runner failed, and ended the trainer.")
+            text = "the runner failed, and ended the trainer. Its log says where"
+            self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
+            return self._wait(report)
+        report.commands.trainer_has_ended()
+        how = ended.signal_name or f"exit code {ended.code}"
+        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}).")
+        if report.is_fenced:
+            return EXIT_FENCED
+        if translation is not None and recording is not None:
+            translation.read_the_rest()
+            self.progress.read()
+            recording.finish(step=self.progress.step)
+            translation.finish(has_succeeded=ended.code == 0)
+        self.progress.read()
+        killed = oom_kill_count() - oom_kills
+        state, cause = outcome(
+            ended,
+            escalation=escalation,
+            progress=self.progress,
+            other_trainer="" if prepared.spec.is_native else label_of(prepared.spec),
+            find_cause=lambda: cause_of_death(
+                ended=ended,
+                progress=self.progress,
+                run_dir=self.job.run_dir,
+                oom_kills=killed,
+                disk_free_bytes=shutil.disk_usage(self.job.run_dir).free,
+            ),
+        )
+        self._finish(report, state, cause, proof)
+        return self._wait(report)
+
+    def _supervise(
+        self,
+        trainer: Trainer,
+        report: Report,
+        escalation: Escalation,
+        elsewhere: Elsewhere,
+        translation: Translation | None,
+        recording: Recording | None,
+    ) -> Exit:
+        sampler = NodeSampler(run_dir=self.job.run_dir)
+        over_at: float | None = None
+        stop_at = 0.0
+        # of one that dies at once too it is known what its node was like
+        report.readings(sampler.read_if_due(time.monotonic(), trainer_pid=trainer.pid), step=self.progress.step)
+        while (ended := trainer.poll()) is None:
+            now = time.monotonic()
+            if report.is_fenced:
+                escalation.at_once(now)
+            elif self.asked_to_end.is_set():
+                if not escalation.is_fast:
+                    report.commands.stop()
+                escalation.hasten(now)
+            elif report.commands.stop_wanted.is_set():
+                stop_at = stop_at or now
+                is_writing = recording is not None and recording.end_what_records()
+                if not is_writing or now - stop_at > HURRIED_SECONDS:
+                    escalation.ask(now)
+            escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
+            report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
+            if translation is not None:
+                translation.poll_if_due(now)
+            self.progress.read()
+            if recording is not None:
+                recording.look(step=self.progress.step, now=now)
+            elsewhere.watch(now)
+            if self.progress.is_over:
+                over_at = over_at or now
+                if now - over_at > OVERDUE_SECONDS:
+                    escalation.overdue(now)
+            trainer.wait(TICK_SECONDS)
+        if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
+            escalation.hasten(time.monotonic())
+        return ended
+
+    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere, why: str) -> dict[str, Any]:
+        is_hurried = self.asked_to_end.is_set() or report.is_fenced
+        leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
+        self.progress.read()
+        write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
+        elsewhere.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
+        proof = end_all(
+            run=self.job.run,
+            attempt=self.job.attempt,
+            session=trainer.pid,
+            helper=elsewhere.pid,
+            leave_seconds=leave_seconds,
+            write_seconds=write_seconds,
+            recordings=recordings(self.job.run_dir),
+        )
+        proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+        if not report.is_fenced:
+            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
+        if proof["ended"]:
+            report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
+        return proof
+
+    def _not_started(self, report: Report, error: Exception) -> int:
+        if self.asked_to_end.is_set() or isinstance(error, ConsoleAway):
+            state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
+        elif isinstance(error, NotPrepared):
+            state, cause = "failed", {"side": error.side, "text": str(error)}
+            if error.field:
+                cause["field"] = error.field
+        else:
+            text = f"the trainer was not started: {error}"
+            if isinstance(error, OSError) and error.errno:
+                text = f"the trainer was not started: {self.job.run_dir} does not take files ({error.strerror})"
+            state, cause = "failed", {"side": "cluster", "text": text}
+        proof = end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
+        self._finish(report, state, cause, proof)
+        return self._wait(report)
+
+    def _finish(self, report: Report, state: str, cause: Mapping[str, Any], proof: Mapping[str, Any]) -> None:
+        hurry_until = float("inf")
+
+        def wait(seconds: float) -> bool:
+            nonlocal hurry_until
+            if self.asked_to_end.wait(min(seconds, HURRIED_UPLOAD_SECONDS)):
+                hurry_until = min(hurry_until, time.monotonic() + HURRIED_UPLOAD_SECONDS)
+            return report.is_fenced or time.monotonic() > hurry_until
+
+        with contextlib.suppress(OSError):
+            half_done = tidy(self.job.run_dir)
+            if half_done:
+                report.say(f"Deleted what the trainer had not written to the end: {', '.join(half_done)}.")
+        hand_over_files(
+            run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait
+        )
+        report.last_word(state, cause=cause, proof=proof, step=self.progress.step)
+
+    def _wait(self, report: Report) -> int:
+        return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
+
+
+def _refused(prepared: Prepared) -> Mapping[str, str]:
+    """Return why some commands are refused, by their verbs."""
+    if prepared.spec.is_native:
+        return {}
+    return {"checkpoint": f"{label_of(prepared.spec)} takes no commands while it trains"}
+
+
+def obey_signals(ride: Ride) -> None:
+    """Make SIGTERM and SIGINT end the ride in an orderly way."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        print(f"Asked to end ({signal.Signals(number).name}).", flush=True)
+        ride.asked_to_end.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)

@@ -1,0 +1,203 @@
+"""What another trainer writes, turned into the run's events while it trains: the runner is then their only writer."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.adapter import LogReader, adapter
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.trainer import trainers
+from jobs.runner.captures.announce import Teller
+from jobs.runner.captures.captures import OWN, Recording
+from jobs.runner.captures.own_profiler import OwnRecording
+from jobs.runner.console_client.job import Job
+from jobs.runner.reporting.append_only import AppendFile, Reserve
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.report import Report
+from profiling.captures.request import parse_request
+from profiling.captures.state import may_follow
+from profiling.events import Event, artifact, state, to_line
+
+POLL_SECONDS = 0.3
+MAX_LAST_POLLS = 50
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+class Translation:
+    """Carries a reader's events into `events.jsonl`, the write-ahead log that is shipped from.
+
+    `after_step` leaves out metrics up to that step, which an earlier runner has written.
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        *,
+        run_dir: Path,
+        attempt: int,
+        reserve: Reserve,
+        say: Callable[[str], None],
+        after_step: int = 0,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._reader: LogReader | None = reader
+        self._run_dir, self._attempt, self._say, self._clock_ns = run_dir, attempt, say, clock_ns
+        self._after_step = after_step
+        self._log = AppendFile(run_dir / "events.jsonl", reserve=reserve)
+        self._unwritten = b""
+        self._next_poll = 0.0
+        self._is_training = after_step > 0
+
+    def begin(self, text: str) -> None:
+        """Say that the trainer is being started."""
+        self._write(to_line(state("loading", attempt=self._attempt, text=text)))
+
+    def poll_if_due(self, now: float) -> None:
+        """Look for something new; `now` is monotonic seconds."""
+        if now >= self._next_poll:
+            self._next_poll = now + POLL_SECONDS
+            self._poll()
+
+    def write(self, event: Event) -> None:
+        """Write an event that is not the reader's, to the same log."""
+        self._write(to_line(event))
+
+    def read_the_rest(self) -> None:
+        """Take in what is left once the trainer has ended."""
+        quiet = 0
+        for _ in range(MAX_LAST_POLLS):
+            quiet = 0 if self._poll() else quiet + 1
+            if quiet == 2:
+                break
+
+    def finish(self, *, has_succeeded: bool) -> None:
+        """Take in what is left, and announce the model that the trainer made."""
+        self.read_the_rest()
+        if has_succeeded:
+            for event in models_left(self._run_dir, attempt=self._attempt):
+                self._write(to_line(event))
+        self._log.close()
+
+    def _poll(self) -> int:
+        if self._reader is None:
+            return 0
+        try:
+            found = self._reader.poll(now_ns=self._clock_ns())
+        except Exception:  # training goes on whatever becomes of its curves
+            self._say(f"The trainer's logs are not read any more.\n{traceback.format_exc()}")
+            self._reader = None
+            return 0
+        events = [event for event in found if not self._is_old(event)]
+        data = b"".join(to_line({**event, "attempt": self._attempt}) for event in events)  # type: ignore[typeddict-item]
+        if events and not self._is_training and any(event["kind"] == "metric" for event in events):
+            self._is_training = True
+            data = to_line(state("training", attempt=self._attempt)) + data
+        self._write(data)
+        return len(found)
+
+    def _is_old(self, event: Mapping[str, Any]) -> bool:
+        return event["kind"] == "metric" and int(event["step"]) <= self._after_step
+
+    def _write(self, data: bytes) -> None:
+        self._unwritten += data
+        if self._unwritten:
+            try:
+                self._log.append(self._unwritten)
+            except OSError:  # the disk is full: it is kept, and written once there is room
+                return
+            self._unwritten = b""
+
+
+def translation_of(spec: RunSpec, job: Job, report: Report, *, after_step: int = 0) -> Translation | None:
+    """Return who translates the trainer's logs; None for a trainer that writes events itself. Raises: OSError."""
+    reader = adapter(spec.trainer.name).reader(spec=spec, run_dir=job.run_dir)
+    if reader is None:
+        return None
+    return Translation(
+        reader,
+        run_dir=job.run_dir,
+        attempt=job.attempt,
+        reserve=report.reserve,
+        say=report.say,
+        after_step=after_step,
+    )
+
+
+def translation_of_the_rest(job: Job, report: Report, *, after_step: int) -> Translation | None:
+    """Return who translates what a killed runner had not yet, from `spec.json`; None if there is nothing."""
+    try:
+        spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
+        return None if spec.is_native else translation_of(spec, job, report, after_step=after_step)
+    except (OSError, ValueError, SpecInvalid):
+        return None
+
+
+def recording_of(spec: RunSpec, job: Job, report: Report, translation: Translation) -> Recording:
+    """Return who takes care of the captures of a trainer whose logs are translated. Raises: OSError."""
+    return Recording(
+        adapter=adapter(spec.trainer.name),
+        spec=spec,
+        label=label_of(spec),
+        run_dir=job.run_dir,
+        attempt=job.attempt,
+        commands=report.commands,
+        write=translation.write,
+        say=report.say,
+    )
+
+
+def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
+    """Take what the trainer's own profiler left when its runner was killed; what is told already changes nothing."""
+    try:
+        spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
+        lines = (job.run_dir / "commands.jsonl").read_bytes().splitlines()
+        asked = [json.loads(line)["payload"] for line in lines if b'"profile"' in line]
+        requests = [parse_request(payload) for payload in asked if payload.get("by") == OWN]
+    except (OSError, ValueError, KeyError, AttributeError, SpecInvalid):
+        return
+    for request in requests:
+        if may_follow("importing", progress.captures.get(request.capture, {}).get("state", "armed")):
+            OwnRecording(
+                request,
+                files=lambda: adapter(spec.trainer.name).recorded(run_dir=job.run_dir),
+                run_dir=job.run_dir,
+                teller=Teller(attempt=job.attempt, write=translation.write),
+                step=progress.step,
+                label=label_of(spec),
+            ).finish(step=progress.step)
+
+
+def label_of(spec: RunSpec) -> str:
+    """Return what people call the run's trainer: "OpenRLHF 0.11.2"."""
+    return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
+
+
+def models_left(run_dir: Path, *, attempt: int) -> Iterator[Event]:
+    """Yield the announcement of the model that a trainer left: `model/final`, else its newest Hugging Face folder."""
+    final = run_dir / "model" / "final"
+    if _is_model(final):
+        yield _announced("model-final", final, run_dir, attempt, step=-1)
+        return
+    saved = [(_step_of(folder.parent), folder) for folder in run_dir.glob("checkpoints/global_step_*/huggingface")]
+    for step, folder in sorted(saved, reverse=True):
+        if _is_model(folder):
+            yield _announced("model-final", folder, run_dir, attempt, step=step)
+            return
+
+
+def _announced(name: str, folder: Path, run_dir: Path, attempt: int, *, step: int) -> Event:
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    path = str(folder.relative_to(run_dir))
+    return artifact(name, artifact="model", path=path, attempt=attempt, step=step, size=size)
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and any(next(folder.glob(name), None) for name in _WEIGHTS)
+
+
+def _step_of(folder: Path) -> int:
+    number = folder.name.rpartition("_")[2]
+    return int(number) if number.isdecimal() else -1

@@ -1,0 +1,259 @@
+"""The queue: which waiting run may start, and what each of the others waits for.
+
+First come, first served: a run that fits never overtakes one that must wait for room. Only a run that the cluster could
+never hold, that its sweep holds back, or that is a retry whose time has not come, lets others pass. What a live run
+holds is what it asked for, until it has ended.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+
+from django.db import connection, transaction
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.cluster.ray_api import ClusterState
+from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.runs import lifecycle
+from jobs.telemetry.attempt_spec import merged
+from jobs.telemetry.notify import run_changed
+
+ANSWER_CPUS = 1.0
+CLEANUP_TIME = timedelta(seconds=60)
+_LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in every process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node.
+
+    A run of a sweep names it in `study`; at most `at_once` runs of that may be live. A retry waits for its time
+    (`held` says so) whatever room there is.
+    """
+
+    run_id: str
+    attempt: int
+    cpus: float
+    gpus: float
+    cpus_per_worker: float = 1.0
+    study: str = ""
+    at_once: int = 0
+    held: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who sits on what; `study` names the sweep of a live run."""
+
+    label: str
+    cpus: float
+    gpus: float
+    study: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """May it start; if not, `reason` says what it waits for. `fits` is False if this cluster can never hold it."""
+
+    ask: Ask
+    is_admitted: bool
+    reason: str = ""
+    fits: bool = True
+
+
+def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
+    """Return the logical CPUs and the GPUs that the run asks of the cluster on `device` (cpu or cuda)."""
+    workers = spec.num_workers
+    return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)
+
+
+def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState) -> list[Verdict]:
+    """Return a verdict for each waiting run, in the order of the queue."""
+    free_cpus = state.cpus_total - sum(h.cpus for h in holders)
+    free_gpus = state.gpus_total - sum(h.gpus for h in holders)
+    live = Counter(h.study for h in holders if h.study)
+    verdicts: list[Verdict] = []
+    blocked_by = ""
+    for ask in waiting:
+        never = _never(ask, state)
+        if never:
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=never, fits=False))
+        elif ask.held:
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=ask.held))
+        elif ask.study and live[ask.study] >= ask.at_once:
+            text = _("Waits for its sweep: %(live)s of %(at_once)s at once are running")
+            reason = text % {"live": live[ask.study], "at_once": ask.at_once}
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
+        elif blocked_by:
+            text = _("Waits behind %(run)s, which came first") % {"run": blocked_by}
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=text))
+        elif ask.cpus <= free_cpus and ask.gpus <= free_gpus:
+            free_cpus -= ask.cpus
+            free_gpus -= ask.gpus
+            live[ask.study] += 1
+            holders = [*holders, Holder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus, study=ask.study)]
+            verdicts.append(Verdict(ask=ask, is_admitted=True))
+        else:
+            blocked_by = ask.run_id
+            is_gpu = ask.gpus > free_gpus
+            reason = _room(ask.gpus if is_gpu else ask.cpus, free_gpus if is_gpu else free_cpus, holders, state, is_gpu)
+            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
+    return verdicts
+
+
+def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
+    """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU.
+
+    An attempt that just ended without proof that nothing of it runs on holds its share for one more minute: its
+    clean-up job is at work.
+    """
+    since = (now or timezone.now()) - CLEANUP_TIME
+    unproved = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
+    live = Attempt.objects.filter(Q(state__in=LIVE) | unproved).order_by("pk")
+    rows = live.values_list("run_id", "state", "num_cpus", "num_gpus", "run__study_id")
+    found = [
+        Holder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")
+        if state in LIVE
+        else Holder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
+        for run_id, state, cpus, gpus, study in rows
+    ]
+    trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
+    per_answer = 1.0 if device == "cuda" else 0.0
+    return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
+
+
+def room_for_answer(state: ClusterState, *, now: datetime) -> str:
+    """Return why a trained model cannot be tried right now; "" if there is room for it."""
+    held = holders(device=state.device, now=now)
+    ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
+    verdict = judge([ask], held, state)[0]
+    return "" if verdict.is_admitted else verdict.reason
+
+
+def waiting(*, device: str, now: datetime | None = None) -> list[Ask]:
+    """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open.
+
+    A stored spec that this version no longer accepts is left out; `admit_waiting` ends its run.
+    """
+    return [ask for _key, ask in _queue(device, now or timezone.now()) if isinstance(ask, Ask)]
+
+
+def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
+    """Take out of the queue what has room, in order, and tell the others why they wait; return (run, attempt) admitted.
+
+    One process at a time judges, so that two never give away the same room.
+    """
+    if not Attempt.objects.filter(state="queued").exists():
+        return []
+    admitted = []
+    with transaction.atomic():
+        _take_lock()
+        queue = _queue(state.device, now)
+        for (run_id, number), problem in queue:
+            if isinstance(problem, SpecInvalid):
+                _fail_unreadable(run_id, number, problem, now)
+        asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
+        told = dict(Run.objects.filter(state="queued").values_list("pk", "wait_reason"))  # a long queue mostly stays so
+        for verdict in judge(asks, holders(device=state.device, now=now), state):
+            ask = verdict.ask
+            if not verdict.is_admitted:
+                if told.get(ask.run_id) != verdict.reason[:300]:
+                    say_why(ask.run_id, verdict.reason)
+                continue
+            Attempt.objects.filter(run_id=ask.run_id, number=ask.attempt, state="queued").update(
+                num_cpus=ask.cpus, num_gpus=ask.gpus
+            )
+            if lifecycle.admit(run_id=ask.run_id, attempt=ask.attempt, now=now):
+                admitted.append((ask.run_id, ask.attempt))
+    return admitted
+
+
+def say_why(run_id: str, reason: str) -> None:
+    """Keep why a queued run waits, and tell browsers when that changed."""
+    if Run.objects.filter(pk=run_id, state="queued").exclude(wait_reason=reason[:300]).update(wait_reason=reason[:300]):
+        transaction.on_commit(partial(run_changed, run_id))
+
+
+def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
+    """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
+    columns = ("number", "run__spec", "overrides", "not_before", "run__study_id", "run__study__max_concurrent")
+    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", *columns)
+    found: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
+    for run_id, number, raw, overrides, not_before, study, at_once in rows:
+        try:
+            cpus, gpus, per_worker = _asked(json.dumps(merged(raw, overrides)), device)
+        except SpecInvalid as error:
+            found.append(((run_id, number), error))
+        else:
+            ask = Ask(
+                run_id=run_id,
+                attempt=number,
+                cpus=cpus,
+                gpus=gpus,
+                cpus_per_worker=per_worker,
+                study=study or "",
+                at_once=at_once or 0,
+                held=_why_held(run_id, number) if not_before is not None and not_before > now else "",
+            )
+            found.append(((run_id, number), ask))
+    return found
+
+
+def _why_held(run_id: str, number: int) -> str:
+    """Return the words with which the retry was queued: when it starts, and after what."""
+    events = RunEvent.objects.filter(run_id=run_id, attempt=number, verb="queued")
+    return events.order_by("pk").values_list("text", flat=True).first() or ""
+
+
+@lru_cache(maxsize=2048)
+def _asked(spec_text: str, device: str) -> tuple[float, float, float]:
+    """Return CPUs, GPUs and CPUs of one worker; kept, because a queue is judged each second and specs never change."""
+    spec = parse_spec(json.loads(spec_text))
+    cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)
+    return cpus, gpus, float(spec.hardware.cpus_per_worker)
+
+
+def _fail_unreadable(run_id: str, number: int, error: SpecInvalid, now: datetime) -> None:
+    """End a queued run whose stored spec an upgraded console no longer accepts, so that it blocks nobody."""
+    text = _("this console no longer accepts its spec: %(why)s Clone it and launch again.") % {"why": error}
+    cause = {"side": "pitwall", "text": text}
+    lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
+
+
+def _take_lock() -> None:
+    """Let one process judge at a time, until its transaction ends; on SQLite an immediate transaction is that lock."""
+    with connection.cursor() if connection.vendor == "postgresql" else nullcontext() as cursor:
+        if cursor is not None:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+def _never(ask: Ask, state: ClusterState) -> str:
+    largest = max((n.cpus for n in state.nodes), default=0.0)
+    if ask.gpus > state.gpus_total:
+        text = _("Needs %(asked)s GPUs, the cluster has %(total)s: lower policy ranks or rollout engines.")
+        return text % {"asked": f"{ask.gpus:g}", "total": f"{state.gpus_total:g}"}
+    if ask.cpus > state.cpus_total:
+        text = _("Needs %(asked)s CPUs, the cluster has %(total)s: lower policy ranks, engines or CPUs per worker.")
+        return text % {"asked": f"{ask.cpus:g}", "total": f"{state.cpus_total:g}"}
+    if ask.cpus_per_worker > largest:
+        text = _("One worker needs %(asked)s CPUs, the largest node has %(total)s: lower CPUs per worker.")
+        return text % {"asked": f"{ask.cpus_per_worker:g}", "total": f"{largest:g}"}
+    return ""
+
+
+def _room(asked: float, free: float, holders: Sequence[Holder], state: ClusterState, is_gpu: bool) -> str:
+    """Say what is asked, what is free, and who holds the rest, the largest first."""
+    total = state.gpus_total if is_gpu else state.cpus_total
+    held = sorted(((h.gpus if is_gpu else h.cpus, h.label) for h in holders), reverse=True)
+    names = ", ".join(f"{label} holds {amount:g}" for amount, label in held[:3] if amount)
+    values = {"asked": f"{asked:g}", "free": f"{max(free, 0):g}", "total": f"{total:g}", "held": names}
+    if is_gpu:
+        return _("Needs %(asked)s GPUs, %(free)s of %(total)s are free; %(held)s") % values
+    return _("Needs %(asked)s CPUs, %(free)s of %(total)s are free; %(held)s") % values

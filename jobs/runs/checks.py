@@ -1,0 +1,250 @@
+"""What is checked before a run is queued, once for form, API and command line.
+
+`parse_spec` has already refused what is wrong in itself; here the spec meets the world: its data, model and reward are
+tried in a process of their own, and its demand is held against the cluster. What cannot be seen from the console (a
+path on a cluster elsewhere) is "unknown", never "passed".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from pathlib import Path
+from typing import Literal
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from jobs.accounts.access import User
+from jobs.accounts.privilege import check_privileged
+from jobs.adapters.adapter import adapter
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.knob import KnobValueInvalid, applicable
+from jobs.catalog.rule import refused
+from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.sentence import in_words, told
+from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer_place import how_to_make, place_of, read_places
+from jobs.catalog.value import Value
+from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
+from jobs.models import Project
+from jobs.runs.admission import Ask, Verdict, demand, holders, judge, waiting
+from jobs.runs.preflight_process import TrialFailed, TrialUnavailable
+from jobs.runs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+
+CheckState = Literal["passed", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was checked: what came of it, in a sentence, beside which field of the spec.
+
+    Each of `fixes` is one change that would mend it: values by knob id or dotted field.
+    """
+
+    state: CheckState
+    text: str
+    field: str
+    fixes: tuple[Mapping[str, Value], ...] = dataclass_field(default=(), hash=False)
+
+
+def check_launchable(spec: RunSpec, project: Project, user: User | None = None) -> list[Problem]:
+    """Return why this spec cannot be launched here, now and by this person; empty if nothing stands against it.
+
+    Without a person, nothing is allowed that needs an admin.
+    """
+    problems = [*check_privileged(spec, project, user), *refused(on_cluster(spec, cluster_state()), say=_)]
+    if problems:
+        return problems  # nothing of it is tried then
+    return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
+
+
+def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
+    """Return the spec with the device that the run would get, which rules go by: what "auto" means on this cluster.
+
+    While the cluster does not answer it stays open.
+    """
+    if spec.hardware.device != "auto" or not state.is_reachable:
+        return spec
+    return replace(spec, hardware=replace(spec.hardware, device=state.device))
+
+
+def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
+    """Return every check of the spec in the order of the form: model, data, reward, cluster."""
+    model, model_checks = check_model(spec)
+    data_checks = check_data(spec, project=project)[1]
+    checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
+    if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
+        checks += check_reward(spec, project=project)
+    return [*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]
+
+
+def check_trainer(spec: RunSpec) -> list[Check]:
+    """Return whether the cluster has another trainer in this version, as far as it can be told from here.
+
+    What is declared is looked for where the cluster is this machine; the runner asks the interpreter itself, before it
+    starts anything.
+    """
+    if spec.is_native:
+        return []
+    info, version = trainers()[spec.trainer.name], spec.trainer.version
+    try:
+        adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
+    except ValueError as error:  # what this trainer cannot be told
+        return [Check(state="failed", text=in_words(told(error), _), field="trainer.name")]
+    values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
+    place = place_of(info.id, version, read_places(settings.TRAINERS))
+    if place is None:
+        text = (
+            _("No place of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.") % values
+        )
+        return [Check(state="unknown", text=text, field="trainer.version")]
+    values["at"] = place.at or place.kind
+    if place.kind == "python" and is_local() and not Path(place.at).exists():
+        text = _("%(label)s %(version)s is declared at %(at)s, and there is no such file: %(how)s.") % values
+        return [Check(state="failed", text=text, field="trainer.version")]
+    text = _("%(label)s %(version)s is declared: %(at)s") % values
+    return [Check(state="passed", text=text, field="trainer.version")]
+
+
+def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
+    """Return what the model is, if it can be read here, and the check of it."""
+    try:
+        facts = describe_model(spec)
+    except TrialFailed as failed:
+        return None, [_refusal(failed, is_remote=spec.model.kind in ("path", "hub"))]
+    size = f"{facts.num_parameters:,}" if facts.num_parameters else "—"
+    text = _("%(name)s, %(size)s parameters") % {"name": facts.architecture, "size": size}
+    return facts, [Check(state="passed", text=text, field="model.id")]
+
+
+def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, list[Check]]:
+    """Return the data's preview, if it can be read here, and the checks of it."""
+    try:
+        found = preview_data(spec, project=project)
+    except TrialFailed as failed:
+        return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
+    if found.mapping_problem:
+        is_there = _first_part(spec, found.mapping_field) in found.columns
+        if spec.is_native or not is_there:
+            return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+        text = _("Not previewed, the trainer reads its columns in its own way: %(why)s") % {
+            "why": found.mapping_problem
+        }
+        return found, [Check(state="unknown", text=text, field=found.mapping_field)]
+    if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
+        text = _(
+            "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
+        )
+        limit = spec.int_knob("rollout.max_prompt_tokens")
+        text = text % {"rows": f"{found.num_train:,}", "limit": f"{limit:,}"}
+        return found, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
+    text = _("Data reads: %(train)s rows, %(eval)s held out") % {
+        "train": f"{found.num_train:,}",
+        "eval": f"{found.num_eval:,}",
+    }
+    return found, [Check(state="passed", text=text, field="data.id")]
+
+
+def _first_part(spec: RunSpec, field: str) -> str:
+    """Return the column that a field of the data names; of one in a nested row, the outermost."""
+    return str(getattr(spec.data, field.removeprefix("data."), "")).partition(".")[0]
+
+
+def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
+    """Return whether the longest sequence of the run fits into the model's context."""
+    if model is None or not model.context_tokens or not longest_sequence(spec):
+        return []
+    longest = longest_sequence(spec)
+    if is_in(spec.algorithm, "rl"):
+        field, what = "knobs.rollout.max_new_tokens", _("Longest prompt plus longest answer")
+    else:
+        field, what = "knobs.train.max_sequence_tokens", _("Longest sample")
+    values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}
+    if longest > model.context_tokens:
+        text = _("%(what)s is %(longest)s tokens; the model's context holds %(context)s. Lower it.") % values
+        return [Check(state="failed", text=text, field=field, fixes=_shorter(spec, model.context_tokens))]
+    text = _("%(longest)s tokens fit the context of %(context)s") % values
+    return [Check(state="passed", text=text, field=field)]
+
+
+def longest_sequence(spec: RunSpec) -> int:
+    """Return the most tokens that a sequence of the run has; 0 where only the data decides."""
+    if is_in(spec.algorithm, "rl"):
+        names = ["rollout.max_prompt_tokens", "rollout.max_new_tokens"]
+    else:
+        names = ["train.max_sequence_tokens"]
+    values = [spec.knobs[name].value if name in spec.knobs else None for name in names]
+    return sum(int(value) for value in values if value is not None) if None not in values else 0
+
+
+def _shorter(spec: RunSpec, context: int) -> tuple[Mapping[str, Value], ...]:
+    """Return the changes with which the longest sequence is the model's context: one of the lengths, or both."""
+    if not is_in(spec.algorithm, "rl"):
+        return _taken(spec, {"train.max_sequence_tokens": context})
+    names = ("rollout.max_prompt_tokens", "rollout.max_new_tokens")
+    prompt, answer = (spec.int_knob(name) for name in names)
+    alone = _taken(spec, {names[1]: context - prompt}, {names[0]: context - answer})
+    return alone or _taken(spec, {names[0]: context // 2, names[1]: context - context // 2})
+
+
+def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, Value], ...]:
+    """Return those of the changes whose every value the run's knobs take."""
+    here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
+
+    def is_taken(name: str, value: Value) -> bool:
+        try:
+            return name in here and here[name].check(value) == value
+        except KnobValueInvalid:
+            return False
+
+    return tuple(change for change in changes if all(is_taken(name, value) for name, value in change.items()))
+
+
+def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
+    """Return what trying the reward on a few completions showed. The bundled ones are ours and need no trial."""
+    if spec.reward.kind != "custom":
+        return []
+    try:
+        results = try_reward(spec, project=project)
+    except TrialFailed as failed:
+        return [_refusal(failed, is_remote=spec.data.kind in ("path", "hub") and failed.field.startswith("data."))]
+    slowest = max((r.seconds for r in results), default=0.0)
+    text = _("Reward answers: %(count)s samples, the slowest in %(ms)s ms") % {
+        "count": len(results),
+        "ms": f"{slowest * 1000:.1f}",
+    }
+    return [Check(state="passed", text=text, field="reward.source")]
+
+
+def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
+    """Return whether the cluster can hold the run; that it must wait for others is said, but no problem."""
+    field = "hardware.policy_ranks" if spec.is_native else "knobs.placement.policy_gpus_per_node"
+    if on_cluster(spec, state).hardware.device == "cpu" and spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
+        words = {"trainer": trainers()[spec.trainer.name].label, "algorithm": algorithms()[spec.algorithm].label}
+        text = _("%(trainer)s trains %(algorithm)s on GPUs only, and this run would get none.") % words
+        return [Check(state="failed", text=text, field="hardware.device")]
+    if not state.is_reachable:
+        return [Check(state="unknown", text=_("Cluster not reached: whether the run fits is not checked"), field=field)]
+    verdict = place(spec, state)
+    if not verdict.fits:
+        if verdict.ask.gpus and not state.gpus_total:
+            field = "hardware.device"
+        return [Check(state="failed", text=verdict.reason, field=field)]
+    return [Check(state="passed", text=_("The cluster can hold it"), field=field)]
+
+
+def place(spec: RunSpec, state: ClusterState) -> Verdict:
+    """Return what the queue would say if this run stood at its end now."""
+    device = state.device if spec.hardware.device == "auto" else spec.hardware.device
+    cpus, gpus = demand(spec, device=device)
+    ask = Ask(run_id="", attempt=0, cpus=cpus, gpus=gpus, cpus_per_worker=float(spec.hardware.cpus_per_worker))
+    return judge([*waiting(device=state.device), ask], holders(device=state.device), state)[-1]
+
+
+def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:
+    if isinstance(failed, TrialUnavailable):
+        return Check(state="unknown", text=failed.message, field=failed.field)
+    if is_remote and not is_local():
+        text = _("Not checked here, the cluster is on other machines: %(why)s") % {"why": failed.message}
+        return Check(state="unknown", text=text, field=failed.field)
+    return Check(state="failed", text=failed.message, field=failed.field)

@@ -1,0 +1,246 @@
+"""What a spec's data, model and reward look like before the run: typed answers of the trial process, kept for a while.
+
+Answers are kept in the cache under everything they depend on, so that launching what was just previewed costs nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
+
+from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.sections import ModelSource
+from jobs.models import Project, Upload
+from jobs.runs.preflight_process import TrialFailed, run_trial
+
+PREVIEW_SAMPLES = 5
+REWARD_SAMPLES = 8
+PREVIEW_SECONDS = 30.0
+MODEL_SECONDS = 30.0
+CONFIG_SECONDS = 15.0
+REWARD_SECONDS = 30.0  # the trial itself gives up on one completion after 8 s and then knows the line
+KEPT_SECONDS = 600
+REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
+
+_PREVIEW_GROUPS = ("rollout", "train", "eval")  # of knobs that change which rows are read or cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of a rendered sample; `is_trained` is its loss mask."""
+
+    text: str
+    is_trained: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedSample:
+    """One row as the trainer will see it."""
+
+    segments: tuple[Segment, ...]
+    num_tokens: int
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPreview:
+    """The data of a spec. `edges` (tokens, one more than `counts`) and `counts` (rows) are the histogram of lengths."""
+
+    columns: tuple[str, ...]
+    num_rows: int
+    num_train: int
+    num_eval: int
+    samples: tuple[RenderedSample, ...]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    num_too_long: int
+    share_truncated: float
+    mapping_problem: str
+    mapping_field: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What the model's own configuration says; 0 where it does not say."""
+
+    architecture: str
+    num_parameters: int
+    context_tokens: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardResult:
+    """One completion and what the reward gave it."""
+
+    prompt: str
+    completion: str
+    answer: str
+    reward: float
+    seconds: float
+
+
+def uploads_dir() -> Path:
+    """Return where uploaded files stand, each under its SHA-256."""
+    return Path(settings.FILES_DIR) / "uploads"
+
+
+def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
+    """Return samples, lengths and counts of the spec's data.
+
+    Raises: TrialFailed beside the data field that is wrong; also if an upload is not this project's.
+    """
+    _require_upload(spec, project)
+    op = {"op": "preview", "spec": to_json(spec), "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
+    return _data_preview(_kept("preview", _data_depends_on(spec), op, PREVIEW_SECONDS))
+
+
+def known_data(spec: RunSpec, *, project: Project) -> DataPreview | None:
+    """Return the preview of the spec's data if it was made a while ago, None if not: nothing is read for it."""
+    try:
+        _require_upload(spec, project)
+    except TrialFailed:
+        return None
+    answer: dict[str, Any] | None = cache.get(_key("preview", _data_depends_on(spec)))
+    return None if answer is None else _data_preview(answer)
+
+
+def _data_depends_on(spec: RunSpec) -> list[Any]:
+    raw = to_json(spec)
+    knobs = {k: v["value"] for k, v in raw["knobs"].items() if k.partition(".")[0] in _PREVIEW_GROUPS}
+    return [raw["algorithm"], raw["model"], raw["data"], knobs, _stamps(spec.data.id, spec.model.id)]
+
+
+def read_config(model: ModelSource) -> Mapping[str, Any]:
+    """Return the config.json of a model in a folder or on the hub. Only for people who may launch: it reads any path
+    that the console can. Raises: TrialFailed beside `model.id`.
+    """
+    if (known := kept_config(model)) is not None:
+        return known
+    depends_on = [asdict(model), _stamps(model.id)]
+    refused = _key("config-refused", depends_on)
+    op = {"op": "config", "spec": to_json(replace(parse_spec({}), model=model))}
+    try:
+        answer = _kept("config", depends_on, op, CONFIG_SECONDS)
+    except TrialFailed as failed:
+        cache.set(refused, failed.message, REFUSAL_KEPT_SECONDS)
+        raise
+    config: Mapping[str, Any] = answer["config"]
+    return config
+
+
+def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
+    """Return the config.json of a model that was read a while ago, None if it was not: nothing is read for it.
+
+    Raises: TrialFailed beside `model.id` if it was tried a moment ago, and could not be read.
+    """
+    depends_on = [asdict(model), _stamps(model.id)]
+    if (before := cache.get(_key("config-refused", depends_on))) is not None:
+        raise TrialFailed("model.id", before)
+    answer: dict[str, Any] | None = cache.get(_key("config", depends_on))
+    if answer is None:
+        return None
+    config: Mapping[str, Any] = answer["config"]
+    return config
+
+
+def describe_model(spec: RunSpec) -> ModelFacts:
+    """Return what the spec's model is. Raises: TrialFailed beside `model.id` if it cannot be loaded."""
+    raw = to_json(spec)
+    answer = _kept("model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS)
+    return ModelFacts(
+        architecture=str(answer.get("architecture", "")),
+        num_parameters=int(answer.get("num_parameters") or 0),
+        context_tokens=int(answer.get("context_tokens") or 0),
+        dtype=str(answer.get("dtype", "")),
+    )
+
+
+def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
+    """Return what the spec's reward gives to a few completions: the data's own answers, and wrong ones.
+
+    Raises: TrialFailed; beside `reward.source` if the file raises, hangs, or returns something that is no number.
+    """
+    _require_upload(spec, project)
+    raw = to_json(spec)
+    depends_on = [raw["reward"], raw["data"], raw["model"], _stamps(spec.data.id)]
+    op = {"op": "reward", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": REWARD_SAMPLES}
+    answer = _kept("reward", depends_on, op, REWARD_SECONDS)
+    return tuple(
+        RewardResult(
+            prompt=str(r["prompt"]),
+            completion=str(r["completion"]),
+            answer=str(r["answer"]),
+            reward=float(r["reward"]),
+            seconds=float(r["seconds"]),
+        )
+        for r in answer["results"]
+    )
+
+
+def _require_upload(spec: RunSpec, project: Project) -> None:
+    if spec.data.kind != "upload":
+        return
+    sha256 = spec.data.id.removeprefix("upload:")
+    if not Upload.objects.filter(project=project, sha256=sha256).exists():
+        raise TrialFailed("data.id", "That file was not uploaded to this project. Upload it again.")
+    if not (uploads_dir() / sha256).is_file():
+        raise TrialFailed("data.id", "The uploaded file is no longer on the console's disk. Upload it again.")
+
+
+def _stamps(*ids: str) -> list[Any]:
+    """Return what changes when a local file or folder does, so that an edited file is read again."""
+    stamps: list[Any] = []
+    for name in ids:
+        try:
+            stat = Path(name).stat()
+            stamps.append([stat.st_mtime_ns, stat.st_size])
+        except (OSError, ValueError):
+            stamps.append(None)
+    return stamps
+
+
+def _kept(name: str, depends_on: list[Any], op: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
+    key = _key(name, depends_on)
+    answer: dict[str, Any] | None = cache.get(key)
+    if answer is None:
+        answer = run_trial(op, timeout_seconds=timeout_seconds)
+        cache.set(key, answer, KEPT_SECONDS)
+    return answer
+
+
+def _key(name: str, depends_on: list[Any]) -> str:
+    digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
+    return f"trial.{name}.{digest}"
+
+
+def _data_preview(answer: dict[str, Any]) -> DataPreview:
+    return DataPreview(
+        columns=tuple(str(c) for c in answer["columns"]),
+        num_rows=int(answer["num_rows"]),
+        num_train=int(answer["num_train"]),
+        num_eval=int(answer["num_eval"]),
+        samples=tuple(
+            RenderedSample(
+                segments=tuple(
+                    Segment(text=str(s["text"]), is_trained=bool(s["is_trained"])) for s in sample["segments"]
+                ),
+                num_tokens=int(sample["num_tokens"]),
+                prompt=str(sample.get("prompt", "")),
+                answer=str(sample.get("answer", "")),
+            )
+            for sample in answer["samples"]
+        ),
+        edges=tuple(float(e) for e in answer["lengths"]["edges"]),
+        counts=tuple(int(c) for c in answer["lengths"]["counts"]),
+        num_too_long=int(answer["num_too_long"]),
+        share_truncated=float(answer["share_truncated"]),
+        mapping_problem=str(answer.get("mapping_problem") or ""),
+        mapping_field=str(answer.get("mapping_field") or "data.id"),
+    )

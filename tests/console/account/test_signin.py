@@ -1,0 +1,163 @@
+"""Signing in: by password, by one-time link, what is refused and how it is said."""
+
+import io
+import logging
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from console.middleware.log_redaction import HideLinks
+from console.sign_in.link import LinkUnusable, make_link, use_link
+from jobs.models import SigninLink
+from tests.rows import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def token_of(link: str) -> str:
+    return link.rpartition("/")[2]
+
+
+@pytest.fixture
+def user() -> User:
+    person = make_user("mara")
+    assert isinstance(person, User)
+    person.set_password("a long enough secret")
+    person.save()
+    return person
+
+
+def test_a_password_signs_in_and_leads_where_one_wanted_to_go(client: Client, user: User) -> None:
+    fields = {"username": "mara", "password": "a long enough secret", "next": "/runs?q=x"}
+
+    answer = client.post(reverse("signin"), fields)
+
+    assert answer.status_code == 302
+    assert answer["Location"] == "/runs?q=x"
+
+
+def test_another_site_is_no_place_to_go_next(client: Client, user: User) -> None:
+    fields = {"username": "mara", "password": "a long enough secret", "next": "https://example.org/"}
+
+    assert client.post(reverse("signin"), fields)["Location"] == "/"
+
+
+def test_a_wrong_password_gets_one_sentence_that_does_not_tell_which_part_was_wrong(client: Client, user: User) -> None:
+    wrong = client.post(reverse("signin"), {"username": "mara", "password": "nope"}).content.decode()
+    unknown = client.post(reverse("signin"), {"username": "nobody", "password": "nope"}).content.decode()
+
+    sentence = "Name and password do not belong together"
+    assert sentence in wrong
+    assert sentence in unknown
+
+
+def test_too_many_failures_lock_the_door_for_a_while(client: Client, user: User, settings: Any) -> None:
+    settings.AXES_ENABLED = True
+    settings.AXES_FAILURE_LIMIT = 3
+    for _ in range(3):
+        client.post(reverse("signin"), {"username": "mara", "password": "nope"})
+
+    answer = client.post(reverse("signin"), {"username": "mara", "password": "a long enough secret"})
+
+    assert answer.status_code == 429
+    assert "Too many failed attempts" in answer.content.decode()
+
+
+def test_a_link_signs_in_once(client: Client, user: User) -> None:
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+
+    first = client.get(link)
+    second = Client().get(link)
+
+    assert first.status_code == 302
+    assert client.get(reverse("home")).status_code == 200
+    assert second.status_code == 410
+    assert "was used before" in second.content.decode()
+    assert "manage.py signin-link" in second.content.decode()
+
+
+def test_reloading_the_link_while_signed_in_just_goes_home(client: Client, user: User) -> None:
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+    client.get(link)
+
+    answer = client.get(link)
+
+    assert answer.status_code == 302
+    assert answer["Location"] == "/"
+
+
+def test_a_link_expires(client: Client, user: User) -> None:
+    link = make_link(user=user, base_url="", now=timezone.now() - timedelta(hours=2))
+
+    answer = client.get(link)
+
+    assert answer.status_code == 410
+    assert "has expired" in answer.content.decode()
+
+
+def test_an_unknown_link_and_one_of_an_inactive_account_sign_nobody_in(user: User) -> None:
+    link = make_link(user=user, base_url="", now=timezone.now())
+    User.objects.filter(pk=user.pk).update(is_active=False)
+
+    with pytest.raises(LinkUnusable, match="not known"):
+        use_link(token="x", now=timezone.now())
+    with pytest.raises(LinkUnusable, match="no longer active"):
+        use_link(token=token_of(link), now=timezone.now())
+
+
+def test_only_the_hash_of_a_link_is_kept(user: User) -> None:
+    link = make_link(user=user, base_url="", now=timezone.now())
+
+    row = SigninLink.objects.get()
+
+    assert token_of(link) not in str(row.__dict__)
+
+
+def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(
+    client: Client, user: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A HEAD, as previews of messages send it, is refused and logged, and the link stays unused."""
+    link = make_link(user=user, base_url="http://localhost", now=timezone.now())
+    lines = io.StringIO()
+    caplog.set_level(logging.WARNING, logger="django.request")  # pytest-django silences it
+    (handler,) = [h for h in logging.getLogger().handlers if any(isinstance(f, HideLinks) for f in h.filters)]
+    assert isinstance(handler, logging.StreamHandler)
+    before = handler.setStream(lines)
+    try:
+        assert client.head(link.removeprefix("http://localhost")).status_code == 405
+    finally:
+        handler.setStream(before)
+
+    assert "/signin/…" in lines.getvalue()
+    assert token_of(link) not in lines.getvalue()
+    assert use_link(token=token_of(link), now=timezone.now()) == user
+
+
+def test_the_command_prints_a_link_that_works(client: Client, user: User) -> None:
+    out = io.StringIO()
+
+    call_command("signin-link", "mara", stdout=out, stderr=io.StringIO())
+
+    link = out.getvalue().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/signin/[\w-]{40,}", link)
+    assert client.get(link[link.index("/signin") :]).status_code == 302
+
+
+def test_the_command_names_an_unknown_user_and_the_known_ones(user: User) -> None:
+    with pytest.raises(CommandError, match=r"no active user 'nobody'. Known: mara"):
+        call_command("signin-link", "nobody")
+
+
+def test_signing_out_ends_the_session(client: Client, user: User) -> None:
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+
+    client.post(reverse("signout"))
+
+    assert client.get(reverse("home")).status_code == 302

@@ -1,0 +1,102 @@
+"""A run that does not fit on the cluster that is known is not launched by the first click on New run."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from jobs.models import Run
+from tests.console.live_console import LiveConsole
+from tests.console.new_run.test_plan_browser import advised, verdict
+from tests.jobs.fake_ray import TOKEN, serve
+
+pytestmark = pytest.mark.browser
+
+SHARE = '[name="knobs.rollout.gpu_memory_fraction"]'
+TOO_MUCH, ENOUGH = "0.95", "0.5"
+
+
+@pytest.fixture(scope="module")
+def console_cluster() -> Iterator[dict[str, str]]:
+    """A cluster of one node with eight H200, as Ray tells of it."""
+    with serve() as ray:
+        ray.set_gpus(8)
+        ray.nodes[0]["resources_total"]["memory"] = 2e12
+        yield {"RAY_ADDRESS": ray.address, "RAY_AUTH_TOKEN": TOKEN}
+
+
+@pytest.fixture
+def too_large(page: Page, live_console: LiveConsole) -> Page:
+    """The form of a run that does not fit on this cluster, with what would make it fit."""
+    page.goto(f"{live_console.url}/runs/new?recipe=verl-grpo-qwen3-8b")
+    expect(verdict(page)).to_have_text(re.compile("Fits|Tight"))
+    expect(refusal(page)).to_be_hidden()
+
+    page.fill(SHARE, TOO_MUCH)
+
+    expect(verdict(page)).to_have_text("Does not fit")
+    expect(advised(page).first).to_be_visible()
+    return page
+
+
+def refusal(page: Page) -> Locator:
+    return page.locator("[data-plan-refused]")
+
+
+def launch_button(page: Page) -> Locator:
+    return page.locator("[data-launch]")
+
+
+def label(page: Page) -> Locator:
+    return launch_button(page).locator("[data-launch-label]")
+
+
+def test_the_button_says_that_it_does_not_fit_and_leads_to_what_would_help(
+    too_large: Page, live_console: LiveConsole
+) -> None:
+    page = too_large
+    expect(refusal(page)).to_contain_text("The plan says that it does not fit here.")
+    expect(label(page)).to_have_text(re.compile(r"^Does not fit: see \d+ changes?$"))
+
+    launch_button(page).click()
+
+    expect(page.locator("#advice-title")).to_be_focused()
+    page.keyboard.press("Control+Enter")  # the key is the button
+    expect(page.locator("#advice-title")).to_be_focused()
+    assert not Run.objects.filter(project=live_console.project).exists()
+
+
+def test_who_says_launch_anyway_is_not_asked_again(too_large: Page) -> None:
+    page = too_large
+    refusal(page).get_by_role("button", name="Launch anyway").click()
+
+    expect(refusal(page)).to_be_hidden()
+    expect(launch_button(page)).to_be_focused()
+    expect(label(page)).to_have_text(re.compile(r"^Launch"))
+    page.fill('[name="knobs.train.seed"]', "7")
+    expect(page.locator("[data-plan-busy]")).to_contain_text("planned in")
+    expect(label(page)).to_have_text(re.compile(r"^Launch"))
+
+
+def test_it_is_asked_again_once_the_run_did_fit_in_between(too_large: Page) -> None:
+    page = too_large
+    refusal(page).get_by_role("button", name="Launch anyway").click()
+    expect(refusal(page)).to_be_hidden()
+
+    page.fill(SHARE, ENOUGH)
+    expect(verdict(page)).not_to_have_text("Does not fit")
+    page.fill(SHARE, TOO_MUCH)
+
+    expect(verdict(page)).to_have_text("Does not fit")
+    expect(refusal(page)).to_be_visible()
+
+
+def test_hardware_that_is_only_supposed_refuses_nothing(too_large: Page) -> None:
+    page = too_large
+    page.select_option('[name="plan.accelerator"]', "a100-40-sxm")
+
+    expect(page.locator("[data-plan-launches]")).to_be_visible()
+    expect(verdict(page)).to_have_text("Does not fit")
+    expect(refusal(page)).to_be_hidden()
+    expect(label(page)).to_have_text(re.compile(r"^Launch"))

@@ -1,0 +1,136 @@
+"""From rows to examples: mapping, mask, limits, order."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.engine.data.examples import in_order, mapping_problem, pick, render, usable
+from jobs.engine.data.model_files import BUNDLED
+from jobs.engine.data.text import TextModel
+from jobs.engine.problem import RunProblem
+
+TEXT = TextModel(BUNDLED / "tiny-word-problems")
+
+
+def spec(algorithm: str = "grpo", knobs: dict[str, Any] | None = None, **data: str) -> RunSpec:
+    return parse_spec({"algorithm": algorithm, "data": data, "knobs": knobs or {}})
+
+
+def refusal(made: RunSpec, rows: list[dict[str, Any]]) -> tuple[str, str]:
+    with pytest.raises(RunProblem) as caught:
+        render(made, rows, TEXT)
+    return caught.value.field, caught.value.message
+
+
+def test_a_prompt_is_rendered_and_nothing_of_it_is_trained() -> None:
+    (example,) = render(spec(), [{"prompt": "1+1?", "answer": 2}], TEXT)
+
+    assert example.tokens == tuple(TEXT.encode("<|user|>1+1?<|assistant|>"))
+    assert not any(example.is_trained)
+    assert (example.prompt, example.answer, example.row) == ("1+1?", "2", 0)
+
+
+def test_sft_trains_the_answer_and_its_end_token_only() -> None:
+    (example,) = render(spec("sft"), [{"prompt": "1+1?", "response": "#### 2"}], TEXT)
+
+    trained = [t for t, is_trained in zip(example.tokens, example.is_trained, strict=True) if is_trained]
+    assert trained == TEXT.encode("#### 2<|eos|>")
+
+
+def test_a_system_prompt_stands_first_unless_the_row_brings_one() -> None:
+    made = spec(system_prompt="Be brief.")
+    rows = [{"prompt": "1+1?"}, {"prompt": [{"role": "system", "content": "X"}, {"role": "user", "content": "2+2?"}]}]
+
+    first, second = render(made, rows, TEXT)
+
+    assert first.segments[0].text == "<|system|>Be brief.<|user|>1+1?<|assistant|>"
+    assert second.segments[0].text == "<|system|>X<|user|>2+2?<|assistant|>"
+
+
+def test_a_messages_column_replaces_prompt_and_response() -> None:
+    made = spec("sft", messages_column="chat")
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+    (example,) = render(made, [{"chat": chat}], TEXT)
+
+    assert [s.text for s in example.segments] == ["<|user|>a<|assistant|>", "b<|eos|>"]
+
+
+def test_a_dot_reaches_into_a_column() -> None:
+    row = {"reward_model": {"ground_truth": "42"}, "a.b": 1}
+
+    assert pick(row, "reward_model.ground_truth") == "42"
+    assert pick(row, "a.b") == 1
+    assert pick(row, "reward_model.style") is None
+
+
+def test_a_missing_column_names_those_there_are() -> None:
+    problem = mapping_problem(spec(prompt_column="question"), ["prompt", "answer"])
+
+    assert problem is not None
+    assert (problem.field, problem.message) == (
+        "data.prompt_column",
+        "The data has no column 'question'. It has: prompt, answer.",
+    )
+
+
+def test_only_columns_that_the_run_reads_must_be_there() -> None:
+    assert mapping_problem(spec("sft"), ["prompt", "response"]) is None
+    assert mapping_problem(parse_spec({"reward": {"kind": "format"}}), ["prompt"]) is None
+    assert mapping_problem(spec(), ["prompt"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "row", "field", "said"),
+    [
+        ("grpo", {"prompt": 3}, "data.prompt_column", "Row 1 holds int '3'"),
+        ("grpo", {"prompt": None}, "data.prompt_column", "Row 1 holds nothing"),
+        ("grpo", {"prompt": [{"role": "robot", "content": "x"}]}, "data.prompt_column", "role and content"),
+        ("sft", {"prompt": "x", "response": None}, "data.response_column", "has no text in column 'response'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_names_its_row(algorithm: str, row: dict[str, Any], field: str, said: str) -> None:
+    found_field, message = refusal(spec(algorithm), [row])
+
+    assert found_field == field
+    assert said in message
+
+
+def test_messages_without_an_answer_teach_nothing() -> None:
+    made = spec("sft", messages_column="chat")
+
+    assert "no assistant message" in refusal(made, [{"chat": [{"role": "user", "content": "a"}]}])[1]
+
+
+def test_long_prompts_are_left_out() -> None:
+    made = spec(knobs={"rollout.max_prompt_tokens": 10})
+
+    kept = usable(made, render(made, [{"prompt": "1+1?"}, {"prompt": "1+1?" * 9}], TEXT))
+
+    assert [e.row for e in kept] == [0]
+
+
+def test_long_samples_are_cut_and_left_out_if_nothing_is_left_to_learn() -> None:
+    made = spec("sft", knobs={"train.max_sequence_tokens": 12})
+    rows = [{"prompt": "1", "response": "12345678901234567890"}, {"prompt": "1" * 20, "response": "2"}]
+
+    (kept,) = usable(made, render(made, rows, TEXT))
+
+    assert len(kept.tokens) == len(kept.is_trained) == 12
+    assert kept.row == 0
+
+
+def test_each_pass_over_the_data_is_a_new_shuffle_of_all() -> None:
+    drawn = list(itertools.islice(in_order(10, seed=0), 30))
+
+    passes = [drawn[0:10], drawn[10:20], drawn[20:30]]
+    assert all(sorted(p) == list(range(10)) for p in passes)
+    assert passes[0] != passes[1]
+
+
+def test_the_order_can_be_taken_up_anywhere() -> None:
+    whole = list(itertools.islice(in_order(7, seed=3), 40))
+
+    assert list(itertools.islice(in_order(7, seed=3, start=17), 23)) == whole[17:]

@@ -1,0 +1,125 @@
+"""The trial process: what the New run page asks before launch."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.engine.preflight.preview import histogram
+from jobs.engine.preflight.process import answer
+
+HOUSE = Path(__file__).parents[4]
+
+
+def preview(tmp_path: Path, **spec: Any) -> dict[str, Any]:
+    return answer({"op": "preview", "spec": spec, "inputs_dir": str(tmp_path), "samples": 5})
+
+
+def test_the_process_answers_one_question_without_torch(tmp_path: Path) -> None:
+    question = {"op": "preview", "spec": {}, "inputs_dir": str(tmp_path), "samples": 5}
+    poisoned = (
+        "import sys\n"
+        "for name in ('torch', 'transformers', 'ray', 'vllm', 'deepspeed'): sys.modules[name] = None\n"
+        "from jobs.engine.preflight.process import main; main()"
+    )
+    begin = time.monotonic()
+
+    done = subprocess.run(
+        [sys.executable, "-c", poisoned],
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        cwd=HOUSE,
+        check=True,
+    )
+
+    assert time.monotonic() - begin < 60  # two seconds on a quiet machine
+    assert len(json.loads(done.stdout)["samples"]) == 5
+
+
+def test_grpo_shows_prompts(tmp_path: Path) -> None:
+    found = preview(tmp_path)
+
+    assert (found["num_rows"], found["num_train"], found["num_eval"]) == (4096, 3686, 410)
+    first = found["samples"][0]
+    assert first["segments"] == [{"text": f"<|user|>{first['prompt']}<|assistant|>", "is_trained": False}]
+    assert sum(found["lengths"]["counts"]) == 3686
+    assert found["mapping_problem"] == ""
+
+
+def test_sft_shows_the_loss_mask_and_what_is_cut(tmp_path: Path) -> None:
+    found = preview(tmp_path, algorithm="sft", knobs={"train.max_sequence_tokens": 40})
+
+    assert [s["is_trained"] for s in found["samples"][0]["segments"]] == [False, True]
+    assert 0 < found["share_truncated"] < 1
+    assert found["num_too_long"] == round(found["share_truncated"] * 3686)
+
+
+def test_a_missing_column_still_shows_the_columns_there_are(tmp_path: Path) -> None:
+    found = preview(tmp_path, data={"prompt_column": "question"})
+
+    assert found["columns"] == ["prompt", "answer", "response"]
+    assert "no column 'question'" in found["mapping_problem"]
+    assert found["samples"] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"data": {"kind": "path", "id": "/nowhere/a.jsonl"}}, "data.id"),
+        ({"model": {"kind": "path", "id": "/nowhere"}}, "model.id"),
+        ({"knobs": {"optimizer.learning_rate": -1}}, "knobs.optimizer.learning_rate"),
+        ("text", "spec"),
+    ],
+)
+def test_what_cannot_work_is_a_problem_beside_its_field(tmp_path: Path, spec: Any, field: str) -> None:
+    found = answer({"op": "preview", "spec": spec, "inputs_dir": str(tmp_path), "samples": 5})
+
+    assert list(found) == ["problem"]
+    assert found["problem"]["field"] == field
+    assert found["problem"]["message"].endswith(".")
+
+
+def test_a_reward_is_tried_on_answers_of_the_data_and_on_empty_ones(tmp_path: Path) -> None:
+    found = answer({"op": "reward", "spec": {}, "inputs_dir": str(tmp_path), "samples": 8})
+
+    assert [r["reward"] for r in found["results"]] == [1.0, 0.0] * 4
+    assert all(r["seconds"] >= 0 for r in found["results"])
+
+
+def test_a_reward_that_raises_is_a_problem_beside_the_file(tmp_path: Path) -> None:
+    source = {"kind": "custom", "source": "def reward(p, c, a):\n    raise KeyError('x')", "file_name": "r.py"}
+
+    found = answer({"op": "reward", "spec": {"reward": source}, "inputs_dir": str(tmp_path), "samples": 8})
+
+    assert found["problem"]["field"] == "reward.source"
+    assert "r.py line 2 raised KeyError" in found["problem"]["message"]
+
+
+def test_a_model_is_described_without_loading_it(tmp_path: Path) -> None:
+    found = answer({"op": "model", "spec": {}, "inputs_dir": str(tmp_path)})
+
+    assert found == {
+        "architecture": "Qwen2ForCausalLM",
+        "num_parameters": 657_024,
+        "context_tokens": 512,
+        "dtype": "bfloat16",
+    }
+
+
+def test_an_unknown_operation_is_refused() -> None:
+    assert answer({"op": "dance", "spec": {}})["problem"]["field"] == "op"
+
+
+@pytest.mark.parametrize("lengths", [[5], [1, 100], list(range(17, 45)), [3] * 10])
+def test_the_histogram_counts_every_length_once(lengths: list[int]) -> None:
+    found = histogram(lengths)
+
+    assert sum(found["counts"]) == len(lengths)
+    assert len(found["edges"]) == len(found["counts"]) + 1 <= 21
+    assert found["edges"][0] == min(lengths)
+    assert found["edges"][-1] > max(lengths)

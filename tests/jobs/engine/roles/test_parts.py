@@ -1,0 +1,42 @@
+"""Pieces of tensors in files: cut, written, and found again whatever was cut where."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from jobs.engine.problem import RunProblem
+from jobs.engine.roles.parts import Parts, Piece, batches, part_bytes, write_part
+
+
+def piece(start: int, numel: int, state: str = "weights", name: str = "a/b.c") -> Piece:
+    return Piece(state=state, name=name, start=start, numel=numel)
+
+
+def written(folder: Path, *pieces: Piece) -> Parts:
+    for number, p in enumerate(pieces):
+        values = torch.arange(float(p.start), float(p.start + p.numel))
+        write_part(folder / f"{number}.safetensors", part_bytes({p.key: values}))
+    return Parts(folder)
+
+
+def test_pieces_are_cut_and_grouped_below_the_limit() -> None:
+    groups = batches([piece(10, 5), piece(0, 2, "exp_avg"), piece(0, 1, "exp_avg_sq")], limit_bytes=12)
+
+    assert groups == [[piece(10, 3)], [piece(13, 2)], [piece(0, 2, "exp_avg"), piece(0, 1, "exp_avg_sq")]]
+
+
+def test_elements_are_found_across_files(tmp_path: Path) -> None:
+    parts = written(tmp_path, piece(0, 3), piece(3, 4), piece(7, 3))
+
+    assert parts.states == {"weights"}
+    assert parts.read(piece(2, 6)).tolist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_elements_that_are_in_no_file_are_told(tmp_path: Path) -> None:
+    parts = written(tmp_path, piece(0, 3), piece(7, 3))
+
+    with pytest.raises(RunProblem, match=r"lacks 4 of 10 elements of weights of a/b\.c"):
+        parts.read(piece(0, 10))
+    with pytest.raises(RunProblem, match="lacks 10 of 10 elements of exp_avg"):
+        parts.read(piece(0, 10, "exp_avg"))

@@ -1,0 +1,155 @@
+"""What a forward pass keeps and what the loss takes, against hand-made counts."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.planner.constant import constants
+from jobs.planner.job import Layout, Offload
+from jobs.planner.memory.activations import Saved, activations_of, kept_elements, saved_elements
+from jobs.planner.memory.logits import training_logits
+from jobs.planner.shapes.known import shape_of
+from tests.jobs.planner.trainings import only_stage, training
+
+K = constants()
+GIB = 2**30
+
+
+# Activations: elements that were counted with autograd hooks on Transformers' own modules, in units of the hidden size
+# (planner reference, 2.3).
+
+
+@pytest.mark.parametrize(
+    ("model", "measured"),
+    [
+        ("llama-3.1-8b", 24.5),
+        ("qwen2.5-0.5b", 32.0),
+        ("qwen2.5-7b", 31.5),
+        ("qwen3-0.6b", 35.1),
+        ("qwen3-4b", 33.3),
+        ("qwen3-8b", 26.3),
+        ("gemma-2-2b", 36.7),
+        ("gemma-3-1b", 48.7),
+        ("qwen3-30b-a3b", 47.5),
+    ],
+)
+def test_transformers_modules_save_what_hooks_counted(model: str, measured: float) -> None:
+    t = training(model, kernels="eager", attention="flash2", checkpointing="none")
+    assert saved_elements(t.model.layers[0], t).total / t.model.hidden == pytest.approx(measured, rel=0.025)
+
+
+def test_kernels_save_less_the_more_they_fuse() -> None:
+    h, q, kv, f = 4096, 4096, 1024, 14336
+    layer = shape_of("llama-3.1-8b").layers[0]
+    for kernels, elements in (
+        ("eager", 8 * h + 2 * q + 2 * kv + 4 * f),
+        ("fused", 4 * h + 2 * q + 2 * kv + 4 * f),
+        ("liger", 4 * h + 2 * q + 2 * kv + 3 * f),
+        ("compiled", 3 * h + 2 * q + 2 * kv + 3 * f),
+        ("megatron", 4 * h + 3 * q + 3 * kv + 3 * f),
+    ):
+        assert saved_elements(layer, training(kernels=kernels)).total == elements
+    sdpa = saved_elements(layer, training(kernels="fused", attention="sdpa"))
+    assert sdpa.total == 4 * h + 4 * q + 4 * f  # keys and values as many as queries
+
+
+def test_latent_attention_saves_compressed_vectors_and_what_heads_see() -> None:
+    t = training("deepseek-v3", kernels="megatron")
+    h, heads, query_rank, kv_rank = 7168, 128, 1536, 512
+    attention = 2 * (query_rank + kv_rank) + 64 + 2 * heads * 192 + heads * (128 + 128) + heads * 128
+    dense, routed = t.model.layers[0], t.model.layers[-1]
+    assert saved_elements(dense, t) == Saved(hidden=4 * h, inner=attention + 3 * 18432, routed=0)
+    assert saved_elements(routed, t) == Saved(
+        hidden=4 * h, inner=attention + 3 * 2048 + 256, routed=8 * (2 * h + 3 * 2048)
+    )
+
+
+def test_checkpointing_keeps_inputs_or_every_second_product() -> None:
+    h, q, kv, f = 4096, 4096, 1024, 14336
+    layer = shape_of("llama-3.1-8b").layers[0]
+    assert kept_elements(layer, training(checkpointing="full")).total == h
+    assert kept_elements(layer, training(checkpointing="selective")).total == 2 * h + 2 * q + kv + f
+    core = training(checkpointing="selective", kernels="megatron")
+    assert kept_elements(layer, core) == saved_elements(layer, core)
+
+
+def test_full_checkpointing_keeps_two_bytes_of_each_layer_and_works_on_one() -> None:
+    h, q, kv, f, tokens = 4096, 4096, 1024, 14336, 8192
+    t = training(checkpointing="full", kernels="fused", sequence=tokens)
+    found = activations_of(t, only_stage(t), K, width=2.0)
+    assert found.kept == 2 * tokens * (32 * h + 2 * h)  # and the final norm with what goes into the head
+    assert found.working == 2 * tokens * (4 * h + 2 * q + 2 * kv + 4 * f + 3 * f + h - h)
+
+
+def test_sequence_parallelism_divides_all_and_tensor_parallelism_without_it_leaves_hidden_states() -> None:
+    layer = shape_of("llama-3.1-8b").layers[0]
+    whole = saved_elements(layer, training(kernels="megatron"))
+    found = {}
+    for has in (True, False):
+        layout = Layout(num_devices=2, tensor=2, has_sequence_parallel=has)
+        t = training(layout=layout, kernels="megatron", family="megatron", checkpointing="none", sequence=1024)
+        ends = (2 / 2 + 3 if has else 2) * 4096
+        found[has] = activations_of(t, only_stage(t), K, width=2.0).kept / (2 * 1024) - ends
+    assert found[True] == pytest.approx(32 * whole.total / 2)
+    assert found[False] == pytest.approx(32 * (whole.hidden + whole.inner / 2))
+
+
+def test_context_and_ulysses_ranks_hold_their_part_of_the_tokens_and_pairs_hold_both_sides() -> None:
+    assert training(layout=Layout(num_devices=8, context=4, ulysses=2), sequence=8192).tokens == 1024
+    assert training(objective="pairs", micro_batch=3, sequence=100).tokens == 600
+
+
+def test_eager_attention_keeps_the_scores_of_every_head() -> None:
+    t = training(attention="eager", kernels="eager", checkpointing="none", sequence=4096)
+    more = activations_of(t, only_stage(t), K, width=2.0).kept
+    less = activations_of(replace(t, attention="sdpa"), only_stage(t), K, width=2.0).kept
+    assert more - less == 6 * 32 * 4096 * 4096 * 32  # bytes, heads, rows of scores, layers
+
+
+def test_offloaded_activations_leave_a_few_layers() -> None:
+    t = training(offload=Offload(activations=True))
+    kept = activations_of(t, only_stage(t), K, width=2.0).kept
+    assert kept == 2 * t.tokens * 4096 * (K["memory.offloaded_layers"] + 4)
+
+
+def test_busy_expert_ranks_hold_more_tokens_than_the_mean() -> None:
+    alone = training("qwen3-30b-a3b", Layout(num_devices=8), checkpointing="none")
+    t = replace(alone, layout=Layout(num_devices=8, expert=8))
+    routed = 8 * (2 * 2048 + 4 * 768) * 48 * 2 * t.tokens
+    more = activations_of(t, only_stage(t), K, width=2.0).kept - activations_of(alone, only_stage(t), K, width=2.0).kept
+    assert more == pytest.approx(routed * (K["memory.expert_imbalance"] - 1))
+
+
+# Logits.
+
+
+def test_logits_of_16384_tokens_take_37_gib_more_than_a_small_model() -> None:
+    t = training("qwen3-0.6b", head="unfused", sequence=16384)
+    assert training_logits(t, K) == 16 * 16384 * 151_936
+    assert training_logits(t, K) / GIB == pytest.approx(37.1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"head": "compiled"}, K["memory.logits_compiled"] * 4096 * 128_256),
+        ({"head": "parallel"}, 6 * 4096 * 128_256),
+        ({"head": "parallel", "layout": Layout(num_devices=4, tensor=4)}, 6 * 4096 * 128_256 / 4),
+        ({"head": "unfused", "has_entropy": True}, (16 + 7) * 4096 * 128_256),
+        ({"head": "inplace"}, 2 * 4096 * 128_256),
+        ({"head": "inplace", "has_entropy": True}, (2 + 4) * 4096 * 128_256),
+        ({"head": "chunked", "head_chunk": 1024}, 14 * 1024 * 128_256),
+        ({"head": "chunked", "head_chunks": 8}, 14 * 512 * 128_256),
+        ({"head": "chunked", "head_chunk": 9000}, 14 * 4096 * 128_256),
+        ({"head": "chunked", "head_chunk": 128, "keeps_logits": True}, (3 * 4096 + 14 * 128) * 128_256),
+        (
+            {"head": "chunked", "head_chunks": 8, "keeps_logits": True, "kernels": "compiled"},
+            (2 * 4096 + 4 * 512) * 128_256,
+        ),
+        ({"head": "chunked", "head_chunk": 2048, "head_axis": "vocabulary"}, 22 * 4096 * 2048),
+        ({"head": "unfused", "objective": "scalar"}, 0),
+        ({"head": "unfused", "objective": "pairs"}, 2 * 16 * 4096 * 128_256),
+    ],
+)
+def test_bytes_of_logits_by_head(changes: dict[str, object], expected: float) -> None:
+    assert training_logits(training(sequence=4096, **changes), K) == pytest.approx(expected)  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""Bytes beside the devices: on disk, and in the memory of nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.planner.constant import constants
+from jobs.planner.estimate import estimate
+from jobs.planner.job import Engine, Frozen, Job, Layout, Offload
+from jobs.planner.memory.phases import (
+    checkpoint_bytes,
+    export_bytes,
+    host_bytes,
+)
+from jobs.planner.memory.storage import node_bytes
+from tests.jobs.planner.hardware import H100, fleet
+from tests.jobs.planner.trainings import training
+
+K = constants()
+GIB = 2**30
+
+
+def test_checkpoints_hold_what_a_run_resumes_from_and_exports_the_weights() -> None:
+    parameters = 8_030_261_248
+    assert checkpoint_bytes(training()) == 14 * parameters
+    sharded = training(weight_bytes=4.0, gradient_bytes=4.0, has_master=False)
+    assert checkpoint_bytes(sharded) == 12 * parameters
+    assert export_bytes(sharded) == 2 * parameters
+    critic = training(objective="scalar")
+    assert export_bytes(critic) == 2 * (parameters - 128_256 * 4096 + 4096)
+
+
+def test_a_node_holds_what_leaves_its_devices() -> None:
+    layout = Layout(num_devices=16, shards=3)
+    away = Offload(params_between_phases=True, optimizer_between_phases=True)
+    t = training(layout=layout, weight_bytes=4.0, gradient_bytes=4.0, has_master=False)
+    model = t.model
+    job = Job(algorithm="grpo", fleet=fleet(16), policy=t)
+    processes = round(8 * K["memory.host_process_bytes"])
+    assert host_bytes(job, K) == processes
+    moved = replace(job, policy=replace(t, offload=away))
+    states = 8 * 12 * 8_030_261_248 / 16 * K["memory.host_pinned"]
+    assert host_bytes(moved, K) == pytest.approx(processes + states, abs=8)
+    reference = replace(job, frozen=(Frozen(role="reference", model=model, layout=layout, is_offloaded=True),))
+    assert host_bytes(reference, K) == processes + 8 * 2 * 8_030_261_248 / 16
+    sleeping = replace(job, engine=Engine(model=model, num_engines=8, tensor=2, sleep_level=1))
+    assert host_bytes(sleeping, K) == pytest.approx(processes + 4 * 2 * 8_030_261_248, rel=0.01)
+    assert host_bytes(replace(job, engine=Engine(model=model, tensor=2, sleep_level=2)), K) == processes
+
+
+def test_host_memory_that_is_known_to_be_too_little_does_not_fit_and_what_is_unusual_is_tight() -> None:
+    moved = Offload(params=True, optimizer=1.0)
+    t = training(layout=Layout(num_devices=2, shards=3), family="deepspeed", offload=moved, checkpointing="full")
+    job = Job(algorithm="sft", fleet=fleet(2), policy=t)
+    needed = host_bytes(job, K)
+
+    def verdict(host: int) -> str:
+        return estimate(replace(job, fleet=replace(job.fleet, host_bytes=host))).verdict
+
+    assert node_bytes(job.fleet, K) == 2 * 2 * H100.memory_bytes
+    assert verdict(2 * needed) == verdict(0) == "fits"
+    assert verdict(needed + GIB) == "tight"
+    assert verdict(needed - GIB) == "no"
+    less = replace(job.fleet, accelerator=replace(H100, memory_bytes=int(needed / 4.2)))
+    short = estimate(replace(job, fleet=less))
+    assert short.verdict == "tight"
+    assert any("host memory" in note and "usual" in note for note in short.notes)

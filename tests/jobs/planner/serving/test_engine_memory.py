@@ -1,0 +1,273 @@
+"""A rollout engine's memory: cases worked out by hand, what must hold for any engine, and what is refused."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.catalog.accelerator import find_accelerator
+from jobs.planner.constant import constants
+from jobs.planner.job import Engine
+from jobs.planner.result import JobInvalid
+from jobs.planner.serving.engine_memory import (
+    EngineMemory,
+    capture_sizes,
+    default_utilization,
+    engine_memory,
+    scheduler_sizes,
+    starts_beside,
+    validate_engine,
+)
+from jobs.planner.serving.engine_weights import weight_bytes
+from jobs.planner.serving.kv_cache import Group, group_layers, stages, token_bytes
+from jobs.planner.shapes.known import shape_of
+
+H100, A100, H200 = (find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "h200-sxm"))
+GIB = 2**30
+
+
+def engine(model: str = "qwen2.5-7b", **changes: Any) -> Engine:
+    return Engine(model=shape_of(model), **changes)
+
+
+def memory(model: str = "qwen2.5-7b", accelerator: Any = H100, **changes: Any) -> EngineMemory:
+    return engine_memory(engine(model, **changes), accelerator, constants())
+
+
+def test_a_dense_model_on_one_device_by_hand() -> None:
+    taken = memory(version="0.19", utilization=0.95, max_num_seqs=256, max_batched_tokens=2048)
+    # 28 layers of 28*128 queries and 2*4*128 keys and values in bf16, a block of 16 tokens
+    assert taken.cache.token_bytes == 28 * 2 * 4 * 128 * 2 == 57_344
+    assert taken.cache.block_bytes == 16 * 57_344
+    weights = 7_615_616_512 * 2 + shape_of("qwen2.5-7b").rotary * 2
+    assert taken.memory.terms["weights"] == weights
+    # The sampler's 15 bytes an entry and the hidden states, against the forward of a layer
+    forward, sampler = 2 * 2048 * 3 * (18_944 + 3_584), 15 * 256 * 152_064 + 2 * 2048 * 3_584
+    assert sampler > forward
+    budget = math.ceil(H100.usable_bytes * 0.95)
+    free = budget - weights - sampler - constants()["engine.non_torch_bytes_single"]
+    assert taken.budget == budget
+    assert taken.kv_tokens == int(free // (16 * 57_344)) * 16
+
+
+def test_the_latent_of_mla_is_whole_on_every_device() -> None:
+    assert token_bytes(engine("deepseek-r1", tensor=8)) == 61 * 576 * 2 == 70_272
+    assert token_bytes(engine("deepseek-r1", tensor=1)) == 70_272
+
+
+def test_keys_divide_down_to_one_head() -> None:
+    assert [token_bytes(engine(tensor=t)) for t in (1, 2, 4)] == [57_344, 28_672, 14_336]
+    assert token_bytes(engine("qwen2.5-72b", tensor=8)) == 327_680 // 8
+    assert token_bytes(engine("qwen3-30b-a3b", tensor=8)) == 98_304 // 4  # 4 heads over 8 devices: one each
+
+
+def test_a_pipeline_divides_layers_and_the_ends_hold_the_vocabulary() -> None:
+    served = engine("llama-3.1-8b", pipeline=4)
+    shape = served.model
+    assert [len(stage) for stage in stages(served)] == [8, 8, 8, 8]
+    held = [weight_bytes(served, stage) for stage in range(4)]
+    assert held[0] - held[1] == 2 * shape.embedding
+    assert held[3] - held[1] == 2 * (shape.head + shape.final)
+    assert [len(stage) for stage in stages(replace(served, pipeline=5))] == [6, 6, 7, 7, 6]
+
+
+def test_what_a_checkpoint_does_not_quantize_stays_in_bf16() -> None:
+    served = engine("llama-3.3-70b-fp8", tensor=2)
+    shape = served.model
+    matrices = sum(layer.attention + layer.mlp for layer in shape.layers)
+    rest = shape.parameters - matrices - sum(layer.replicated for layer in shape.layers) - shape.final
+    whole = sum(layer.replicated for layer in shape.layers) + shape.final + shape.rotary
+    assert weight_bytes(served, 0) == matrices // 2 + rest * 2 // 2 + whole * 2
+
+
+def test_layers_with_windows_are_grouped_as_vllm_groups_them() -> None:
+    assert [len(group) for group in group_layers(shape_of("gpt-oss-20b"))] == [12, 12]
+    sizes = [len(group) for group in group_layers(shape_of("gemma-3-4b"))]  # 29 with a window, 5 without
+    assert sorted(sizes, reverse=True) == [5, 5, 5, 5, 5, 5, 4]
+    assert [len(group) for group in group_layers(shape_of("qwen2.5-7b"))] == [28]
+    assert Group(num_layers=5, window=1024).blocks(100_000, 16, 0) == 1023 // 16 + 2
+    assert Group(num_layers=5, window=1024).blocks(800, 16, 0) == 51
+
+
+def test_old_releases_sort_and_new_ones_count_graphs() -> None:
+    old, middle, new = (memory(version=version).rollout_kv_bytes for version in ("0.15", "0.19", "0.21"))
+    assert old < middle
+    assert new < middle
+    assert memory(version="0.21", is_eager=True).rollout_kv_bytes == middle
+    assert memory().rollout_kv_bytes == new
+
+
+def test_more_memory_never_holds_fewer_tokens() -> None:
+    for model in ("qwen2.5-7b", "qwen3-30b-a3b", "gemma-3-12b", "deepseek-v2-lite"):
+        held = [memory(model, utilization=share / 50).kv_tokens for share in range(30, 50)]
+        assert held == sorted(held)
+        assert held[-1] > 0
+
+
+def test_keys_of_one_byte_double_the_tokens() -> None:
+    whole, half = memory().kv_tokens, memory(kv_bytes=1.0).kv_tokens
+    assert 2 * whole <= half <= 2 * whole + 16
+
+
+def test_more_devices_never_hold_more_bytes_each_per_token() -> None:
+    for model in ("qwen2.5-72b", "qwen3-235b-a22b", "gpt-oss-120b", "deepseek-v3"):
+        each = [token_bytes(engine(model, tensor=tensor)) for tensor in (1, 2, 4, 8)]
+        assert each == sorted(each, reverse=True)
+        held = [weight_bytes(engine(model, tensor=tensor), 0) for tensor in (1, 2, 4, 8)]
+        assert held == sorted(held, reverse=True)
+
+
+def test_smaller_sizes_leave_more_cache() -> None:
+    held = [memory(max_num_seqs=seqs).kv_tokens for seqs in (1024, 512, 256, 64)]
+    assert held == sorted(held)
+
+
+def test_sleep_leaves_context_and_graphs() -> None:
+    awake, asleep, dropped = (memory(sleep_level=level) for level in (0, 1, 2))
+    assert awake.sleeping == awake.memory
+    assert awake.wake_bytes == 0
+    assert asleep.sleeping.total == dropped.sleeping.total < 3 * GIB
+    assert asleep.wake_bytes == asleep.memory.total - asleep.sleeping.total
+
+
+def test_an_engine_starts_only_where_its_budget_is_free() -> None:
+    taken = memory(utilization=0.6)
+    spare = H100.usable_bytes - taken.budget
+    assert starts_beside(taken, H100, spare)
+    assert not starts_beside(taken, H100, spare + 1)
+
+
+def test_sizes_that_vllm_chooses() -> None:
+    assert scheduler_sizes(engine(), H100) == (1024, 8192)
+    assert scheduler_sizes(engine(), A100) == (256, 2048)
+    assert scheduler_sizes(engine(), find_accelerator("b200")) == (1024, 16384)
+    assert scheduler_sizes(engine(max_num_seqs=7, max_batched_tokens=99), H100) == (7, 99)
+    assert scheduler_sizes(engine(max_batched_tokens=512), H100) == (512, 512)
+    assert len(capture_sizes(engine(), H100, 1024)) == 51
+    assert capture_sizes(engine(), H100, 8) == (1, 2, 4, 8, 16)
+    assert capture_sizes(engine(is_eager=True), H100, 1024) == ()
+
+
+def test_the_first_engine_takes_prompts_whole_unless_they_may_be_long() -> None:
+    assert scheduler_sizes(engine(version="0.6.4", max_model_len=20_000), H100) == (256, 20_000)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=512), H100) == (256, 2048)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=131_072), H100) == (256, 2048)
+    assert scheduler_sizes(engine(version="0.7.2", max_model_len=20_000, max_batched_tokens=99), H100) == (99, 99)
+    # Issue 10517 of vLLM: a forward over 20,000 tokens of Llama 3.1 8B took 2.07 GiB: 2 bytes of 3f + 3h each.
+    taken = memory("llama-3.1-8b", find_accelerator("rtx-3090"), version="0.6.4", max_model_len=20_000)
+    assert taken.memory.terms["activations"] == 2 * 3 * (14_336 + 4096) * 20_000 == pytest.approx(2.07 * GIB, rel=0.01)
+
+
+def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> None:
+    card, k = find_accelerator("rtx-4090"), constants()
+    assert not card.has_peer_to_peer
+    alone = memory(accelerator=card).memory.terms["overhead"]
+    assert memory(accelerator=card, tensor=2).memory.terms["overhead"] == alone
+    assert memory(tensor=2).memory.terms["overhead"] == k["engine.context_bytes"] + k["engine.non_torch_bytes_group"]
+
+
+def test_sglang_takes_a_share_of_what_is_free() -> None:
+    served = engine(name="sglang", utilization=0.8)
+    taken = engine_memory(served, H100, constants())
+    free = H100.usable_bytes - constants()["engine.context_bytes"]
+    assert taken.rollout_kv_bytes == pytest.approx(0.8 * free - weight_bytes(served, 0), abs=57_344)
+    assert taken.kv_tokens == taken.rollout_kv_bytes // 57_344
+    assert 0.8 < default_utilization(served, H100) < 0.92
+    assert default_utilization(engine(), H100) == 0.92
+    assert default_utilization(engine(version="0.11.2"), H100) == 0.9
+
+
+def test_a_length_that_does_not_fit_is_told_with_one_that_does() -> None:
+    taken = memory("qwen2.5-72b", utilization=0.95, tensor=2, version="0.19", max_model_len=131_072)
+    assert taken.shortage is not None
+    assert taken.shortage.field == "engine.max_model_len"
+    fits = taken.cache.longest_sequence()
+    assert str(fits) in taken.shortage.text
+    assert "131072" in taken.shortage.text
+    assert memory("qwen2.5-72b", utilization=0.95, tensor=2, version="0.19", max_model_len=fits).shortage is None
+
+
+def test_weights_beyond_the_budget_are_told() -> None:
+    taken = memory("qwen2.5-72b")
+    assert taken.shortage is not None
+    assert taken.shortage.field == "engine.utilization"
+    assert taken.kv_tokens == 0
+    assert taken.rollout_kv_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("utilization", 0), ("utilization", math.nan), ("utilization", 1.5), ("utilization", -1), ("utilization", True),
+        ("tensor", 3), ("tensor", 0), ("tensor", 2.0), ("pipeline", 99), ("expert", 8), ("num_engines", 0),
+        ("max_num_seqs", -1), ("max_model_len", 1.5), ("kv_bytes", 0), ("kv_bytes", math.inf), ("weight_bytes", -2),
+        ("sleep_level", 3), ("version", "newest"), ("kv_cache_bytes", -1),
+    ],
+)  # fmt: skip
+def test_what_no_engine_takes_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(JobInvalid, match=f"engine.{field}") as caught:
+        validate_engine(engine(**{field: value}))
+    assert caught.value.field == f"engine.{field}"
+    assert repr(value) in str(caught.value)
+
+
+_GROUPS_OF_VLLM = """
+import json, sys
+import torch
+from vllm.v1.core.kv_cache_utils import _get_kv_cache_groups_uniform_page_size as group
+from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+found = []
+for windows in json.load(sys.stdin):
+    specs = {}
+    for i, window in enumerate(windows):
+        sizes = dict(block_size=16, num_kv_heads=4, head_size=128, dtype=torch.bfloat16)
+        specs[str(i)] = SlidingWindowSpec(**sizes, sliding_window=window) if window else FullAttentionSpec(**sizes)
+    found.append([[int(name) for name in each.layer_names] for each in group(specs)])
+print(json.dumps(found))
+"""
+
+_CACHE_OF_VLLM = """
+import json, sys
+import vllm
+llm = vllm.LLM(model=sys.argv[1], skip_tokenizer_init=True, dtype="bfloat16", max_model_len=256, max_num_seqs=8,
+               enforce_eager=True, block_size=32, kv_cache_memory_bytes=int(sys.argv[2]))
+config = llm.llm_engine.vllm_config.cache_config
+print(json.dumps([config.block_size, config.num_gpu_blocks, config.kv_cache_size_tokens]))
+"""
+
+
+def _ask_vllm(script: str, *arguments: str, given: object = None) -> Any:
+    environment = {**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
+    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(
+        command, input=json.dumps(given), capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.engine
+def test_vllm_itself_groups_layers_alike() -> None:
+    shapes = [shape_of(name) for name in ("gpt-oss-20b", "gemma-2-9b", "gemma-3-4b", "gemma-3-27b")]
+    windows = [[layer.window for layer in shape.layers] for shape in shapes]
+    theirs = _ask_vllm(_GROUPS_OF_VLLM, given=windows)
+    for shape, groups in zip(shapes, theirs, strict=True):
+        assert sorted(map(sorted, groups)) == sorted(map(list, group_layers(shape))), shape.name
+
+
+@pytest.mark.engine
+def test_vllm_itself_makes_as_many_blocks() -> None:
+    folder = Path(__file__).parents[4] / "jobs" / "engine" / "bundled" / "tiny-word-problems"
+    given = 8 * 2**20
+    block_tokens, blocks, tokens = _ask_vllm(_CACHE_OF_VLLM, str(folder), str(given))
+    ours = memory("tiny-word-problems", kv_cache_bytes=given, max_model_len=256, max_num_seqs=8, block_tokens=32)
+    assert block_tokens == ours.cache.block_tokens
+    assert blocks == ours.cache.num_blocks
+    assert tokens == ours.kv_tokens

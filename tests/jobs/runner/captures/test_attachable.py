@@ -1,0 +1,110 @@
+"""Processes that we did not write say who they are and record: those that torchrun starts, and Ray's workers."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobs.runner.captures.attachable import RAY_JOB, Riders, environment_to_ride
+from profiling.captures.files import recordings
+from tests.waiting import wait_until
+
+WAIT_SECONDS = 120.0
+WORK = """
+import os, time, torch, torch.distributed as dist
+from pathlib import Path
+def work(end):
+    a = torch.ones(32, 32)
+    while not Path(end).exists():
+        a = torch.tanh(a @ a / 32)
+        time.sleep(0.01)
+"""
+
+
+@contextmanager
+def started(folder: Path, body: str, *launcher: str, **env: str) -> Iterator[None]:
+    """Run a program as a trainer of a run in `folder` until the file `end` is there."""
+    (folder / "program.py").write_text(WORK + textwrap.dedent(body))
+    environ = environment_to_ride({**os.environ, **env}, folder)
+    (folder / "ride").mkdir()
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, *launcher, "program.py"], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield
+            (folder / "end").touch()
+            assert process.wait(WAIT_SECONDS) == 0, (folder / "log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def riders_of(folder: Path, role_of: Callable[[str], str]) -> Riders:
+    return Riders(folder, role_of=role_of, label="the trainer")
+
+
+def record(riders: Riders, folder: Path, names: list[str]) -> list[str]:
+    """Record the workers of these names for a moment, and return the names of the files."""
+    there = riders.there()
+    about = {"tool": "stacks", "folder": str(recordings(folder))}
+    asked = [(there[name], riders.ask(there[name], "start", name=name, **about)) for name in names]
+    wait_until(lambda: all(riders.told(worker, number) for worker, number in asked), WAIT_SECONDS)
+    stopped = [(worker, riders.ask(worker, "stop")) for worker, _ in asked]
+    wait_until(lambda: all(riders.told(worker, number) for worker, number in stopped), WAIT_SECONDS)
+    told = [riders.told(worker, number) or {} for worker, number in stopped]
+    assert [message["problem"] for message in told] == [""] * len(names)
+    return [Path(message["path"]).name for message in told]
+
+
+def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_path: Path) -> None:
+    body = """
+    dist.init_process_group("gloo")
+    work("end")
+    dist.destroy_process_group()
+    """
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=2")
+    with started(tmp_path, body, *torchrun):
+        riders = riders_of(tmp_path, lambda actor: "policy" if not actor else "")
+        wait_until(lambda: len(riders.there()) == 2, WAIT_SECONDS)
+
+        assert sorted(riders.there()) == ["policy-0", "policy-1"]
+        assert record(riders, tmp_path, ["policy-1"]) == ["policy-1.stacks.txt"]
+
+
+@pytest.mark.ray
+def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
+    body = """
+    import ray
+    @ray.remote
+    class PolicyModelActor:
+        def train(self, rank, size):
+            dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/group", rank=rank, world_size=size)
+            work(END)
+    END = os.path.abspath("end")
+    ray.init(num_cpus=2, include_dashboard=False)
+    actors = [PolicyModelActor.remote() for _ in range(2)]
+    ray.get([actor.train.remote(rank, 2) for rank, actor in enumerate(actors)])
+    """
+    body = body.replace("{os.getcwd()}", str(tmp_path))
+    with started(tmp_path, body, **{RAY_JOB: '{"runtime_env": {"env_vars": {"A": "b"}}}', "RAY_ADDRESS": ""}):
+        riders = riders_of(tmp_path, lambda actor: {"PolicyModelActor": "policy"}.get(actor, ""))
+        wait_until(lambda: len(riders.there()) == 2, WAIT_SECONDS)
+
+        assert sorted(riders.there()) == ["policy-0", "policy-1"]
+        assert record(riders, tmp_path, ["policy-0"]) == ["policy-0.stacks.txt"]
+
+
+@pytest.mark.parametrize("odd", ['"pid": -5', '"rank": Infinity', '"pid": 1e999', '"pid": 1e30', '"rank": "x"'])
+def test_a_process_that_tells_nonsense_keeps_nobody_else_from_being_seen(tmp_path: Path, odd: str) -> None:
+    riders = riders_of(tmp_path, lambda _actor: "policy")
+    fine = f'"pid": {os.getpid()}, "rank": 0, "actor": ""'
+    (tmp_path / "ride" / "1.worker.json").write_text(f"{{{fine}}}")
+    (tmp_path / "ride" / "2.worker.json").write_text(f"{{{fine}, {odd}}}")
+
+    assert list(riders.there()) == ["policy-0"]

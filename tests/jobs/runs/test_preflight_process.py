@@ -1,0 +1,134 @@
+"""The door to the trial process: real children, well-behaved and not."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.runs.preflight_process import TrialFailed, run_trial
+
+ECHO = "import json, sys; op = json.load(sys.stdin); json.dump({'op': op['op'], 'n': op['samples']}, sys.stdout)"
+
+
+def child(code: str) -> list[str]:
+    return [sys.executable, "-X", "faulthandler", "-c", code]
+
+
+def failure(code: str, *, op: str = "reward", timeout_seconds: float = 10) -> TrialFailed:
+    with pytest.raises(TrialFailed) as caught:
+        run_trial({"op": op}, timeout_seconds=timeout_seconds, command=child(code))
+    return caught.value
+
+
+def test_the_operation_goes_in_as_json_and_the_answer_comes_out() -> None:
+    answer = run_trial({"op": "preview", "samples": 5}, timeout_seconds=60, command=child(ECHO))
+
+    assert answer == {"op": "preview", "n": 5}
+
+
+def test_what_a_reward_file_prints_does_not_spoil_the_answer() -> None:
+    code = "import json; print('debugging'); print(json.dumps({'results': []}))"
+
+    assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {"results": []}
+
+
+def test_a_problem_becomes_a_sentence_beside_its_field() -> None:
+    failed = failure(
+        """print('{"problem": {"field": "data.answer_column", "message": "There is no column x."}}')""", op="preview"
+    )
+
+    assert (failed.field, failed.message) == ("data.answer_column", "There is no column x.")
+
+
+def test_a_hanging_reward_is_ended_in_time_and_its_line_is_named(tmp_path: Path) -> None:
+    reward = "def reward(p, c, a):\n    x = 1\n    while True:\n        x += 1\nreward(1, 2, 3)"
+    code = f"exec(compile({reward!r}, 'my_reward.py', 'exec'))"
+    started = time.monotonic()
+
+    failed = failure(code, timeout_seconds=10)
+
+    assert time.monotonic() - started < 90
+    assert failed.field == "reward.source"
+    assert "did not end within 10 s: it hangs in line" in failed.message
+    assert "in reward." in failed.message
+
+
+def test_a_hanging_download_names_the_model() -> None:
+    failed = failure("import time; time.sleep(60)", op="model", timeout_seconds=0.5)
+
+    assert failed.field == "model.id"
+    assert failed.message.startswith("Reading the model's configuration did not end within 0.5 s.")
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+def test_nothing_of_a_hanging_child_is_left(tmp_path: Path, own_session: bool) -> None:
+    code = (
+        "import pathlib, subprocess, sys, time; "
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], "
+        f"start_new_session={own_session}); "
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); time.sleep(60)"
+    )
+
+    failure(code, timeout_seconds=10)
+
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and _is_alive(pid):
+        time.sleep(0.02)  # the killed grandchild is reaped by init, which sends no event
+    assert not _is_alive(pid)
+
+
+def test_nothing_is_left_of_a_child_that_answered(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, subprocess, sys; "
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True); "
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); print('{{}}')"
+    )
+
+    assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {}
+
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and _is_alive(pid):
+        time.sleep(0.02)  # as above
+    assert not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_child_that_dies_without_an_answer_is_told_apart_from_one_that_hangs() -> None:
+    assert "ended with exit code 7" in failure("import os; os._exit(7)").message
+    assert "was ended by SIGKILL" in failure("import os; os.kill(os.getpid(), 9)").message
+    assert "NameError" in failure("nonsense").message
+
+
+def test_a_flood_of_output_is_cut() -> None:
+    failed = failure("import sys\nwhile True: sys.stdout.write('x' * 100000)", timeout_seconds=20)
+
+    assert failed.field == "reward.source"
+
+
+def test_a_greedy_child_runs_out_of_its_own_memory() -> None:
+    assert "MemoryError" in failure("x = bytearray(20 << 30)").message
+
+
+def test_secrets_of_the_console_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PITWALL_SECRET_KEY", "s3cret")
+    monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/d")
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    code = "import json, os; print(json.dumps({'env': sorted(os.environ)}))"
+
+    for_reward = run_trial({"op": "reward"}, timeout_seconds=60, command=child(code))["env"]
+    for_model = run_trial({"op": "model"}, timeout_seconds=60, command=child(code))["env"]
+
+    assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "HF_TOKEN", "DJANGO_SETTINGS_MODULE"} & set(for_reward)
+    assert "HF_TOKEN" in for_model
+    assert "PATH" in os.environ
+    assert "PATH" in for_reward

@@ -1,0 +1,112 @@
+"""Reading logs: newest first to find, in order to read, no line missed between two pages."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobs.ingest.store import Memory, store
+from jobs.models import LogChunk, Run
+from jobs.telemetry.logs import CursorInvalid, read_logs
+from profiling import events as make
+from tests.batches import delivery
+from tests.rows import NOW, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> Run:
+    """A run with 30 lines of vllm and 15 of policy rank 1, in 15 batches."""
+    run, memory = make_run(state="running"), Memory()
+    for i in range(15):
+        logged = [
+            make.log([f"vllm {2 * i}", f"VLLM {2 * i + 1} Überlauf"], attempt=1, role="vllm"),
+            make.log([f"policy {i} 100% done_"], attempt=1, role="policy", rank=1, stream="stderr"),
+        ]
+        store([delivery(run.pk, i + 1, logged)], memory=memory, now=NOW)
+    return run
+
+
+def test_without_a_cursor_the_newest_lines_come_in_order(run: Run) -> None:
+    page = read_logs(run_id=run.pk, limit=4)
+
+    assert [line.text for line in page.lines] == [
+        "policy 13 100% done_",
+        "vllm 28",
+        "VLLM 29 Überlauf",
+        "policy 14 100% done_",
+    ]
+    assert (page.has_older, page.has_newer) == (True, False)
+    assert page.lanes == (("policy", 1), ("vllm", 0))
+    assert (page.lines[-1].stream, page.lines[-1].line) == ("stderr", 14)
+
+
+def test_pages_backwards_and_forwards_meet_without_a_gap(run: Run) -> None:
+    texts: list[str] = []
+    before = ""
+    while True:
+        page = read_logs(run_id=run.pk, before=before, limit=7)
+        texts = [line.text for line in page.lines] + texts
+        if not page.has_older:
+            break
+        before = page.lines[0].cursor
+    assert len(texts) == len(set(texts)) == 45
+
+    first = read_logs(run_id=run.pk, before=before, limit=7).lines[0]
+    forward, after = [first.text], first.cursor
+    while True:
+        page = read_logs(run_id=run.pk, after=after, limit=7)
+        forward += [line.text for line in page.lines]
+        if not page.has_newer:
+            break
+        after = page.lines[-1].cursor
+    assert forward == texts
+
+
+@pytest.mark.parametrize(
+    ("query", "num"),
+    [
+        ("vllm", 30),
+        ("ÜBERLAUF", 15),
+        ("überlauf", 15),
+        ("100%", 15),
+        ("done_", 15),
+        ("VLLM 7", 1),
+        ("nothing", 0),
+        ("_", 15),
+    ],
+)
+def test_search_knows_no_case_and_no_wildcards(run: Run, query: str, num: int) -> None:
+    assert len(read_logs(run_id=run.pk, query=query).lines) == num
+
+
+def test_role_and_rank_choose_lines(run: Run) -> None:
+    assert len(read_logs(run_id=run.pk, role="policy").lines) == 15
+    assert len(read_logs(run_id=run.pk, role="policy", rank=0).lines) == 0
+    assert len(read_logs(run_id=run.pk, rank=1).lines) == 15
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.", "1.x", "-1.2", "1.2.3", "٣.1"])
+def test_a_cursor_that_is_none_is_refused(run: Run, cursor: str) -> None:
+    with pytest.raises(CursorInvalid, match="no cursor"):
+        read_logs(run_id=run.pk, before=cursor)
+
+
+def test_one_cursor_at_a_time(run: Run) -> None:
+    with pytest.raises(CursorInvalid, match="Give one of"):
+        read_logs(run_id=run.pk, before="1.1", after="1.1")
+
+
+def test_lines_of_a_moment_come_first(run: Run) -> None:
+    later = NOW + timedelta(seconds=5)
+    LogChunk.objects.update(at=NOW)
+    LogChunk.objects.filter(text__contains="policy 9").update(at=later)
+
+    page = read_logs(run_id=run.pk, at=later - timedelta(seconds=1), limit=2)
+
+    assert [line.text for line in page.lines] == ["policy 9 100% done_", "vllm 20"]
+    assert (page.has_older, page.has_newer) == (True, True)
+    assert read_logs(run_id=run.pk, role="vllm", at=later, limit=2).lines == ()  # nothing is so late
+    assert read_logs(run_id=run.pk, at=NOW, limit=1).lines[0].text == "vllm 0"
+    with pytest.raises(CursorInvalid, match="one of before, after and at"):
+        read_logs(run_id=run.pk, at=NOW, before="1.0")
