@@ -143,7 +143,7 @@ def templates(package: str) -> Iterator[str]:
 
     Raises: ValueError, naming the place, for one that does not stand in the code as a text.
     """
-    for file in sorted(Path(str(files(package))).glob("*.py")):
+    for file in sorted(Path(str(files(package))).rglob("*.py")):
         for scope in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(scope, (ast.Module, ast.FunctionDef)):
                 yield from _templates_of(scope, file.name)

@@ -41,7 +41,8 @@ print(json.dumps(told))
 CAPTURE = """
 import json, sys, tempfile, time
 from pathlib import Path
-from profiling import profile, recording
+from profiling import profile
+from profiling.captures import recording
 import torch
 
 profile.configure("auto")
@@ -72,7 +73,8 @@ print(json.dumps(told))
 LAYER = """
 import json, sys, tempfile, time
 from pathlib import Path
-from profiling import profile, recording
+from profiling import profile
+from profiling.captures import recording
 from profiling.trace.importing import import_trace
 
 profile.configure("auto")

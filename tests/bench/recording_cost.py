@@ -33,7 +33,8 @@ TRAINING = """
 import gzip, json, statistics, sys, tempfile, time
 from pathlib import Path
 import torch
-from profiling import process_memory, profile, recording
+from profiling import process_memory, profile
+from profiling.captures import recording
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

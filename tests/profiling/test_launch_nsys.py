@@ -27,7 +27,8 @@ SECRET = "c0ffee-of-the-cluster"  # nsys keeps the environment of what it sees
 WORKER = """
 import contextlib, json, os, subprocess, sys, time
 from pathlib import Path
-from profiling import profile, recording
+from profiling import profile
+from profiling.captures import recording
 from profiling.profile import mark
 
 folder = Path(sys.argv[1])

@@ -106,7 +106,7 @@ KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 import torch
-from profiling import recording
+from profiling.captures import recording
 from profiling.recorders import torch_pieces
 torch_pieces.PIECE_SECONDS = 0.0
 recording.start("torch_pieces", folder=Path(sys.argv[1]), name="cap1-policy-0")

@@ -292,7 +292,7 @@ def cycles(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
 WRONG_THREAD = """
 import sys, threading
 from pathlib import Path
-from profiling import recording
+from profiling.captures import recording
 from profiling.recorders import torch as recorder
 recorder._all_threads = lambda: None
 said = []

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.stack
 
 MAKE_RUN = """
 from datetime import UTC, datetime
-from jobs import launch, lifecycle
+from jobs.runs import launch, lifecycle
 from jobs.models import Project
 project, _ = Project.objects.get_or_create(slug="p", name="p")
 now = datetime.now(UTC)
@@ -52,7 +52,7 @@ print("JSON", json.dumps({
 """
 STOP_RUN = """
 from datetime import UTC, datetime
-from jobs import lifecycle
+from jobs.runs import lifecycle
 print("JSON", json.dumps(lifecycle.request_stop(run_id=RUN, user=None, now=datetime.now(UTC))))
 """
 
@@ -211,7 +211,7 @@ def test_the_clean_up_of_a_killed_runner_is_let_in_after_the_run_has_ended(real_
     with (real_house.run_dir / "events.jsonl").open("a") as log:
         log.write('{"kind":"metric","attempt":1,"step":2,"role":"driver","rank":0,"t":4,"values":{"loss":1}}\n')
     real.shell(
-        "from datetime import UTC, datetime\nfrom jobs import lifecycle\n"
+        "from datetime import UTC, datetime\nfrom jobs.runs import lifecycle\n"
         "print('JSON', lifecycle.finish(run_id=RUN, attempt=1, state='failed', cause={'side': 'cluster', 'text': 'x'},"
         " cleanup={}, now=datetime.now(UTC)) and 1)",
         run,

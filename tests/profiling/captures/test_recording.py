@@ -113,7 +113,7 @@ def test_recording_may_be_stopped_from_another_thread(tmp_path: Path) -> None:
     code = f"""
 import threading, time
 from pathlib import Path
-from profiling import recording
+from profiling.captures import recording
 recording.start("torch", folder=Path({str(tmp_path)!r}), name="policy-0")
 import torch
 torch.ones(3) + 1
@@ -290,7 +290,7 @@ def test_a_trace_that_the_disk_did_not_take_whole_is_no_trace(tmp_path: Path) ->
     code = f"""
 import resource, signal, time
 from pathlib import Path
-from profiling import recording
+from profiling.captures import recording
 import torch
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = recording.start("torch", folder=Path({str(tmp_path)!r}), name="policy-0")

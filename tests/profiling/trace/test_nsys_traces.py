@@ -290,7 +290,8 @@ def test_more_events_than_allowed_are_left_out_and_told(tmp_path: Path) -> None:
 RECORD = """
 import json, sys, time
 from pathlib import Path
-from profiling import profile, recording
+from profiling import profile
+from profiling.captures import recording
 
 profile.configure("auto")
 recording.start(sys.argv[1], folder=Path("."), name="c")
