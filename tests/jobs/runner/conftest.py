@@ -55,6 +55,12 @@ class House:
         text = PREAMBLE + textwrap.dedent(body)
         (self.folder / "jobs" / "engine" / "__main__.py").write_text(text)
 
+    def without_inputs(self) -> None:
+        """Let the engine's part in preparing another trainer's inputs do nothing: it has a test of its own."""
+        data = self.folder / "jobs" / "engine" / "data"
+        data.mkdir(exist_ok=True)
+        (data / "materialize.py").write_text("")
+
     def start(self, module: str = "jobs.runner", **env: Any) -> subprocess.Popen[str]:
         """Start a runner."""
         process = subprocess.Popen(
