@@ -1,7 +1,7 @@
 """The training loop: one controller, on the driver. A step reads like the algorithm it is.
 
 What the parts do stands in rollout, algorithms/, policy, weights, evaluation and checkpoint; where they run stands in
-crew.
+workers/worker_group.
 """
 
 import time
@@ -32,7 +32,7 @@ from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, largest_gap, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
 
@@ -60,23 +60,23 @@ class Loop:
         run_dir: Path,
         algorithm: Algorithm,
         material: Material,
-        crew: Crew,
+        workers: WorkerGroup,
         report: Report,
         commands: Commands,
         saver: Saver,
         state: LoopState,
     ) -> None:
         self.spec, self.run_dir, self.algorithm, self.material = spec, run_dir, algorithm, material
-        self.crew, self.report, self.commands, self.saver = crew, report, commands, saver
+        self.workers, self.report, self.commands, self.saver = workers, report, commands, saver
         self.seed = spec.int_knob("train.seed")
         self.state = state
         self.start = self.step = state.step
-        self.weights = WeightSync(crew) if algorithm.samples else None
+        self.weights = WeightSync(workers) if algorithm.samples else None
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
-        self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
-        self.hang_watch = HangWatch(crew=crew, report=report, run_dir=run_dir)
+        self.recording = Recording(workers=workers, report=report, commands=commands, run_dir=run_dir)
+        self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
@@ -114,13 +114,13 @@ class Loop:
 
     def _reinforce(self, step: int) -> dict[str, float]:
         """Roll out, score, compare, update, sync."""
-        spec, crew, algorithm = self.spec, self.crew, self.algorithm
+        spec, workers, algorithm = self.spec, self.workers, self.algorithm
         group_size = spec.int_knob("rollout.samples_per_prompt")
         with mark("data_wait", step=step):
             examples = self._take(spec.int_knob("rollout.prompts_per_step"))
 
         with mark("rollout", step=step) as rollout_mark:
-            rollout = roll_out(crew, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
+            rollout = roll_out(workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
 
         with mark("reward", step=step):
             scores = self._score(rollout)
@@ -131,13 +131,13 @@ class Loop:
         shares = share_out(
             batch.num_sequences,
             num_updates=num_updates,
-            num_ranks=len(crew.policies),
+            num_ranks=len(workers.policies),
             seed=f"{self.seed}/{step}/shares",
         )
 
         reference = None
-        if crew.reference is not None:
-            reference = crew.reference.call("logprobs", batch, step=step, phase="reference")
+        if workers.reference is not None:
+            reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         with mark("old_logprobs", step=step):
             old_logprobs_BL = self._old_logprobs(batch, shares, step)
             self._check_sync(
@@ -145,7 +145,7 @@ class Loop:
                 synced_at=step - 1,
             )
         with mark("reference", step=step):
-            reference_logprobs_BL = crew.gather([reference])[0] if reference is not None else None
+            reference_logprobs_BL = workers.gather([reference])[0] if reference is not None else None
 
         with mark("advantages", step=step):
             advantages_B = algorithm.advantages(rewards_B, spec)
@@ -183,7 +183,7 @@ class Loop:
             examples = self._take(self.spec.int_knob("train.batch_size"))
             batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
         shares = share_out(
-            batch.num_sequences, num_updates=1, num_ranks=len(self.crew.policies), seed=f"{self.seed}/{step}/shares"
+            batch.num_sequences, num_updates=1, num_ranks=len(self.workers.policies), seed=f"{self.seed}/{step}/shares"
         )
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
@@ -211,10 +211,10 @@ class Loop:
     def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
         """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
         mine = [torch.cat(updates) for updates in shares]
-        parts = self.crew.gather(
+        parts = self.workers.gather(
             [
                 policy.call("logprobs", batch.rows(index), step=step, phase="old_logprobs")
-                for policy, index in zip(self.crew.policies, mine, strict=True)
+                for policy, index in zip(self.workers.policies, mine, strict=True)
             ]
         )
         width = batch.tokens_BL.shape[1]
@@ -228,10 +228,10 @@ class Loop:
         num_updates = len(shares[0])
         wholes = [batch.rows(torch.cat([rank[u] for rank in shares])) for u in range(num_updates)]
         counts = [Counts(num_tokens=w.num_trained_tokens, num_sequences=w.num_sequences) for w in wholes]
-        per_rank: list[list[dict[str, float]]] = self.crew.gather(
+        per_rank: list[list[dict[str, float]]] = self.workers.gather(
             [
                 policy.call("update", [batch.rows(index) for index in updates], counts, rate, step=step, phase="update")
-                for policy, updates in zip(self.crew.policies, shares, strict=True)
+                for policy, updates in zip(self.workers.policies, shares, strict=True)
             ]
         )
         metrics: dict[str, float] = {}
@@ -271,10 +271,12 @@ class Loop:
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
         examples = self.material.train[:_NUM_PROBES]
-        rollout = roll_out(self.crew, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval")
+        rollout = roll_out(
+            self.workers, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval"
+        )
         batch = rollout.batch(pad_id=self.material.text.pad_id)
-        calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.crew.policies]
-        logprobs_BL: Tensor = self.crew.gather(calls)[0]
+        calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
+        logprobs_BL: Tensor = self.workers.gather(calls)[0]
         self._check_sync(
             largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL),
             synced_at=self.step,
@@ -295,7 +297,7 @@ class Loop:
             if span.depth == 0 and span.step == self.step:
                 key = f"time/{span.phase}_seconds"
                 phases[key] = phases.get(key, 0.0) + span.duration / 1e9
-        if self.crew.reference is not None:
+        if self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
         else:
@@ -329,7 +331,7 @@ class Loop:
         with mark("eval", step=self.step) as eval_mark:
             if self.material.reward is not None:
                 found = evaluation.evaluate_answers(
-                    self.crew,
+                    self.workers,
                     self.material.held_out,
                     reward=self.material.reward,
                     text=self.material.text,
@@ -337,7 +339,7 @@ class Loop:
                 )
             else:
                 found = evaluation.evaluate_loss(
-                    self.crew, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
+                    self.workers, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
                 )
         self.report.metrics(found.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
         self.report.say(eval_line(found.metrics, step=self.step, seconds=eval_mark.seconds))

@@ -29,7 +29,7 @@ from jobs.engine.reporting.report import Report
 from jobs.engine.rollouts.reward import open_reward
 from jobs.engine.workers.node_placement import Place, told
 from jobs.engine.workers.worker import WorkerFailed
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
 
@@ -86,7 +86,7 @@ class Session:
     def __init__(self, run_dir: Path, report: Report, *, device: str | None, classes: Mapping[str, str]) -> None:
         self._run_dir, self._report, self._device_name, self._classes = run_dir, report, device, classes
         self._commands = Commands(run_dir / "commands.jsonl")
-        self._crew: Crew | None = None
+        self._workers: WorkerGroup | None = None
         self._loop: Any = None
         self._reward: Any = None
 
@@ -105,13 +105,13 @@ class Session:
 
         A full disk, and what names who is at fault, stand for themselves.
         """
-        if self._crew is None or isinstance(error, NAMED) or not isinstance(error, Exception) or is_full(error):
+        if self._workers is None or isinstance(error, NAMED) or not isinstance(error, Exception) or is_full(error):
             return error
-        return self._crew.first_death(step=self.step) or error
+        return self._workers.first_death(step=self.step) or error
 
     def place_of(self, role: str, rank: int) -> Place | None:
         """Return where a worker sits; None while there are none."""
-        return self._crew.place_of(role, rank) if self._crew is not None else None
+        return self._workers.place_of(role, rank) if self._workers is not None else None
 
     def run(self) -> int:
         """Load, train, and return the exit code."""
@@ -128,29 +128,29 @@ class Session:
             self._join_cluster()
             device = load_device(self._choose_device(spec))
             report.state("loading", "Waiting for a place on the cluster")
-            crew = self._crew = Crew(
+            workers = self._workers = WorkerGroup(
                 spec, device, log_dir=str(self._run_dir / "log"), on_answer=report.answer, check=self._check_stop
             )
-            who_sits_where, nodes = told([(worker.role, worker.rank, worker.place) for worker in crew.all()])
+            who_sits_where, nodes = told([(worker.role, worker.rank, worker.place) for worker in workers.all()])
             if nodes:
                 report.note(who_sits_where, step=0, nodes=nodes)
-            report.follow(crew.log_queue)
-            report.state("loading", f"Starting {len(crew.all())} workers")
+            report.follow(workers.log_queue)
+            report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False))
-            starting = self._start_roles(spec, crew, device.name, text)
+            starting = self._start_roles(spec, workers, device.name, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)
             if checkpoint is not None:
                 check_data(checkpoint, material.train)
             self._reward = material.reward
-            report.state("loading", "Loading vLLM and DeepSpeed" if crew.generators else "Loading DeepSpeed")
-            self._gather_roles(crew, starting)
-            loop_of = self._make_loop(spec, crew, material, checkpoint)
+            report.state("loading", "Loading vLLM and DeepSpeed" if workers.generators else "Loading DeepSpeed")
+            self._gather_roles(workers, starting)
+            loop_of = self._make_loop(spec, workers, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
         self._loop = loop_of
         is_finished = self._loop.run()
-        self._leave(crew)
+        self._leave(workers)
         how = "Trained to the last step" if is_finished else f"Stopped after step {self.step}"
         report.state("done", f"{how}; handing over the files", step=self.step)
         return FINISHED if is_finished else STOPPED
@@ -188,31 +188,31 @@ class Session:
         if self._commands.is_stopping:
             raise Stopped
 
-    def _start_roles(self, spec: RunSpec, crew: Crew, device: str, text: TextModel) -> list[Any]:
+    def _start_roles(self, spec: RunSpec, workers: WorkerGroup, device: str, text: TextModel) -> list[Any]:
         """Start all roles at once, the slowest import first: they overlap on the cores there are."""
         starting = [
             worker.start(self._classes["vllm"], spec=spec, device=device, eos_ids=text.eos_ids)
-            for worker in crew.generators
+            for worker in workers.generators
         ]
-        host, port = crew.address_of(crew.policies[0])
+        host, port = workers.address_of(workers.policies[0])
         starting += [
             worker.start(
                 self._classes["policy"],
                 spec=spec,
                 rank=worker.rank,
-                world_size=len(crew.policies),
+                world_size=len(workers.policies),
                 host=host,
                 port=port,
                 device=device,
             )
-            for worker in crew.policies
+            for worker in workers.policies
         ]
-        if crew.reference is not None:
-            starting.append(crew.reference.start(self._classes["reference"], spec=spec, device=device))
+        if workers.reference is not None:
+            starting.append(workers.reference.start(self._classes["reference"], spec=spec, device=device))
         return starting
 
-    def _gather_roles(self, crew: Crew, starting: list[Any]) -> None:
-        crew.gather(starting, interruptible=True)
+    def _gather_roles(self, workers: WorkerGroup, starting: list[Any]) -> None:
+        workers.gather(starting, interruptible=True)
 
     def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
         from jobs.engine.loop import Material
@@ -240,34 +240,34 @@ class Session:
             reward = open_reward(spec.reward)
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 
-    def _make_loop(self, spec: RunSpec, crew: Crew, material: Any, checkpoint: Checkpoint | None) -> Any:
+    def _make_loop(self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: Checkpoint | None) -> Any:
         from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
 
         data = fingerprint(material.train)
-        saver = Saver(spec=spec, run_dir=self._run_dir, crew=crew, report=self._report, data=data)
+        saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
         if checkpoint is not None:
-            self._restore(checkpoint, crew, saver)
+            self._restore(checkpoint, workers, saver)
         return Loop(
             spec=spec,
             run_dir=self._run_dir,
             algorithm=load_algorithm(spec.algorithm),
             material=material,
-            crew=crew,
+            workers=workers,
             report=self._report,
             commands=self._commands,
             saver=saver,
             state=checkpoint.state if checkpoint is not None else LoopState(step=0, num_consumed=0),
         )
 
-    def _restore(self, checkpoint: Checkpoint, crew: Crew, saver: Saver) -> None:
+    def _restore(self, checkpoint: Checkpoint, workers: WorkerGroup, saver: Saver) -> None:
         """Bring the checkpoint into the policy ranks, and the best model so far into this attempt."""
         report, state = self._report, checkpoint.state
         report.state("loading", f"Resuming from {checkpoint.called}", step=state.step)
         begin = time.perf_counter()
-        checkpoint.restore(crew)
+        checkpoint.restore(workers)
         seconds = time.perf_counter() - begin
-        then, now = checkpoint.index["ranks"], len(crew.policies)
+        then, now = checkpoint.index["ranks"], len(workers.policies)
         ranks = f"{now} ranks" if then == now else f"{then} ranks then, {now} now"
         report.note(f"Resumed from {checkpoint.called} in {seconds:.2g} s ({ranks})", step=state.step, seconds=seconds)
         if state.best_step < 0:
@@ -283,9 +283,9 @@ class Session:
                 step=state.step,
             )
 
-    def _leave(self, crew: Crew) -> None:
+    def _leave(self, workers: WorkerGroup) -> None:
         """Let the policy ranks leave their groups in order, then fetch the last lines."""
-        crew.gather([p.call("close") for p in crew.policies])
+        workers.gather([p.call("close") for p in workers.policies])
         self._report.fetch_lines()
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ class Session:
         if self._reward is not None:
             self._reward.close()
         self._report.unfollow()
-        if self._crew is not None:
+        if self._workers is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
-                self._crew.close()
+                self._workers.close()
         ray.shutdown()

@@ -47,7 +47,7 @@ def main() -> None:
         if not (run_dir / "end").exists():
             return
         if way == "ray_kill":
-            ray.kill(self._crew.policies[0].actor)
+            ray.kill(self._workers.policies[0].actor)
         elif way == "driver_error":
             raise RuntimeError("planted: the driver fails")
         elif way == "driver_exit":

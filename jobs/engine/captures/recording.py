@@ -24,7 +24,7 @@ from jobs.engine.commands import Commands
 from jobs.engine.reporting.report import Report
 from jobs.engine.workers.actor import CAPTURES
 from jobs.engine.workers.worker import GONE, Worker
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 from profiling.captures.files import missing_text
 from profiling.captures.request import CaptureRefused, Request, parse_request, within
 from profiling.captures.tool_selection import pick
@@ -52,8 +52,8 @@ class _Capture:
 class Recording:
     """All captures of an attempt; at most one records at a time."""
 
-    def __init__(self, *, crew: Crew, report: Report, commands: Commands, run_dir: Path) -> None:
-        self._crew, self._report, self._commands = crew, report, commands
+    def __init__(self, *, workers: WorkerGroup, report: Report, commands: Commands, run_dir: Path) -> None:
+        self._workers, self._report, self._commands = workers, report, commands
         self._run_dir = run_dir
         self._armed: list[_Capture] = []
         self._now: _Capture | None = None
@@ -109,7 +109,7 @@ class Recording:
 
     def tell_profilers(self) -> None:
         """Tell once which tools can record on which worker: "" for ready, else why not."""
-        references = {w.name: w.actor.profilers.remote() for w in self._crew.all()}
+        references = {w.name: w.actor.profilers.remote() for w in self._workers.all()}
         found: dict[str, Mapping[str, str]] = {}
         for name, reference in references.items():
             try:
@@ -119,7 +119,7 @@ class Recording:
         self._told = found
         ready = {tool: sum(problems.get(tool) == "" for problems in found.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(found)} workers, nsys on {ready['nsys']}"
-        places = {w.name: w.place.name for w in self._crew.all()}
+        places = {w.name: w.place.name for w in self._workers.all()}
         self._report.note(text, step=0, profilers=found, places=places)
 
     def before_step(self, step: int) -> None:
@@ -218,12 +218,12 @@ class Recording:
                 self._report.note(f"A command to record was passed over. {refused}", step=step)
             return
         try:
-            names = within(request, {role: len(members) for role, members in self._crew.workers.items()})
+            names = within(request, {role: len(members) for role, members in self._workers.by_role.items()})
             request = self._with_tool(request, names)
         except CaptureRefused as refused:
             self._report.capture(request.capture, "failed", step=step, text=str(refused))
             return
-        workers = [w for w in self._crew.all() if w.name in names]
+        workers = [w for w in self._workers.all() if w.name in names]
         self._armed.append(_Capture(request=request, workers=workers))
         self._report.capture(request.capture, "armed", step=step, workers=names, tool=request.tool)
 
@@ -234,7 +234,7 @@ class Recording:
         """
         if request.tool:
             return request
-        device = cast(DeviceName, self._crew.device.name)
+        device = cast(DeviceName, self._workers.device.name)
         found = pick(request.what, device=device, workers={name: self._told.get(name, {}) for name in names})
         if found.tool:
             return replace(request, tool=found.tool)

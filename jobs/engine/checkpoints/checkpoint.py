@@ -19,7 +19,7 @@ from typing import Any
 from jobs.engine.atomic_folder import whole_folder
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.workers.worker import Worker
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 INDEX, TOKEN = "checkpoint.json", "token"
 VERSION = 1
@@ -58,7 +58,7 @@ class Checkpoints:
     def __init__(self, folder: Path, *, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def save(self, crew: Crew, state: LoopState, *, about: Mapping[str, Any]) -> Saved:
+    def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> Saved:
         """Write `step-<n>`, then delete all but the newest `keep` and the best.
 
         `about` is added to `checkpoint.json`: the spec, and what the data were.
@@ -66,7 +66,11 @@ class Checkpoints:
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
         with whole_folder(final) as draft:
-            index = asdict(state) | {"version": VERSION, "ranks": len(crew.policies)} | write_state(crew, draft, state)
+            index = (
+                asdict(state)
+                | {"version": VERSION, "ranks": len(workers.policies)}
+                | write_state(workers, draft, state)
+            )
             (draft / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
         seconds = time.perf_counter() - begin
         removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
@@ -84,24 +88,24 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in found if match)
 
 
-def write_state(crew: Crew, draft: Path, state: LoopState) -> dict[str, Any]:
+def write_state(workers: WorkerGroup, draft: Path, state: LoopState) -> dict[str, Any]:
     """Have every rank's training state written into `draft`; return what `checkpoint.json` says of it."""
     from jobs.engine.roles.parts import PartFile, part_name, to_json, write_part
 
     token = secrets.token_hex(16)
     (draft / TOKEN).write_text(token, encoding="utf-8")
-    near, far = who_sees(crew, draft, token)
-    telling = crew.policies[0]
-    (metadata, optimizer_step) = crew.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    near, far = who_sees(workers, draft, token)
+    telling = workers.policies[0]
+    (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
     files: list[PartFile] = []
-    for written in crew.gather(
+    for written in workers.gather(
         [p.call("save_parts", str(draft), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
     ):
         files += written
     index = 0
     while far:
         calls = [p.call("state_part", index, HANDED_BYTES, step=state.step, phase="checkpoint") for p in far]
-        handed = dict(zip(far, crew.gather(calls), strict=True))
+        handed = dict(zip(far, workers.gather(calls), strict=True))
         far = [p for p, data in handed.items() if data is not None]
         files += [write_part(draft / part_name(p.rank, index), handed[p]) for p in far]
         index += 1
@@ -112,11 +116,11 @@ def write_state(crew: Crew, draft: Path, state: LoopState) -> dict[str, Any]:
     }
 
 
-def who_sees(crew: Crew, folder: Path, token: str) -> tuple[list[Worker], list[Worker]]:
+def who_sees(workers: WorkerGroup, folder: Path, token: str) -> tuple[list[Worker], list[Worker]]:
     """Return the policy ranks whose node has the driver's `folder`, and those whose node has not."""
-    answers = crew.gather([p.call("sees", str(folder), token) for p in crew.policies])
-    near = [p for p, sees in zip(crew.policies, answers, strict=True) if sees]
-    return near, [p for p in crew.policies if p not in near]
+    answers = workers.gather([p.call("sees", str(folder), token) for p in workers.policies])
+    near = [p for p, sees in zip(workers.policies, answers, strict=True) if sees]
+    return near, [p for p in workers.policies if p not in near]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,26 +158,26 @@ class Checkpoint:
                     f"{_shape(now.get(name))} in this run's model. Resume with the model it was trained from.",
                 )
 
-    def restore(self, crew: Crew) -> None:
+    def restore(self, workers: WorkerGroup) -> None:
         """Bring the checkpoint's training state into every policy rank. Raises: RunProblem, WorkerFailed."""
         from jobs.engine.roles.parts import WEIGHTS, Parts
 
-        (metadata,) = crew.gather([crew.policies[0].call("weight_metadata")])
+        (metadata,) = workers.gather([workers.policies[0].call("weight_metadata")])
         self.check_model(metadata)
         parts = Parts(self.folder)
         states = [WEIGHTS, *sorted(parts.states - {WEIGHTS})]
-        crew.gather([p.call("begin_load", step=0, phase="load") for p in crew.policies])
+        workers.gather([p.call("begin_load", step=0, phase="load") for p in workers.policies])
         token = (self.folder / TOKEN).read_text(encoding="utf-8")
-        near, far = who_sees(crew, self.folder, token)
+        near, far = who_sees(workers, self.folder, token)
         loading = [p.call("load_parts", str(self.folder), states, PART_BYTES, step=0, phase="load") for p in near]
-        wanted = crew.gather([p.call("wanted", states, HANDED_BYTES) for p in far])
+        wanted = workers.gather([p.call("wanted", states, HANDED_BYTES) for p in far])
         for rank, batches in zip(far, wanted, strict=True):
             for pieces in batches:
                 values = [parts.read(piece) for piece in pieces]
-                crew.gather([rank.call("take", pieces, values, step=0, phase="load")])
-        crew.gather(loading)
-        calls = [p.call("finish_load", self.index["optimizer_step"], step=0, phase="load") for p in crew.policies]
-        crew.gather(calls)
+                workers.gather([rank.call("take", pieces, values, step=0, phase="load")])
+        workers.gather(loading)
+        calls = [p.call("finish_load", self.index["optimizer_step"], step=0, phase="load") for p in workers.policies]
+        workers.gather(calls)
 
 
 def _shape(shape: list[int] | None) -> str:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine.atomic_folder import whole_folder
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 ABOUT = "pitwall.json"
 """The file of an exported folder that says which step it is of; libraries that load the folder pass it over."""
 
 
-def export_model(crew: Crew, final: Path, *, precision: str, about: Mapping[str, Any]) -> None:
+def export_model(workers: WorkerGroup, final: Path, *, precision: str, about: Mapping[str, Any]) -> None:
     """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads
     in `precision`; `about` becomes its `pitwall.json`.
 
@@ -22,7 +22,7 @@ def export_model(crew: Crew, final: Path, *, precision: str, about: Mapping[str,
     from safetensors.torch import save_file
 
     with whole_folder(final) as draft:
-        (texts,) = crew.gather([crew.policies[0].call("text_files")])
+        (texts,) = workers.gather([workers.policies[0].call("text_files")])
         for name, data in texts.items():
             (draft / name).write_bytes(data)
         config = json.loads(texts["config.json"])
@@ -31,7 +31,7 @@ def export_model(crew: Crew, final: Path, *, precision: str, about: Mapping[str,
         files: list[list[str]] = []
         num_bytes = 0
         while True:
-            weights = crew.gather([p.call("export_bucket", len(files)) for p in crew.policies])[0]
+            weights = workers.gather([p.call("export_bucket", len(files)) for p in workers.policies])[0]
             if weights is None:
                 break
             num_bytes += sum(w.numel() * w.element_size() for w in weights.values())

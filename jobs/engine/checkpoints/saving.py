@@ -8,7 +8,7 @@ from jobs.catalog.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.reporting.report import Report, folder_bytes
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
 
@@ -16,8 +16,10 @@ from profiling.profile import mark
 class Saver:
     """Writes what a run leaves behind. `data` is what the training data were (resume.fingerprint)."""
 
-    def __init__(self, *, spec: RunSpec, run_dir: Path, crew: Crew, report: Report, data: Mapping[str, Any]) -> None:
-        self._spec, self._run_dir, self._crew, self._report, self._data = spec, run_dir, crew, report, data
+    def __init__(
+        self, *, spec: RunSpec, run_dir: Path, workers: WorkerGroup, report: Report, data: Mapping[str, Any]
+    ) -> None:
+        self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1
         self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
 
@@ -31,7 +33,9 @@ class Saver:
         report.state("saving", f"Checkpoint {step}", step=step)
         with mark("checkpoint", step=step):
             saved = self._checkpoints.save(
-                self._crew, state, about={"spec": to_json(self._spec), "data": dict(self._data), "scores": dict(scores)}
+                self._workers,
+                state,
+                about={"spec": to_json(self._spec), "data": dict(self._data), "scores": dict(scores)},
             )
         self._saved_step = step
         size = folder_bytes(saved.folder)
@@ -40,7 +44,7 @@ class Saver:
             size=size,
             bytes=size,
             seconds=saved.seconds,
-            ranks=len(self._crew.policies),
+            ranks=len(self._workers.policies),
             zero_stage=int(self._spec.knob("memory.zero_stage")),
             **scores,
         )
@@ -64,7 +68,7 @@ class Saver:
         self._report.state("saving", f"Exporting model/{name}", step=step)
         with mark("export", step=step) as export_mark:
             export_model(
-                self._crew,
+                self._workers,
                 self._run_dir / "model" / name,
                 precision=str(self._spec.knob("memory.precision")),
                 about={"step": step} | dict(metrics),

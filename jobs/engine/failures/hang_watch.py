@@ -18,7 +18,7 @@ import ray
 
 from jobs.engine.reporting.report import Report
 from jobs.engine.workers.actor import LOOKING
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 from profiling.stacks import Group, grouped, stacks
 
 LEAST_SECONDS = 300.0
@@ -36,18 +36,18 @@ def patience(step_seconds: list[float]) -> float:
 
 
 class HangWatch:
-    """Looks at the progress of a loop from a thread of its own; `crew`, `report` and `run_dir` are the loop's."""
+    """Looks at the progress of a loop from a thread of its own; `workers`, `report` and `run_dir` are the loop's."""
 
     def __init__(
         self,
         *,
-        crew: Crew,
+        workers: WorkerGroup,
         report: Report,
         run_dir: Path,
         clock: Callable[[], float] = time.monotonic,
         first: float = 3.0,
     ) -> None:
-        self._crew, self._report, self._run_dir, self._clock = crew, report, run_dir, clock
+        self._workers, self._report, self._run_dir, self._clock = workers, report, run_dir, clock
         self._first = first  # the first step compiles and allocates: this many times the patience
         self._seconds: list[float] = []
         self._since = clock()
@@ -104,7 +104,8 @@ class HangWatch:
     def _write_flights(self) -> list[Path]:
         """Write the newest collectives of each worker that records them, and return the files."""
         asked = {
-            worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
+            worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote()
+            for worker in self._workers.all()
         }
         dumps, _ = _answers(asked)
         folder = self._run_dir / "log" / "flight" / f"after-step-{self._step}"
@@ -120,7 +121,8 @@ class HangWatch:
     def _ask(self) -> tuple[dict[str, Stacks], list[str]]:
         """Return the stacks of all processes, and who did not answer."""
         asked = {
-            worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote() for worker in self._crew.all()
+            worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote()
+            for worker in self._workers.all()
         }
         found, silent = _answers(asked)
         return {"driver": stacks(without=[threading.get_ident()]), **found}, silent

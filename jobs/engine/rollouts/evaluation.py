@@ -12,7 +12,7 @@ from jobs.engine.reporting.report import Sample
 from jobs.engine.rollouts.reward import Reward
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.rollouts.scoring import score_rollout
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,14 @@ class Evaluation:
 
 
 def evaluate_answers(
-    crew: Crew, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int
+    workers: WorkerGroup, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int
 ) -> Evaluation:
     """Answer each held-out prompt greedily and score it.
 
     `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward
     does.
     """
-    rollout = roll_out(crew, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
+    rollout = roll_out(workers, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
     scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=1)
     scores = scored.scores
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
@@ -46,13 +46,13 @@ def evaluate_answers(
     )
 
 
-def evaluate_loss(crew: Crew, held_out: Sequence[Example], *, pad_id: int, step: int) -> Evaluation:
+def evaluate_loss(workers: WorkerGroup, held_out: Sequence[Example], *, pad_id: int, step: int) -> Evaluation:
     """Return the mean cross-entropy of the held-out answer tokens, each rank scoring a part."""
     batch = make_batch([(e.tokens, e.is_trained) for e in held_out], pad_id=pad_id)
-    parts = crew.gather(
+    parts = workers.gather(
         [
             policy.call("evaluate", part, step=step, phase="eval")
-            for policy, part in zip(crew.policies, even_parts(batch, len(crew.policies)), strict=True)
+            for policy, part in zip(workers.policies, even_parts(batch, len(workers.policies)), strict=True)
         ]
     )
     loss = sum(total for total, _ in parts) / max(sum(count for _, count in parts), 1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from jobs.engine.batch import Batch, make_batch, stable_seed
 from jobs.engine.data.examples import Example
 from jobs.engine.roles.generator import Drawn, Request
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Rollout:
 
 
 def roll_out(
-    crew: Crew,
+    workers: WorkerGroup,
     examples: Sequence[Example],
     *,
     samples_per_prompt: int,
@@ -73,14 +73,14 @@ def roll_out(
         Request(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
         for i, e in enumerate(repeated)
     ]
-    num_engines = len(crew.generators)
+    num_engines = len(workers.generators)
     per_engine = -(-len(examples) // num_engines) * samples_per_prompt
     calls = [
         generator.call("generate", part, greedy=greedy, step=step, phase=phase)
-        for k, generator in enumerate(crew.generators)
+        for k, generator in enumerate(workers.generators)
         if (part := requests[k * per_engine : (k + 1) * per_engine])
     ]
-    drawn: list[Drawn] = [d for part in crew.gather(calls) for d in part]
+    drawn: list[Drawn] = [d for part in workers.gather(calls) for d in part]
     return Rollout(examples=repeated, drawn=drawn)
 
 

@@ -24,7 +24,7 @@ _DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a livin
 _NODE_SECONDS = 40.0  # within which it tells of a node that is gone
 
 
-class Crew:
+class WorkerGroup:
     """All actors of a run, in one placement group; `close` leaves nothing of it."""
 
     def __init__(
@@ -49,12 +49,12 @@ class Crew:
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
         places = places_of(self.group)
-        self.workers: dict[str, list[Worker]] = {}
+        self.by_role: dict[str, list[Worker]] = {}
         planned = planned_tool(spec.profile, device=cast(DeviceName, device.name))
         environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
         number = 0
         for role, members in sizes.items():
-            self.workers[role] = []
+            self.by_role[role] = []
             for rank in range(len(members)):
                 bundle = bundles[number]
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
@@ -69,7 +69,7 @@ class Crew:
                     )
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
                 )
-                self.workers[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
+                self.by_role[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
                 number += 1
 
     @staticmethod
@@ -99,25 +99,25 @@ class Crew:
     @property
     def policies(self) -> list[Worker]:
         """The policy ranks, in order."""
-        return self.workers["policy"]
+        return self.by_role["policy"]
 
     @property
     def generators(self) -> list[Worker]:
         """The rollout engines; none in SFT."""
-        return self.workers["vllm"]
+        return self.by_role["vllm"]
 
     @property
     def reference(self) -> Worker | None:
         """The reference, where the run has one."""
-        return next(iter(self.workers["reference"]), None)
+        return next(iter(self.by_role["reference"]), None)
 
     def all(self) -> list[Worker]:
         """Every worker."""
-        return [worker for members in self.workers.values() for worker in members]
+        return [worker for members in self.by_role.values() for worker in members]
 
     def place_of(self, role: str, rank: int) -> Place:
         """Return where a worker sits."""
-        return self.workers[role][rank].place
+        return self.by_role[role][rank].place
 
     def address_of(self, worker: Worker) -> tuple[str, int]:
         """Return the address of the worker's node and a port, free there until its next call has ended.

@@ -325,7 +325,11 @@ async def make_run_async(project: Project) -> Run:
 
 @pytest.mark.parametrize(
     ("line", "shown"),
-    [("engine.crew.Failed: it was killed", ""), ("", ""), ("RuntimeError: out of ink", "RuntimeError: out of ink")],
+    [
+        ("engine.workers.worker.Failed: it was killed", ""),
+        ("", ""),
+        ("RuntimeError: out of ink", "RuntimeError: out of ink"),
+    ],
 )
 def test_a_log_line_that_only_repeats_the_cause_is_left_out(line: str, shown: str) -> None:
     assert unsaid_line({"text": "Policy rank 1 died: it was killed", "log_line": line}) == shown

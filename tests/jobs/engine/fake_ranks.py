@@ -80,8 +80,8 @@ class Rank:
         assert optimizer_step == 7
 
 
-class FakeCrew:
-    """As much of a crew as saving and loading need."""
+class FakeWorkerGroup:
+    """As much of a worker group as saving and loading need."""
 
     def __init__(self, *ranks: Rank) -> None:
         self.policies = ranks

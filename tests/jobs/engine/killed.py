@@ -1,4 +1,4 @@
-"""Program of test_deaths: argument RUN_DIR. Kills real actors of real crews; writes who is blamed to `found.json`."""
+"""Program of test_deaths: argument RUN_DIR. Kills real actors of real workers; writes who is blamed to `found.json`."""
 
 import contextlib
 import json
@@ -15,8 +15,8 @@ import ray
 
 from jobs.catalog.runspec import RunSpec, parse_spec
 from jobs.engine.workers.worker import Worker, WorkerFailed
-from jobs.engine.workers.worker_group import Crew
-from tests.jobs.engine.ranks import make_crew
+from jobs.engine.workers.worker_group import WorkerGroup
+from tests.jobs.engine.ranks import make_workers
 
 ROLE = "tests.jobs.engine.killed:Linked"
 PATIENCE = 60.0
@@ -44,12 +44,12 @@ class Linked:
         return float(value)
 
 
-def linked(crew: Crew) -> list[int]:
+def linked(workers: WorkerGroup) -> list[int]:
     """Connect the policy ranks; return their processes."""
-    host, port = crew.address_of(crew.policies[0])
-    size = len(crew.policies)
-    crew.gather([p.start(ROLE, rank=p.rank, world_size=size, host=host, port=port) for p in crew.policies])
-    return [int(pid) for pid in crew.gather([p.call("pid") for p in crew.policies])]
+    host, port = workers.address_of(workers.policies[0])
+    size = len(workers.policies)
+    workers.gather([p.start(ROLE, rank=p.rank, world_size=size, host=host, port=port) for p in workers.policies])
+    return [int(pid) for pid in workers.gather([p.call("pid") for p in workers.policies])]
 
 
 def kill(pid: int) -> None:
@@ -59,7 +59,7 @@ def kill(pid: int) -> None:
         psutil.Process(pid).wait(PATIENCE)
 
 
-def in_its_constructor(crew: Crew, run_dir: Path) -> None:
+def in_its_constructor(workers: WorkerGroup, run_dir: Path) -> None:
     """Rank 0 is killed as soon as it is there: its constructor has opened the log, and may be at work yet."""
     log = str(run_dir / "log" / "policy-0.stdout")
     end = time.monotonic() + PATIENCE
@@ -68,27 +68,27 @@ def in_its_constructor(crew: Crew, run_dir: Path) -> None:
         assert time.monotonic() < end, "no process opened the log"
         pid = next((p.pid for p in psutil.process_iter() if _writes(p, log)), None)
     kill(pid)
-    crew.address_of(crew.policies[0])
+    workers.address_of(workers.policies[0])
 
 
-def between_two_calls(crew: Crew, run_dir: Path) -> None:
+def between_two_calls(workers: WorkerGroup, run_dir: Path) -> None:
     """Rank 1 is killed when nothing is asked of it, and only rank 0 is asked for what cannot be without it."""
     del run_dir
-    pids = linked(crew)
-    assert crew.gather([p.call("reduce", step=4) for p in crew.policies]) == [2.0, 2.0]
+    pids = linked(workers)
+    assert workers.gather([p.call("reduce", step=4) for p in workers.policies]) == [2.0, 2.0]
     kill(pids[1])
-    crew.gather([crew.policies[0].call("reduce", step=5)])
+    workers.gather([workers.policies[0].call("reduce", step=5)])
 
 
-def one_after_the_other(crew: Crew, run_dir: Path) -> None:
+def one_after_the_other(workers: WorkerGroup, run_dir: Path) -> None:
     """Rank 1 is killed, then rank 0, both before the driver asks for anything."""
     del run_dir
-    pids = linked(crew)
+    pids = linked(workers)
     kill(pids[1])
-    _until_dead(crew.policies[1])
+    _until_dead(workers.policies[1])
     kill(pids[0])
-    _until_dead(crew.policies[0])
-    crew.gather([p.call("reduce", step=6) for p in crew.policies])
+    _until_dead(workers.policies[0])
+    workers.gather([p.call("reduce", step=6) for p in workers.policies])
 
 
 def _writes(process: psutil.Process, log: str) -> bool:
@@ -109,15 +109,15 @@ def _until_dead(worker: Worker) -> None:
             return
 
 
-def blamed(case: Callable[[Crew, Path], None], spec: RunSpec, run_dir: Path) -> dict[str, Any]:
+def blamed(case: Callable[[WorkerGroup, Path], None], spec: RunSpec, run_dir: Path) -> dict[str, Any]:
     """Return whose fault it is."""
-    crew = make_crew(spec, run_dir)
+    workers = make_workers(spec, run_dir)
     try:
-        case(crew, run_dir)
+        case(workers, run_dir)
     except WorkerFailed as failed:
         return {"role": failed.role, "rank": failed.rank, "how": failed.how, "step": failed.step, "text": failed.text}
     finally:
-        crew.close()
+        workers.close()
     return {}
 
 

@@ -20,7 +20,7 @@ from jobs.engine.batch import Batch, make_batch
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.actor import Answer
 from jobs.engine.workers.worker import Worker
-from tests.jobs.engine.ranks import make_crew, start_policies
+from tests.jobs.engine.ranks import make_workers, start_policies
 
 NUM_STEPS = 2
 
@@ -42,25 +42,25 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, Measured]:
         if worker.rank == 0:
             answers.setdefault(worker.role, []).append(answer)
 
-    crew = make_crew(spec, run_dir, keep)
+    workers = make_workers(spec, run_dir, keep)
     batches, whole = batches_of(spec)
     counts = [Counts(num_tokens=whole.num_trained_tokens, num_sequences=whole.num_sequences)]
-    starts = start_policies(crew, spec)
-    if crew.reference is not None:
-        starts.append(crew.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
-    crew.gather(starts)
+    starts = start_policies(workers, spec)
+    if workers.reference is not None:
+        starts.append(workers.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
+    workers.gather(starts)
     for step in range(1, NUM_STEPS + 1):
         if spec.algorithm != "sft":
-            pairs = list(zip(crew.policies, batches, strict=True))
-            crew.gather([p.call("logprobs", b, step=step, phase="old_logprobs") for p, b in pairs])
-        if crew.reference is not None:
-            crew.gather([crew.reference.call("logprobs", whole, step=step, phase="reference")])
+            pairs = list(zip(workers.policies, batches, strict=True))
+            workers.gather([p.call("logprobs", b, step=step, phase="old_logprobs") for p, b in pairs])
+        if workers.reference is not None:
+            workers.gather([workers.reference.call("logprobs", whole, step=step, phase="reference")])
         calls = [
             p.call("update", [b], counts, 1e-4, step=step, phase="update")
-            for p, b in zip(crew.policies, batches, strict=True)
+            for p, b in zip(workers.policies, batches, strict=True)
         ]
-        crew.gather(calls)
-    crew.close()
+        workers.gather(calls)
+    workers.close()
     return {role: _measured(told) for role, told in answers.items()}
 
 

@@ -22,7 +22,7 @@ from jobs.engine.device import load_device
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts.rollout import largest_gap, roll_out
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0"},
@@ -35,18 +35,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_crew(spec: RunSpec, run_dir: Path, on_answer: Callable[..., None] = lambda worker, answer: None) -> Crew:
+def make_workers(
+    spec: RunSpec, run_dir: Path, on_answer: Callable[..., None] = lambda worker, answer: None
+) -> WorkerGroup:
     """Place the spec's actors."""
-    return Crew(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
+    return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(crew: Crew, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
     """Start building every policy rank."""
-    host, port = crew.address_of(crew.policies[0])
-    size = len(crew.policies)
+    host, port = workers.address_of(workers.policies[0])
+    size = len(workers.policies)
     return [
         p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
-        for p in crew.policies
+        for p in workers.policies
     ]
 
 
@@ -55,10 +57,10 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     spec = parse_spec(base)
     text = TextModel(model_folder(spec.model))
     examples = usable(spec, render(spec, load_table(spec.data, inputs_dir=run_dir).train[:160], text))
-    crew = make_crew(spec, run_dir)
+    workers = make_workers(spec, run_dir)
     found = {}
     for variant, changes in VARIANTS.items():
-        crew.gather(start_policies(crew, parse_spec(base | {"knobs": base["knobs"] | changes})))
+        workers.gather(start_policies(workers, parse_spec(base | {"knobs": base["knobs"] | changes})))
         losses, norms = [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
@@ -67,14 +69,14 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=32)]
             calls = [
                 p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-                for p, share in zip(crew.policies, shares, strict=True)
+                for p, share in zip(workers.policies, shares, strict=True)
             ]
-            told = crew.gather(calls)
+            told = workers.gather(calls)
             losses.append(sum(t[0]["loss/sft"] for t in told))
             norms.append(told[0][0]["policy/grad_norm"])
-        readings = crew.gather([p.call("readings") for p in crew.policies])
+        readings = workers.gather([p.call("readings") for p in workers.policies])
         found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-    crew.close()
+    workers.close()
     return found
 
 
@@ -88,13 +90,13 @@ class SyncBench:
         self.example = Example(
             row=0, prompt=question, answer="17", segments=(), tokens=ids, is_trained=(False,) * len(ids)
         )
-        self.crew = make_crew(spec, run_dir)
-        (self.generator,), (self.policy,) = self.crew.generators, self.crew.policies
+        self.workers = make_workers(spec, run_dir)
+        (self.generator,), (self.policy,) = self.workers.generators, self.workers.policies
         vllm = self.generator.start(
             "tests.jobs.engine.faulty:SwitchableGenerator", spec=spec, device="cpu", eos_ids=self.text.eos_ids
         )
-        self.crew.gather([vllm, *start_policies(self.crew, spec)])
-        self.weights = WeightSync(self.crew)
+        self.workers.gather([vllm, *start_policies(self.workers, spec)])
+        self.weights = WeightSync(self.workers)
         self.weights.connect()
         self.weights.sync(step=0)
         self.number = 0
@@ -102,21 +104,21 @@ class SyncBench:
     def gap(self, *, learns: bool = False) -> float:
         """Draw four completions and compare log-probabilities; with `learns`, take a step on them afterwards."""
         self.number += 1
-        rollout = roll_out(self.crew, [self.example], samples_per_prompt=4, seed=0, step=self.number)
+        rollout = roll_out(self.workers, [self.example], samples_per_prompt=4, seed=0, step=self.number)
         batch = rollout.batch(pad_id=self.text.pad_id)
-        (logprobs,) = self.crew.gather([self.policy.call("logprobs", batch)])
+        (logprobs,) = self.workers.gather([self.policy.call("logprobs", batch)])
         if learns:
             batch = replace(batch, advantages_B=torch.tensor([1.0, -1.0, 0.5, -0.5]), old_logprobs_BL=logprobs)
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=4)]
-            self.crew.gather([self.policy.call("update", [batch], counts, 3e-3)])
+            self.workers.gather([self.policy.call("update", [batch], counts, 3e-3)])
         return largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)
 
     def sync(self, finish: str) -> None:
         """A sync that ends with another method of the generator."""
-        self.crew.gather([self.generator.call("start_update")])
+        self.workers.gather([self.generator.call("start_update")])
         metadata = self.weights._metadata
-        self.crew.gather([self.generator.call("receive_update", metadata), self.policy.call("send_weights")])
-        self.crew.gather([self.generator.call(finish)])
+        self.workers.gather([self.generator.call("receive_update", metadata), self.policy.call("send_weights")])
+        self.workers.gather([self.generator.call(finish)])
 
 
 def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, float]:
@@ -132,7 +134,7 @@ def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, float]:
         found[fault] = bench.gap()
     bench.weights.sync(step=3)
     found["end"] = bench.gap()
-    bench.crew.close()
+    bench.workers.close()
     return found
 
 

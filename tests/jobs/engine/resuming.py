@@ -24,8 +24,8 @@ from jobs.engine.data.examples import render, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.workers.worker_group import Crew
-from tests.jobs.engine.ranks import make_crew
+from jobs.engine.workers.worker_group import WorkerGroup
+from tests.jobs.engine.ranks import make_workers
 
 NUM_STEPS, SAVED_STEP, BATCH = 6, 3, 32
 SMALL_PART = 1 << 20  # a rank of two hands over four of these
@@ -56,23 +56,23 @@ class Bench:
         self.text = TextModel(model_folder(self.spec.model))
         rows = load_table(self.spec.data, inputs_dir=run_dir).train[: NUM_STEPS * BATCH]
         self.examples = usable(self.spec, render(self.spec, rows, self.text))
-        self._crews: dict[int, Crew] = {}
+        self._groups: dict[int, WorkerGroup] = {}
 
-    def crew(self, layout: Layout) -> Crew:
+    def workers(self, layout: Layout) -> WorkerGroup:
         """Build the layout's ranks anew, in the processes there are."""
         spec = self._spec(layout)
-        crew = self._crews.get(layout.ranks) or make_crew(spec, self._run_dir / f"x{layout.ranks}")
-        self._crews[layout.ranks] = crew
-        host, port = crew.address_of(crew.policies[0])
-        crew.gather(
+        workers = self._groups.get(layout.ranks) or make_workers(spec, self._run_dir / f"x{layout.ranks}")
+        self._groups[layout.ranks] = workers
+        host, port = workers.address_of(workers.policies[0])
+        workers.gather(
             [
                 p.start(
                     layout.role, spec=spec, rank=p.rank, world_size=layout.ranks, host=host, port=port, device="cpu"
                 )
-                for p in crew.policies
+                for p in workers.policies
             ]
         )
-        return crew
+        return workers
 
     def _spec(self, layout: Layout) -> RunSpec:
         knobs = {"memory.zero_stage": str(layout.stage), "memory.precision": layout.precision}
@@ -80,32 +80,32 @@ class Bench:
             self._base | {"hardware": {"policy_ranks": layout.ranks}, "knobs": self._base["knobs"] | knobs}
         )
 
-    def losses(self, crew: Crew, first: int, last: int) -> list[float]:
+    def losses(self, workers: WorkerGroup, first: int, last: int) -> list[float]:
         """Train steps first..last; return their losses."""
         found = []
         for step in range(first, last + 1):
             part = self.examples[(step - 1) * BATCH : step * BATCH]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=self.text.pad_id)
-            shares = share_out(BATCH, num_updates=1, num_ranks=len(crew.policies), seed=str(step))
+            shares = share_out(BATCH, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=BATCH)]
             calls = [
                 p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-                for p, share in zip(crew.policies, shares, strict=True)
+                for p, share in zip(workers.policies, shares, strict=True)
             ]
-            found.append(sum(t[0]["loss/sft"] for t in crew.gather(calls)))
+            found.append(sum(t[0]["loss/sft"] for t in workers.gather(calls)))
         return found
 
     def whole(self, layout: Layout) -> dict[str, Any]:
         """Train all steps, with a checkpoint on the way."""
-        crew = self.crew(layout)
-        losses = self.losses(crew, 1, SAVED_STEP)
+        workers = self.workers(layout)
+        losses = self.losses(workers, 1, SAVED_STEP)
         state = LoopState(step=SAVED_STEP, num_consumed=SAVED_STEP * BATCH)
         saved = Checkpoints(self._run_dir / str(layout), keep=2).save(
-            crew, state, about={"spec": spec_json(self._spec(layout))}
+            workers, state, about={"spec": spec_json(self._spec(layout))}
         )
         files = sorted(f.name for f in saved.folder.glob("*.safetensors"))
         return {
-            "losses": losses + self.losses(crew, SAVED_STEP + 1, NUM_STEPS),
+            "losses": losses + self.losses(workers, SAVED_STEP + 1, NUM_STEPS),
             "folder": str(saved.folder),
             "files": files,
             "bytes": sum(f.stat().st_size for f in saved.folder.iterdir()),
@@ -114,18 +114,18 @@ class Bench:
 
     def resumed(self, folder: str, layout: Layout) -> dict[str, Any]:
         """Train the steps after the checkpoint with new ranks."""
-        crew = self.crew(layout)
+        workers = self.workers(layout)
         found = open_checkpoint(Path(folder), name="The checkpoint")
         found.check()
         begin = time.perf_counter()
-        found.restore(crew)
+        found.restore(workers)
         seconds = time.perf_counter() - begin
-        return {"losses": self.losses(crew, SAVED_STEP + 1, NUM_STEPS), "seconds": seconds}
+        return {"losses": self.losses(workers, SAVED_STEP + 1, NUM_STEPS), "seconds": seconds}
 
     def close(self) -> None:
         """End all ranks."""
-        for crew in self._crews.values():
-            crew.close()
+        for workers in self._groups.values():
+            workers.close()
 
 
 def plan(which: str) -> list[tuple[Layout, list[Layout]]]:

@@ -13,8 +13,8 @@ from jobs.engine.checkpoints.checkpoint import Checkpoint, Checkpoints, LoopStat
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.data.examples import Example
 from jobs.engine.problem import RunProblem
-from jobs.engine.workers.worker_group import Crew
-from tests.jobs.engine.fake_ranks import FakeCrew, Rank
+from jobs.engine.workers.worker_group import WorkerGroup
+from tests.jobs.engine.fake_ranks import FakeWorkerGroup, Rank
 
 SPEC: dict[str, Any] = {"knobs": {"train.num_steps": 60}}
 EXAMPLE = Example(row=0, prompt="", answer="", segments=(), tokens=(1, 2, 3), is_trained=(False, True, True))
@@ -25,7 +25,11 @@ def saved(run: Path, *, step: int = 40, best_step: int = 20) -> Path:
     """A checkpoint of attempt 1."""
     state = LoopState(step=step, num_consumed=640, best_score=0.9, best_step=best_step, evaluated_step=step)
     about = {"spec": spec_json(parse_spec(SPEC)), "data": fingerprint(EXAMPLES)}
-    return Checkpoints(run / "a1" / "checkpoints", keep=2).save(cast(Crew, FakeCrew(Rank())), state, about=about).folder
+    return (
+        Checkpoints(run / "a1" / "checkpoints", keep=2)
+        .save(cast(WorkerGroup, FakeWorkerGroup(Rank())), state, about=about)
+        .folder
+    )
 
 
 def resume(run: Path, folder: Path, spec: dict[str, Any] = SPEC, *, step: int = 40) -> Checkpoint:

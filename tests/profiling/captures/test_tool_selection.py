@@ -28,17 +28,17 @@ ON_CPU = {"torch": "", "stacks": "", "memory": NO_MEMORY, "msprof": "no torch_np
 ON_CUDA = {"stacks": "", "memory": "", "msprof": "no torch_npu"}
 
 
-def crew(*told: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+def worker_tools(*told: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
     return {f"policy {rank}": tools for rank, tools in enumerate(told)}
 
 
-PLAIN_CPU = crew({**ON_CPU, "nsys": NO_NSYS}, {**ON_CPU, "nsys": NO_NSYS})
-NSYS_CPU = crew({**ON_CPU, "nsys": ""}, {**ON_CPU, "nsys": ""})
-PLAIN_CUDA = crew({**ON_CUDA, "torch": "", "nsys": NO_NSYS}, {**ON_CUDA, "torch": "", "nsys": NO_NSYS})
-NSYS_CUDA = crew({**ON_CUDA, "torch": HELD, "nsys": ""}, {**ON_CUDA, "torch": HELD, "nsys": ""})
-MIXED_CUDA = crew({**ON_CUDA, "torch": HELD, "nsys": ""}, {**ON_CUDA, "torch": "", "nsys": NO_NSYS})
-ASCEND = crew({"torch": "", "stacks": "", "memory": NO_MEMORY, "nsys": NO_NSYS, "msprof": ""})
-SILENT = crew({}, {})
+PLAIN_CPU = worker_tools({**ON_CPU, "nsys": NO_NSYS}, {**ON_CPU, "nsys": NO_NSYS})
+NSYS_CPU = worker_tools({**ON_CPU, "nsys": ""}, {**ON_CPU, "nsys": ""})
+PLAIN_CUDA = worker_tools({**ON_CUDA, "torch": "", "nsys": NO_NSYS}, {**ON_CUDA, "torch": "", "nsys": NO_NSYS})
+NSYS_CUDA = worker_tools({**ON_CUDA, "torch": HELD, "nsys": ""}, {**ON_CUDA, "torch": HELD, "nsys": ""})
+MIXED_CUDA = worker_tools({**ON_CUDA, "torch": HELD, "nsys": ""}, {**ON_CUDA, "torch": "", "nsys": NO_NSYS})
+ASCEND = worker_tools({"torch": "", "stacks": "", "memory": NO_MEMORY, "nsys": NO_NSYS, "msprof": ""})
+SILENT = worker_tools({}, {})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_tool_goes_by_device_and_by_what_is_there(
 
 
 def test_it_says_who_would_have_come_first_and_who_lacks_the_picked_one() -> None:
-    third = crew({**ON_CUDA, "torch": "", "nsys": NO_NSYS}, {**ON_CUDA, "torch": "", "nsys": ""})
+    third = worker_tools({**ON_CUDA, "torch": "", "nsys": NO_NSYS}, {**ON_CUDA, "torch": "", "nsys": ""})
     passed = pick("kernels", device="cuda", workers=third)
     part = pick("kernels", device="cuda", workers=MIXED_CUDA)
     none = pick("operators", device="cuda", workers=NSYS_CUDA)
@@ -93,7 +93,7 @@ def test_it_says_who_would_have_come_first_and_who_lacks_the_picked_one() -> Non
 
 
 def test_the_one_on_most_workers_is_taken_where_none_is_on_all() -> None:
-    two_have_torch = crew(
+    two_have_torch = worker_tools(
         {**ON_CUDA, "torch": "", "nsys": NO_NSYS},
         {**ON_CUDA, "torch": HELD, "nsys": ""},
         {**ON_CUDA, "torch": "", "nsys": NO_NSYS},
@@ -111,7 +111,7 @@ def test_every_pick_is_of_a_tool_that_shows_it_on_workers_that_have_it() -> None
         for t, n, m in itertools.product(("", HELD), ("", NO_NSYS), ("", NO_MEMORY))
     ]
     for what, device, pair in itertools.product(WHATS, DEVICES, itertools.combinations(states, 2)):
-        workers = crew(*pair)
+        workers = worker_tools(*pair)
         found = pick(what, device=device, workers=workers)
         able = {
             tool: {name for name, tools in workers.items() if tools[tool] == ""}

@@ -107,7 +107,7 @@ class Stage:
         self.asked: list[dict[str, Any]] = []
         self.report = FakeReport()
         self.run_dir = run_dir
-        crew: Any = SimpleNamespace(all=lambda: workers, workers={"policy": workers, "vllm": []})
+        group: Any = SimpleNamespace(all=lambda: workers, by_role={"policy": workers, "vllm": []})
         self.withdrawn: list[str] = []
         self.endings: list[str] = []
         commands: Any = SimpleNamespace(
@@ -117,7 +117,7 @@ class Stage:
             take_endings=self._take_endings,
         )
         report: Any = self.report
-        self.recording = Recording(crew=crew, report=report, commands=commands, run_dir=run_dir)
+        self.recording = Recording(workers=group, report=report, commands=commands, run_dir=run_dir)
 
     def _take(self) -> list[dict[str, Any]]:
         taken, self.asked = self.asked, []

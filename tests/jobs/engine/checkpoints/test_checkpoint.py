@@ -11,18 +11,18 @@ from jobs.engine.atomic_folder import whole_folder
 from jobs.engine.checkpoints import checkpoint
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, open_checkpoint, read_state
 from jobs.engine.problem import CheckpointLost, RunProblem
-from jobs.engine.workers.worker_group import Crew
-from tests.jobs.engine.fake_ranks import FakeCrew, Rank
+from jobs.engine.workers.worker_group import WorkerGroup
+from tests.jobs.engine.fake_ranks import FakeWorkerGroup, Rank
 
 
 def save(folder: Path, step: int, *ranks: Rank, keep: int = 2, best_step: int = -1) -> Path:
-    crew = cast(Crew, FakeCrew(*(ranks or (Rank(),))))
+    workers = cast(WorkerGroup, FakeWorkerGroup(*(ranks or (Rank(),))))
     state = LoopState(step=step, num_consumed=step * 16, best_step=best_step)
-    return Checkpoints(folder, keep=keep).save(crew, state, about={}).folder
+    return Checkpoints(folder, keep=keep).save(workers, state, about={}).folder
 
 
 def restore(folder: Path, *ranks: Rank) -> None:
-    open_checkpoint(folder, name="The checkpoint").restore(cast(Crew, FakeCrew(*ranks)))
+    open_checkpoint(folder, name="The checkpoint").restore(cast(WorkerGroup, FakeWorkerGroup(*ranks)))
 
 
 def test_the_folder_appears_whole(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_was_removed_is_said(tmp_path: Path) -> None:
         save(tmp_path, step, keep=2)
 
     state = LoopState(step=15, num_consumed=240)
-    saved = Checkpoints(tmp_path, keep=2).save(cast(Crew, FakeCrew(Rank())), state, about={})
+    saved = Checkpoints(tmp_path, keep=2).save(cast(WorkerGroup, FakeWorkerGroup(Rank())), state, about={})
 
     assert saved.removed == (5,)
 

@@ -31,12 +31,12 @@ class Stage:
         self.clock, self.silent, self.flight = Clock(), silent, flight
         self.lines: list[str] = []
         self.notes: list[tuple[str, int, dict[str, Any]]] = []
-        crew: Any = SimpleNamespace(all=lambda: [self._worker(f"policy-{rank}") for rank in range(2)])
+        workers: Any = SimpleNamespace(all=lambda: [self._worker(f"policy-{rank}") for rank in range(2)])
         report: Any = SimpleNamespace(
             say=self.lines.append, note=lambda text, *, step, **meta: self.notes.append((text, step, meta))
         )
         monkeypatch.setattr(module, "ray", SimpleNamespace(get=lambda reference, timeout: reference()))
-        self.watch = HangWatch(crew=crew, report=report, run_dir=run_dir, clock=self.clock)
+        self.watch = HangWatch(workers=workers, report=report, run_dir=run_dir, clock=self.clock)
 
     def _worker(self, name: str) -> Any:
         def answer() -> dict[str, tuple[str, ...]]:

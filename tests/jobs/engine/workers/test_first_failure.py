@@ -1,4 +1,4 @@
-"""Real processes of a crew are killed at moments when nobody waits for them: who is blamed."""
+"""Real processes of a worker group are killed at moments when nobody waits for them: who is blamed."""
 
 import json
 from pathlib import Path

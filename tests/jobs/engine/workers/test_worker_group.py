@@ -22,11 +22,11 @@ from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.session import Session
 from jobs.engine.workers import first_failure as deaths
 from jobs.engine.workers import worker
-from jobs.engine.workers import worker_group as crew_module
+from jobs.engine.workers import worker_group as worker_group_module
 from jobs.engine.workers.actor import Answer, RoleError
 from jobs.engine.workers.node_placement import Place
 from jobs.engine.workers.worker import DEATHS, Pending, Worker, WorkerFailed
-from jobs.engine.workers.worker_group import Crew
+from jobs.engine.workers.worker_group import WorkerGroup
 
 HERE = Place(node="", index=0, address="10.0.0.1", name="head")
 LOST_PEER = RoleError("RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.5]:31", "", "")
@@ -96,23 +96,23 @@ def raised(cause: Exception) -> RayTaskError:
     return RayTaskError("call", "a traceback", cause)
 
 
-def crew_of(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> Crew:
+def workers_of(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> WorkerGroup:
     fake = SimpleNamespace(wait=story.wait, get=story.get)
-    for module in (crew_module, deaths, worker):
+    for module in (worker_group_module, deaths, worker):
         monkeypatch.setattr(module, "ray", fake)
     monkeypatch.setattr(deaths, "gcs", story)
     monkeypatch.setattr(deaths, "time", SimpleNamespace(monotonic=lambda: story.now, sleep=story.pass_))
-    crew = object.__new__(Crew)
-    crew._on_answer = lambda worker, answer: None
-    crew.workers = {
+    workers = object.__new__(WorkerGroup)
+    workers._on_answer = lambda worker, answer: None
+    workers.by_role = {
         "policy": [Worker(story.actor(rank), role="policy", rank=rank, place=HERE) for rank in range(num_ranks)]
     }
-    return crew
+    return workers
 
 
 def gather(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> list[Any]:
-    crew = crew_of(monkeypatch, story, num_ranks=num_ranks)
-    return crew.gather([Pending(worker=w, reference=f"call {w.rank}", step=7) for w in crew.policies])
+    workers = workers_of(monkeypatch, story, num_ranks=num_ranks)
+    return workers.gather([Pending(worker=w, reference=f"call {w.rank}", step=7) for w in workers.policies])
 
 
 def told(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> WorkerFailed:
@@ -163,8 +163,8 @@ def test_a_lost_connection_is_given_the_time_in_which_ray_notices_a_dead_node(mo
     told(monkeypatch, own_error)
     told(monkeypatch, lost_peer)
 
-    assert max(own_error.budgets[1:]) == crew_module._DEATH_SECONDS
-    assert max(lost_peer.budgets[1:]) == crew_module._NODE_SECONDS
+    assert max(own_error.budgets[1:]) == worker_group_module._DEATH_SECONDS
+    assert max(lost_peer.budgets[1:]) == worker_group_module._NODE_SECONDS
 
 
 def test_of_several_errors_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,10 +243,10 @@ class DeadAfter(dict[int, Exception]):
 
 def test_who_dies_before_it_has_told_its_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     died = RayActorError(error_msg=KILLED)
-    crew = crew_of(monkeypatch, Story((0, died), dead={0: died}), num_ranks=1)
+    workers = workers_of(monkeypatch, Story((0, died), dead={0: died}), num_ranks=1)
 
     with pytest.raises(WorkerFailed) as caught:
-        crew.address_of(crew.policies[0])
+        workers.address_of(workers.policies[0])
 
     assert cause_of(caught.value, step=0, log_tail={})["role"] == "policy"
 
@@ -264,9 +264,9 @@ def test_who_dies_before_it_has_told_its_address_is_named(monkeypatch: pytest.Mo
 def test_the_driver_is_never_blamed_for_who_died(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     session = object.__new__(Session)
     session._loop = None
-    session._crew = crew_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
+    session._workers = workers_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
     behind = cause_of(session.behind(error), step=0, log_tail={})
-    session._crew = crew_of(monkeypatch, Story())
+    session._workers = workers_of(monkeypatch, Story())
     own = cause_of(session.behind(error), step=0, log_tail={})
 
     assert (behind["side"], behind["role"], behind["rank"]) == ("cluster", "policy", 1)
@@ -279,6 +279,6 @@ def test_the_driver_is_never_blamed_for_who_died(monkeypatch: pytest.MonkeyPatch
 def test_what_says_itself_who_is_at_fault_stands(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     session = object.__new__(Session)
     session._loop = None
-    session._crew = crew_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
+    session._workers = workers_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
 
     assert session.behind(error) is error
