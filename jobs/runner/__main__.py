@@ -5,21 +5,21 @@ import sys
 
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.job import EnvironmentIncomplete, read_job
-from jobs.runner.supervisor import EXIT_FAULT, Ride, obey_signals
+from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 
 def main() -> int:
-    """Ride along with one attempt; return the exit code."""
+    """Supervise one attempt; return the exit code."""
     try:
         job = read_job(os.environ)
     except EnvironmentIncomplete as error:
         print(error, file=sys.stderr)
         return EXIT_FAULT
     console = Console(job)
-    ride = Ride(job, console)
-    obey_signals(ride)
+    supervisor = AttemptSupervisor(job, console)
+    obey_signals(supervisor)
     try:
-        return ride.run()
+        return supervisor.run()
     except OSError as error:
         print(f"The run directory {job.run_dir} cannot be used: {error}", file=sys.stderr)
         return EXIT_FAULT

@@ -13,7 +13,7 @@ from pathlib import Path
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
 from jobs.runner.reporting.report import Report
-from jobs.runner.supervisor import EXIT_FAULT, Ride, obey_signals
+from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 
 def main() -> int:
@@ -41,12 +41,12 @@ def main() -> int:
 
 
 def _close(job: Job, console: Console) -> int:
-    ride = Ride(job, console)
-    obey_signals(ride)
-    proof = ride.end_leftovers()
+    supervisor = AttemptSupervisor(job, console)
+    obey_signals(supervisor)
+    proof = supervisor.end_leftovers()
     report = Report(job, console)
     try:
-        return ride.close_killed(report, proof)
+        return supervisor.close_killed(report, proof)
     finally:
         report.close()
 

@@ -43,8 +43,8 @@ HURRIED_UPLOAD_SECONDS = 3.0
 EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
 
 
-class Ride:
-    """Rides along with one attempt. `asked_to_end` is set by SIGTERM: the cluster ends the job within seconds."""
+class AttemptSupervisor:
+    """Supervises one attempt. `asked_to_end` is set by SIGTERM: the cluster ends the job within seconds."""
 
     def __init__(self, job: Job, console: Console) -> None:
         self.job = job
@@ -67,7 +67,7 @@ class Ride:
         try:
             if is_restarted:
                 return self.close_killed(report, proof)
-            return self._ride(answer, report)
+            return self._train(answer, report)
         finally:
             report.close()
 
@@ -109,7 +109,7 @@ class Ride:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
         return self._wait(report)
 
-    def _ride(self, answer: Mapping[str, Any], report: Report) -> int:
+    def _train(self, answer: Mapping[str, Any], report: Report) -> int:
         try:
             prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
             report.commands.refused = _refused(prepared)
@@ -282,12 +282,12 @@ def _refused(prepared: Prepared) -> Mapping[str, str]:
     return {"checkpoint": f"{label_of(prepared.spec)} takes no commands while it trains"}
 
 
-def obey_signals(ride: Ride) -> None:
-    """Make SIGTERM and SIGINT end the ride in an orderly way."""
+def obey_signals(supervisor: AttemptSupervisor) -> None:
+    """Make SIGTERM and SIGINT end the attempt in an orderly way."""
 
     def on_signal(number: int, _frame: object) -> None:
         print(f"Asked to end ({signal.Signals(number).name}).", flush=True)
-        ride.asked_to_end.set()
+        supervisor.asked_to_end.set()
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)

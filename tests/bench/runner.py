@@ -1,4 +1,5 @@
-"""What riding along costs: the runner's CPU and memory, the way of an event to the console's door, and a backlog.
+"""What supervising an attempt costs: the runner's CPU and memory, the way of an event to the console's door, and a
+backlog.
 
     python -m tests.bench.runner
 
@@ -47,7 +48,7 @@ class TimedConsole(FakeConsole):
         return super().post_events(raw, is_cleanup=is_cleanup)
 
 
-def ride_along(folder: Path) -> list[Result]:
+def supervise(folder: Path) -> list[Result]:
     """Measure one busy run."""
     console = TimedConsole(spec={})
     console.ages = []
@@ -99,7 +100,7 @@ def result(what: str, value: float, unit: str, spread: tuple[float, float] | Non
 def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="pw-bench-") as folder:
-        print_table([*ride_along(Path(folder, "busy")), catch_up(Path(folder, "late"))])
+        print_table([*supervise(Path(folder, "busy")), catch_up(Path(folder, "late"))])
 
 
 if __name__ == "__main__":
