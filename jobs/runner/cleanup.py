@@ -33,9 +33,9 @@ def main() -> int:
         # The runner sat on another node, never came so far, or has no disk left: all that can be shipped is the last
         # word.
         with tempfile.TemporaryDirectory(prefix="pitwall-cleanup-") as folder:
-            elsewhere = dataclasses.replace(job, run_root=Path(folder))
-            elsewhere.run_dir.mkdir(parents=True)
-            return _close(elsewhere, console)
+            spare = dataclasses.replace(job, run_root=Path(folder))
+            spare.run_dir.mkdir(parents=True)
+            return _close(spare, console)
     finally:
         console.close()
 

@@ -22,7 +22,7 @@ from jobs.runner.failures.recover_captures import Salvage
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import end_all
-from jobs.runner.nodes.remote_nodes import Elsewhere
+from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
@@ -94,16 +94,16 @@ class AttemptSupervisor:
             self.progress.read()
         report.start()
         if not report.has_last_word:
-            elsewhere = Elsewhere(self.job, report, self.progress)
+            remote_nodes = RemoteNodes(self.job, report, self.progress)
             is_hurried = self.asked_to_end.is_set()
-            elsewhere.begin_end(
+            remote_nodes.begin_end(
                 min(1.0, self.job.leave_seconds),
                 write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
                 captures=self.salvage.tools,
             )
-            proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+            proof = remote_nodes.finish_end(proof, is_hurried=is_hurried)
             why = "The runner was killed, and the trainer with it."
-            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
+            self.salvage.finish(report, why=why, remote=remote_nodes.left)
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
@@ -132,20 +132,20 @@ class AttemptSupervisor:
         report.start()
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
-        elsewhere = Elsewhere(self.job, report, self.progress)
+        remote_nodes = RemoteNodes(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, elsewhere, translation, recording)
+                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, recording)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
-            proof = self._clean_up(trainer, report, elsewhere, "The runner failed, and ended the trainer.")
+            proof = self._clean_up(trainer, report, remote_nodes, "The runner failed, and ended the trainer.")
             text = "the runner failed, and ended the trainer. Its log says where"
             self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
             return self._wait(report)
         report.commands.trainer_has_ended()
         how = ended.signal_name or f"exit code {ended.code}"
-        proof = self._clean_up(trainer, report, elsewhere, f"The trainer's driver ended ({how}).")
+        proof = self._clean_up(trainer, report, remote_nodes, f"The trainer's driver ended ({how}).")
         if report.is_fenced:
             return EXIT_FENCED
         if translation is not None and recording is not None:
@@ -176,7 +176,7 @@ class AttemptSupervisor:
         trainer: Trainer,
         report: Report,
         escalation: Escalation,
-        elsewhere: Elsewhere,
+        remote_nodes: RemoteNodes,
         translation: Translation | None,
         recording: Recording | None,
     ) -> Exit:
@@ -205,7 +205,7 @@ class AttemptSupervisor:
             self.progress.read()
             if recording is not None:
                 recording.look(step=self.progress.step, now=now)
-            elsewhere.watch(now)
+            remote_nodes.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now
                 if now - over_at > OVERDUE_SECONDS:
@@ -215,24 +215,24 @@ class AttemptSupervisor:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report, elsewhere: Elsewhere, why: str) -> dict[str, Any]:
+    def _clean_up(self, trainer: Trainer, report: Report, remote_nodes: RemoteNodes, why: str) -> dict[str, Any]:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
         self.progress.read()
         write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
-        elsewhere.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
+        remote_nodes.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
         proof = end_all(
             run=self.job.run,
             attempt=self.job.attempt,
             session=trainer.pid,
-            helper=elsewhere.pid,
+            helper=remote_nodes.pid,
             leave_seconds=leave_seconds,
             write_seconds=write_seconds,
             recordings=recordings(self.job.run_dir),
         )
-        proof = elsewhere.finish_end(proof, is_hurried=is_hurried)
+        proof = remote_nodes.finish_end(proof, is_hurried=is_hurried)
         if not report.is_fenced:
-            self.salvage.finish(report, why=why, elsewhere=elsewhere.left)
+            self.salvage.finish(report, why=why, remote=remote_nodes.left)
         if proof["ended"]:
             report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
         return proof

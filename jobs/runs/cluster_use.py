@@ -13,7 +13,7 @@ from jobs.models import ENDED, LIVE, Attempt, Run
 from jobs.runs.admission import holders
 from jobs.runs.header import RunHeader, run_headers
 
-ELSEWHERE = ""
+OTHER_PROJECT = ""
 _LEFTOVERS_FROM = timedelta(days=7)
 _PROOF_TIME = timedelta(minutes=1)  # what a runner or the clean-up job takes to prove that nothing is left
 _MOST_LEFTOVERS = 20
@@ -99,7 +99,7 @@ def _places(runs: list[Run], mine: set[int]) -> tuple[Place, ...]:
             header=header if run.project_id in mine else None,
             num_cpus=header.num_cpus,
             num_gpus=header.num_gpus,
-            reason=header.wait_reason if run.project_id in mine else ELSEWHERE,
+            reason=header.wait_reason if run.project_id in mine else OTHER_PROJECT,
         )
         for run, header in zip(runs, run_headers(runs), strict=True)
     )

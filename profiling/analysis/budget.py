@@ -90,7 +90,7 @@ def totals(steps: Sequence[StepBudget]) -> dict[str, int]:
 def kinds_of(work: Work | None, phases: WorkerPhases, whole: Intervals) -> dict[str, Intervals]:
     """Share out a set of moments of one worker by kind."""
     if work is None or not work.tells_work:
-        return partition(whole, [("waiting", phases.elsewhere)], "not_recorded")
+        return partition(whole, [("waiting", phases.other_workers)], "not_recorded")
     begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
     outside = gaps(interval(work.begin, work.end), begin, end)
     communication = joined(work.collectives.union, work.host.of(Category.COMMUNICATION).union)

@@ -57,7 +57,7 @@ def claims(work: Work, phases: WorkerPhases) -> list[Claim]:
     ]
     if work.has_device:  # else an operator is the work itself
         found.append(("launch", host.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union))
-    return [*found, ("waiting", phases.elsewhere)]
+    return [*found, ("waiting", phases.other_workers)]
 
 
 def _named(events: Events, names: Sequence[int]) -> Events:

@@ -19,11 +19,11 @@ CONTROLLER = "driver"
 class WorkerPhases:
     """A worker's own phases, each moment in one of them at most, and when only others have one.
 
-    `elsewhere` is empty for a worker that never told a phase: it is not known then what it waited for.
+    `other_workers` is empty for a worker that never told a phase: it is not known then what it waited for.
     """
 
     own: Mapping[str, Intervals] = field(default_factory=dict)
-    elsewhere: Intervals = EMPTY
+    other_workers: Intervals = EMPTY
 
     @property
     def any(self) -> Intervals:
@@ -60,7 +60,7 @@ def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = No
     outer = spans.take(spans.depth == 0)
     others = union(outer.start, outer.start + outer.duration)
     shared = disjoint(own)
-    return WorkerPhases(own=shared, elsewhere=difference(others, joined(*shared.values())))
+    return WorkerPhases(own=shared, other_workers=difference(others, joined(*shared.values())))
 
 
 def _in_trace(work: Work) -> dict[str, Intervals]:

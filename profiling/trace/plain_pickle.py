@@ -24,8 +24,8 @@ class _Plain(pickle._Unpickler):
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:  # noqa: ARG002
-        """Nor is an object of elsewhere."""
-        raise Unreadable("The file is refused: it is a pickle that asks for objects of elsewhere.")
+        """Nor is an object of another module."""
+        raise Unreadable("The file is refused: it is a pickle that asks for objects of other modules.")
 
 
 def is_pickle(head: bytes) -> bool:

@@ -33,22 +33,22 @@ class VerlLogs:
         self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
         self._planned = Planned(spec=spec, run_dir=run_dir)
         self._has_file = False
-        self._is_elsewhere = False
+        self._is_printed_only = False
 
     def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
         """Return the events of what was written since the last call."""
         return [*self._planned.events(), *self._values(now_ns)]
 
     def _values(self, now_ns: int) -> Iterator[Mapping[str, Any]]:
-        self._has_file = self._has_file or (not self._is_elsewhere and self._file.path.exists())
+        self._has_file = self._has_file or (not self._is_printed_only and self._file.path.exists())
         if self._has_file:
             self._printed.clear()
             for step, values in self._new(self._file, _json_step):
                 self._steps.add(step, values, t=now_ns)
             return self._steps.events()
         self._printed += [(step, now_ns) for step in self._new(self._stdout, verl_step)]
-        if self._printed and (self._is_elsewhere or now_ns - self._printed[0][1] >= WAIT_SECONDS * 1e9):
-            self._is_elsewhere = True
+        if self._printed and (self._is_printed_only or now_ns - self._printed[0][1] >= WAIT_SECONDS * 1e9):
+            self._is_printed_only = True
             for (step, values), t in self._printed:
                 self._steps.add(step, values, t=t)
             self._printed.clear()

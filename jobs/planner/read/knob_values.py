@@ -12,7 +12,7 @@ from jobs.catalog.knob import applicable, is_live
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
 
-_ELSEWHERE = {"checkpoint", "data", "eval", "logging", "models", "placement", "profiling", "skip", "trace", "wandb"}
+_NOT_PLANNED = {"checkpoint", "data", "eval", "logging", "models", "placement", "profiling", "skip", "trace", "wandb"}
 """Groups that are no part of a training step (disk, the host's data loading, measuring), and that of the placement,
 which jobs.catalog.placement reads."""
 
@@ -89,7 +89,7 @@ def _defaults(algorithm: str, trainer: str, version: str) -> Mapping[str, Value]
     return {
         knob_id: knob.default_for(algorithm, trainer, version)
         for knob_id, knob in applicable(algorithm, trainer, version).items()
-        if knob.group not in _ELSEWHERE
+        if knob.group not in _NOT_PLANNED
         and knob_id not in _NEGLIGIBLE
         and any(not knob.effects.get(what, "none").startswith(_NO_EFFECT) for what in ("memory", "speed"))
     }

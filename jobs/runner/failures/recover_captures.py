@@ -51,16 +51,16 @@ class Salvage:
             return 0.0
         return HURRIED_WRITE_SECONDS if is_hurried else WRITE_SECONDS
 
-    def finish(self, report: Report, *, why: str, elsewhere: Mapping[str, str]) -> None:
+    def finish(self, report: Report, *, why: str, remote: Mapping[str, str]) -> None:
         """Announce what is there and say what became of each capture; every process of the attempt has ended.
 
-        `why` says how the trainer ended, if it did not say so itself. `elsewhere`: files that were found on other
+        `why` says how the trainer ended, if it did not say so itself. `remote`: files that were found on other
         nodes, and why one is of no use.
         """
         if said := str(self._progress.cause.get("text") or ""):
             why = f"The run failed: {said}"
         found = left(self._run_dir, self.tools, secrets=own_secrets())
-        problems = {name: file.problem for name, file in found.items()} | {n: p for n, p in elsewhere.items() if p}
+        problems = {name: file.problem for name, file in found.items()} | {n: p for n, p in remote.items() if p}
         for capture, told in self._open().items():
             try:
                 self._end(report, capture, told, found, problems, why)

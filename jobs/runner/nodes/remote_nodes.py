@@ -25,7 +25,7 @@ LEFT_SECONDS = 120.0  # besides, for what workers there left of captures
 HURRIED_SECONDS = 5.0
 
 
-class Elsewhere:
+class RemoteNodes:
     """The helper of one attempt, started when it is needed."""
 
     def __init__(self, job: Job, report: Report, progress: Progress) -> None:

@@ -132,7 +132,7 @@ def test_the_tail_of_requests_by_their_ends() -> None:
 
 def test_phases_that_a_worker_has_not_are_waited_for() -> None:
     recorded = work([("s1", "kernel", "a", 0, 10)])
-    phases = WorkerPhases(own={"update": interval(0, 20)}, elsewhere=interval(20, 60))
+    phases = WorkerPhases(own={"update": interval(0, 20)}, other_workers=interval(20, 60))
     causes = idle_by_cause(recorded, phases, interval(0, 80))
     assert {cause: total(own) for cause, own in causes.items()} == {"waiting": 40, "unattributed": 30}
     assert total(union(np.array([0]), np.array([80]))) == 10 + 40 + 30

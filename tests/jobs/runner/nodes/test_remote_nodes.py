@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobs.runner.console_client.job import Job
-from jobs.runner.nodes.remote_nodes import Elsewhere, merge
+from jobs.runner.nodes.remote_nodes import RemoteNodes, merge
 from jobs.runner.reporting.progress import Progress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
@@ -36,14 +36,14 @@ class Listener:
         raise AssertionError("no node answers in these tests")
 
 
-def elsewhere(run_dir: Path, listener: Listener, *, nodes: list[dict[str, Any]]) -> Elsewhere:
+def remote_nodes(run_dir: Path, listener: Listener, *, nodes: list[dict[str, Any]]) -> RemoteNodes:
     (run_dir / "log").mkdir(parents=True)
     note = {"kind": "note", "role": "driver", "rank": 0, "step": 0, "text": "Workers: ...", "meta": {"nodes": nodes}}
     (run_dir / "events.jsonl").write_text(json.dumps(note) + "\n" if nodes else "")
     job = Job(url="http://127.0.0.1:1", token="t", run=RUN, attempt=ATTEMPT, run_root=run_dir.parents[1])
     progress = Progress(path=run_dir / "events.jsonl")
     progress.read()
-    return Elsewhere(job, listener, progress)  # type: ignore[arg-type]  # a listener is all it needs of a report
+    return RemoteNodes(job, listener, progress)  # type: ignore[arg-type]  # a listener is all it needs of a report
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("nodes", [[], NODES[:1]])
 def test_a_run_on_one_node_starts_no_helper(run_dir: Path, nodes: list[dict[str, Any]]) -> None:
-    helper = elsewhere(run_dir, Listener(), nodes=nodes)
+    helper = remote_nodes(run_dir, Listener(), nodes=nodes)
 
     helper.watch(0.0)
     helper.watch(1e6)
@@ -64,7 +64,7 @@ def test_a_run_on_one_node_starts_no_helper(run_dir: Path, nodes: list[dict[str,
 
 
 def test_the_start_of_the_trainer_is_not_slowed(run_dir: Path) -> None:
-    helper = elsewhere(run_dir, Listener(), nodes=NODES)
+    helper = remote_nodes(run_dir, Listener(), nodes=NODES)
 
     helper.watch(100.0)
     helper.watch(129.0)
@@ -77,7 +77,7 @@ def test_nodes_are_named_where_ray_is_gone(run_dir: Path, monkeypatch: pytest.Mo
         probe.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{probe.getsockname()[1]}")
         listener = Listener()
-        helper = elsewhere(run_dir, listener, nodes=NODES)
+        helper = remote_nodes(run_dir, listener, nodes=NODES)
 
         helper.begin_end(1.0)
         proof = helper.finish_end(PROOF, is_hurried=False)
