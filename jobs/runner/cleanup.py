@@ -43,7 +43,7 @@ def main() -> int:
 def _close(job: Job, console: Console) -> int:
     supervisor = AttemptSupervisor(job, console)
     obey_signals(supervisor)
-    proof = supervisor.end_leftovers()
+    proof = supervisor.kill_orphans_of_killed_runner()
     report = Report(job, console)
     try:
         return supervisor.close_killed(report, proof)

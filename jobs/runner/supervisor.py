@@ -21,7 +21,7 @@ from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.failures.recover_captures import Salvage
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
-from jobs.runner.nodes.orphans import end_all
+from jobs.runner.nodes.orphans import kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.progress import Progress
@@ -62,7 +62,7 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        proof = self.end_leftovers() if is_restarted else {}
+        proof = self.kill_orphans_of_killed_runner() if is_restarted else {}
         report = Report(self.job, self.console)
         try:
             if is_restarted:
@@ -71,10 +71,10 @@ class AttemptSupervisor:
         finally:
             report.close()
 
-    def end_leftovers(self) -> dict[str, Any]:
+    def kill_orphans_of_killed_runner(self) -> dict[str, Any]:
         """End what a killed runner left behind, before its files are opened; return the proof."""
         self.progress.read()
-        return end_all(
+        return kill_orphans(
             run=self.job.run,
             attempt=self.job.attempt,
             leave_seconds=min(1.0, self.job.leave_seconds),
@@ -221,7 +221,7 @@ class AttemptSupervisor:
         self.progress.read()
         write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
         remote_nodes.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
-        proof = end_all(
+        proof = kill_orphans(
             run=self.job.run,
             attempt=self.job.attempt,
             session=trainer.pid,
@@ -249,7 +249,7 @@ class AttemptSupervisor:
             if isinstance(error, OSError) and error.errno:
                 text = f"the trainer was not started: {self.job.run_dir} does not take files ({error.strerror})"
             state, cause = "failed", {"side": "cluster", "text": text}
-        proof = end_all(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
+        proof = kill_orphans(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
         self._finish(report, state, cause, proof)
         return self._wait(report)
 

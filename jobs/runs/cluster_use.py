@@ -14,9 +14,9 @@ from jobs.runs.admission import holders
 from jobs.runs.header import RunHeader, run_headers
 
 OTHER_PROJECT = ""
-_LEFTOVERS_FROM = timedelta(days=7)
+_ORPHANS_FROM = timedelta(days=7)
 _PROOF_TIME = timedelta(minutes=1)  # what a runner or the clean-up job takes to prove that nothing is left
-_MOST_LEFTOVERS = 20
+_MOST_ORPHANS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,11 @@ class ClusterPage:
     state: ClusterState
     holders: tuple[Place, ...]
     queue: tuple[Place, ...]
-    leftovers: tuple["Leftover", ...]
+    orphans: tuple["OrphanedRun", ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class OrphanedRun:
     """An ended run of which something is still there, or of which nobody has proved yet that nothing is."""
 
     header: RunHeader
@@ -67,22 +67,22 @@ def cluster_page(user: User) -> ClusterPage:
         state=cluster_in_use(),
         holders=_places(live, mine),
         queue=_places(queued, mine),
-        leftovers=_leftovers(mine, now=timezone.now()),
+        orphans=_orphans(mine, now=timezone.now()),
     )
 
 
-def _leftovers(mine: set[int], *, now: datetime) -> tuple[Leftover, ...]:
+def _orphans(mine: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
     """Return what ended runs left: counted by their runner or by the clean-up job, or not counted for over a minute."""
     ended = Attempt.objects.filter(
-        state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _LEFTOVERS_FROM, run__project__in=mine
+        state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _ORPHANS_FROM, run__project__in=mine
     )
     unproved = Q(cleanup={}, ended_at__lt=now - _PROOF_TIME)
     left = Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0)
     found = ended.filter(unproved | left | Q(cleanup__has_key="nodes_unchecked"))
-    attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_LEFTOVERS])
+    attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_ORPHANS])
     headers = run_headers([attempt.run for attempt in attempts])
     return tuple(
-        Leftover(
+        OrphanedRun(
             header=header,
             num_processes=int(attempt.cleanup.get("processes_left") or 0),
             device_bytes=int(attempt.cleanup.get("device_bytes_left") or 0),

@@ -1,4 +1,4 @@
-"""The cluster page: whether Ray answers, nodes, holders, queue, leftovers; and what it keeps to itself."""
+"""The cluster page: whether Ray answers, nodes, holders, queue, orphan processes; and what it keeps to itself."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -70,7 +70,7 @@ def test_runs_of_other_projects_show_what_they_hold_but_not_what_they_are(viewer
     assert "secret" not in shown
 
 
-def test_leftovers_are_counted_or_said_to_be_unchecked(viewer: Client, project: Project) -> None:
+def test_orphans_are_counted_or_said_to_be_unchecked(viewer: Client, project: Project) -> None:
     ago = timezone.now() - timedelta(minutes=10)
     for name, cleanup in (("clean", {"processes_left": 0}), ("dirty", {"processes_left": 2}), ("unknown", {})):
         run = make_run(project, spec={"name": name}, state="failed", now=ago)

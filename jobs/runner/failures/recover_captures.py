@@ -2,7 +2,7 @@
 
 nsys writes its report beside the process that it records, and keeps to that when the process is killed or its driver
 dies; a worker that leaves in good order writes its trace then. The trainer cannot tell of either: it waits for nobody,
-or is gone itself. So the runner looks, once every process has ended (`leftovers.end_all` gives nsys the time).
+or is gone itself. So the runner looks, once every process has ended (`orphans.kill_orphans` gives nsys the time).
 """
 
 import re

@@ -55,10 +55,12 @@ class Agents:
         """Return the readings of the nodes that answer within two seconds."""
         return self._ask("readings", seconds=PERIOD_SECONDS)
 
-    def end_all(self, leave_seconds: float, write_seconds: float) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
+    def kill_orphans(
+        self, leave_seconds: float, write_seconds: float
+    ) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
         """End what is left on each node; return the proofs, and the names of the nodes that gave none."""
         seconds = leave_seconds + write_seconds + START_SECONDS
-        proofs = self._ask("end_all", leave_seconds, write_seconds, seconds=seconds)
+        proofs = self._ask("kill_orphans", leave_seconds, write_seconds, seconds=seconds)
         return proofs, [name for index, name in self._names.items() if index not in proofs]
 
     def _ask(self, method: str, *arguments: Any, seconds: float) -> dict[int, Any]:
@@ -163,7 +165,7 @@ def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> No
             line = orders.readline()
             if line:
                 order = json.loads(line)
-                proofs, unchecked = agents.end_all(float(order["end"]), float(order["write"]))
+                proofs, unchecked = agents.kill_orphans(float(order["end"]), float(order["write"]))
                 answer(proofs=proofs, unchecked=unchecked)
                 agents.fetch_logs()
                 if order["captures"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.nodes.node import NodeReader
-from jobs.runner.nodes.orphans import end_all
+from jobs.runner.nodes.orphans import kill_orphans
 from profiling.captures.files import Left, left, recordings
 from profiling.redaction import own_secrets
 
@@ -24,9 +24,9 @@ class NodeAgent:
         """Return the readings of this node since the last call."""
         return self._reader.read()
 
-    def end_all(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
+    def kill_orphans(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
         """End what is left of the attempt here, and return the proof (`jobs.runner.nodes.orphans`)."""
-        return end_all(
+        return kill_orphans(
             run=self._run,
             attempt=self._attempt,
             leave_seconds=leave_seconds,

@@ -41,7 +41,7 @@ def find(*, run: str, attempt: int, session: int | None, helper: int | None = No
     return found
 
 
-def end_all(
+def kill_orphans(
     *,
     run: str,
     attempt: int,

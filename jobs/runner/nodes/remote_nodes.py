@@ -39,7 +39,7 @@ class RemoteNodes:
 
     @property
     def pid(self) -> int | None:
-        """The helper's process; it is no leftover of the attempt."""
+        """The helper's process; it is no orphan of the attempt."""
         return self._process.pid if self._process is not None else None
 
     def watch(self, now: float) -> None:

@@ -1,4 +1,5 @@
-"""The runner as a real Ray job: leftovers of Ray's workers are found, Ray's own processes spared, its stop obeyed."""
+"""The runner as a real Ray job: orphan processes of Ray's workers are found, Ray's own processes spared, its stop
+obeyed."""
 
 import contextlib
 import sys
@@ -86,7 +87,7 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
 
     job = head.submit(house, "jobs.runner")
 
-    assert head.end_of(job) == "SUCCEEDED"  # so Ray's supervisor of the job was not taken for a leftover
+    assert head.end_of(job) == "SUCCEEDED"  # so Ray's supervisor of the job was not taken for an orphan
     assert console.last_word["state"] == "finished"
     proof = console.last_word["meta"]
     assert proof["processes_left"] == 0

@@ -113,19 +113,19 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-# Apart from this process, whose children, a Ray head of other tests among them, would be leftovers as well.
-END_ALL = """
+# Apart from this process, whose children, a Ray head of other tests among them, would be orphan processes as well.
+KILL_ORPHANS = """
 import json, sys
-from jobs.runner.nodes.orphans import end_all, find
+from jobs.runner.nodes.orphans import kill_orphans, find
 run, attempt, helper = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 found = [process.pid for process in find(run=run, attempt=attempt, session=None)]
-proof = end_all(run=run, attempt=attempt, helper=helper, leave_seconds=0.0)
+proof = kill_orphans(run=run, attempt=attempt, helper=helper, leave_seconds=0.0)
 print(json.dumps([found, proof["ended"]]))
 """
 
 
-def test_the_helper_is_no_leftover(child: subprocess.Popen[bytes]) -> None:
-    argv = [sys.executable, "-c", END_ALL, RUN, str(ATTEMPT), str(child.pid)]
+def test_the_helper_is_no_orphan(child: subprocess.Popen[bytes]) -> None:
+    argv = [sys.executable, "-c", KILL_ORPHANS, RUN, str(ATTEMPT), str(child.pid)]
 
     said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
