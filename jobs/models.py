@@ -191,7 +191,7 @@ class Attempt(models.Model):
     ran_on = models.JSONField(default=dict)  # the cluster's nodes when its job was handed over (jobs.cluster.nodes)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
     run_dir = models.CharField(max_length=500, default="")  # on the cluster
-    cleanup = models.JSONField(default=dict)  # the runner's proof that nothing of it is left
+    cleanup = models.JSONField(default=dict)  # the runner's clean-up report: what is left of it
     created_at = models.DateTimeField(default=timezone.now)
     submitted_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)

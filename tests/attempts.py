@@ -36,11 +36,11 @@ def train(run: Run, steps: Iterable[int], *, attempt: int = 1, every: int = 20, 
 
 
 def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "trainer", now: datetime = NOW) -> None:
-    """End an attempt by its runner's last word, with the proof."""
+    """End an attempt by its runner's last word, with the clean-up report."""
     Attempt.objects.filter(run=run, number=attempt).update(submitted_at=NOW)
     cause = {"side": side, "text": "policy rank 1 was killed"} if state == "failed" else {}
-    proof = {"processes_left": 0}
-    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state=state, cause=cause, cleanup=proof, now=now)
+    cleanup = {"processes_left": 0}
+    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state=state, cause=cause, cleanup=cleanup, now=now)
 
 
 def lose_checkpoint(run: Run, attempt: int, *, now: datetime = NOW, said: str = "is not on this node, node-b") -> str:
@@ -50,8 +50,8 @@ def lose_checkpoint(run: Run, attempt: int, *, now: datetime = NOW, said: str = 
     mine.update(submitted_at=now)
     text = f"checkpoint {mine.get().resume_step} of attempt {mine.get().resume_attempt} {said}"
     cause = {"side": "cluster", "field": "resume", "text": text}
-    proof = {"processes_left": 0}
-    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state="failed", cause=cause, cleanup=proof, now=now)
+    cleanup = {"processes_left": 0}
+    assert lifecycle.finish(run_id=run.pk, attempt=attempt, state="failed", cause=cause, cleanup=cleanup, now=now)
     return text
 
 

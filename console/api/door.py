@@ -42,7 +42,7 @@ def fenced(request: HttpRequest, attempt: Attempt) -> JsonResponse | None:
     """Return the 409 of an attempt that may no longer report, None for one that may.
 
     The clean-up job of a runner that was killed says `?cleanup=1`: it may still report after the run has ended, until
-    the proof that nothing is left is in.
+    the clean-up report is in.
     """
     if attempt.number == attempt.run.latest_attempt:
         is_unproved = request.GET.get("cleanup") == "1" and not attempt.cleanup

@@ -61,16 +61,16 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
         return
     memory.has_reached, memory.away_since = True, None
     live = list(Attempt.objects.filter(state__in=LIVE).select_related("run").order_by("pk"))  # before Ray is asked
-    unproved = _unproved(now)
+    unchecked = _unchecked(now)
     tried = list(Answer.objects.filter(state="starting"))
     try:
-        jobs = cluster.list_jobs() if live or unproved or tried else {}
+        jobs = cluster.list_jobs() if live or unchecked or tried else {}
         for attempt in live:
             _judge(attempt, jobs.get(attempt.submission_id), now, memory)
         retry.queue_retries(now=now)
         admitted = admission.admit_waiting(state=state, now=now)
         _hand_over_lost(admitted, state, now, memory)
-        for attempt in unproved:
+        for attempt in unchecked:
             if launch.cleanup_id(attempt.submission_id) not in jobs:
                 _clean_up(attempt)
         answer.reconcile_answers(jobs=jobs, state=state, now=now)
@@ -189,8 +189,8 @@ def _clean_up(attempt: Attempt) -> None:
         log.exception("the clean-up of %s was refused", attempt.submission_id)
 
 
-def _unproved(now: datetime) -> list[Attempt]:
-    """Return attempts that ended lately, had a job, and whose runner left no proof that nothing of it runs on."""
+def _unchecked(now: datetime) -> list[Attempt]:
+    """Return attempts that ended lately, had a job, and whose runner left no clean-up report."""
     recent = Attempt.objects.filter(state__in=ENDED, ended_at__gte=now - CLEANUP_WINDOW, cleanup={})
     return list(recent.exclude(submitted_at=None))
 

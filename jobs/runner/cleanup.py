@@ -1,7 +1,7 @@
 """`python -m jobs.runner.cleanup`: end an attempt whose runner was killed, on the node where that was.
 
-It ends what is left of the attempt, ships what the runner had not shipped yet, and gives the last word with the proof.
-The console may have ended the attempt meanwhile; it takes this until it has the proof.
+It ends what is left of the attempt, ships what the runner had not shipped yet, and gives the last word with the
+clean-up report. The console may have ended the attempt meanwhile; it takes this until it has the clean-up report.
 """
 
 import dataclasses
@@ -43,10 +43,10 @@ def main() -> int:
 def _close(job: Job, console: Console) -> int:
     supervisor = AttemptSupervisor(job, console)
     obey_signals(supervisor)
-    proof = supervisor.kill_orphans_of_killed_runner()
+    cleanup = supervisor.kill_orphans_of_killed_runner()
     report = Report(job, console)
     try:
-        return supervisor.close_killed(report, proof)
+        return supervisor.close_killed(report, cleanup)
     finally:
         report.close()
 

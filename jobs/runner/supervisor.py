@@ -62,17 +62,17 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        proof = self.kill_orphans_of_killed_runner() if is_restarted else {}
+        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else {}
         report = Report(self.job, self.console)
         try:
             if is_restarted:
-                return self.close_killed(report, proof)
+                return self.close_killed(report, cleanup)
             return self._train(answer, report)
         finally:
             report.close()
 
     def kill_orphans_of_killed_runner(self) -> dict[str, Any]:
-        """End what a killed runner left behind, before its files are opened; return the proof."""
+        """End what a killed runner left behind, before its files are opened; return the clean-up report."""
         self.progress.read()
         return kill_orphans(
             run=self.job.run,
@@ -82,7 +82,7 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: Report, proof: Mapping[str, Any]) -> int:
+    def close_killed(self, report: Report, cleanup: Mapping[str, Any]) -> int:
         """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
@@ -101,12 +101,12 @@ class AttemptSupervisor:
                 write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
                 captures=self.salvage.tools,
             )
-            proof = remote_nodes.finish_end(proof, is_hurried=is_hurried)
+            cleanup = remote_nodes.finish_end(cleanup, is_hurried=is_hurried)
             why = "The runner was killed, and the trainer with it."
             self.salvage.finish(report, why=why, remote=remote_nodes.left)
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
-            self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, proof)
+            self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
     def _train(self, answer: Mapping[str, Any], report: Report) -> int:
@@ -139,13 +139,13 @@ class AttemptSupervisor:
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
-            proof = self._clean_up(trainer, report, remote_nodes, "The runner failed, and ended the trainer.")
+            cleanup = self._clean_up(trainer, report, remote_nodes, "The runner failed, and ended the trainer.")
             text = "the runner failed, and ended the trainer. Its log says where"
-            self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, proof)
+            self._finish(report, "failed", {"side": "pitwall", "text": text, "step": self.progress.step}, cleanup)
             return self._wait(report)
         report.commands.trainer_has_ended()
         how = ended.signal_name or f"exit code {ended.code}"
-        proof = self._clean_up(trainer, report, remote_nodes, f"The trainer's driver ended ({how}).")
+        cleanup = self._clean_up(trainer, report, remote_nodes, f"The trainer's driver ended ({how}).")
         if report.is_fenced:
             return EXIT_FENCED
         if translation is not None and recording is not None:
@@ -168,7 +168,7 @@ class AttemptSupervisor:
                 disk_free_bytes=shutil.disk_usage(self.job.run_dir).free,
             ),
         )
-        self._finish(report, state, cause, proof)
+        self._finish(report, state, cause, cleanup)
         return self._wait(report)
 
     def _supervise(
@@ -221,7 +221,7 @@ class AttemptSupervisor:
         self.progress.read()
         write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
         remote_nodes.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
-        proof = kill_orphans(
+        cleanup = kill_orphans(
             run=self.job.run,
             attempt=self.job.attempt,
             session=trainer.pid,
@@ -230,12 +230,14 @@ class AttemptSupervisor:
             write_seconds=write_seconds,
             recordings=recordings(self.job.run_dir),
         )
-        proof = remote_nodes.finish_end(proof, is_hurried=is_hurried)
+        cleanup = remote_nodes.finish_end(cleanup, is_hurried=is_hurried)
         if not report.is_fenced:
             self.salvage.finish(report, why=why, remote=remote_nodes.left)
-        if proof["ended"]:
-            report.say(f"Ended {len(proof['ended'])} processes that the trainer left: {'; '.join(proof['ended'][:5])}")
-        return proof
+        if cleanup["ended"]:
+            report.say(
+                f"Ended {len(cleanup['ended'])} processes that the trainer left: {'; '.join(cleanup['ended'][:5])}"
+            )
+        return cleanup
 
     def _not_started(self, report: Report, error: Exception) -> int:
         if self.asked_to_end.is_set() or isinstance(error, ConsoleAway):
@@ -249,11 +251,11 @@ class AttemptSupervisor:
             if isinstance(error, OSError) and error.errno:
                 text = f"the trainer was not started: {self.job.run_dir} does not take files ({error.strerror})"
             state, cause = "failed", {"side": "cluster", "text": text}
-        proof = kill_orphans(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
-        self._finish(report, state, cause, proof)
+        cleanup = kill_orphans(run=self.job.run, attempt=self.job.attempt, leave_seconds=0.0)
+        self._finish(report, state, cause, cleanup)
         return self._wait(report)
 
-    def _finish(self, report: Report, state: str, cause: Mapping[str, Any], proof: Mapping[str, Any]) -> None:
+    def _finish(self, report: Report, state: str, cause: Mapping[str, Any], cleanup: Mapping[str, Any]) -> None:
         hurry_until = float("inf")
 
         def wait(seconds: float) -> bool:
@@ -269,7 +271,7 @@ class AttemptSupervisor:
         hand_over_files(
             run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait
         )
-        report.last_word(state, cause=cause, proof=proof, step=self.progress.step)
+        report.last_word(state, cause=cause, cleanup=cleanup, step=self.progress.step)
 
     def _wait(self, report: Report) -> int:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED

@@ -111,12 +111,12 @@ def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState
 def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
     """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU.
 
-    An attempt that just ended without proof that nothing of it runs on holds its share for one more minute: its
+    An attempt that just ended without a clean-up report holds its share for one more minute: its
     clean-up job is at work.
     """
     since = (now or timezone.now()) - CLEANUP_TIME
-    unproved = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
-    live = Attempt.objects.filter(Q(state__in=LIVE) | unproved).order_by("pk")
+    unchecked = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
+    live = Attempt.objects.filter(Q(state__in=LIVE) | unchecked).order_by("pk")
     rows = live.values_list("run_id", "state", "num_cpus", "num_gpus", "run__study_id")
     found = [
         Holder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")

@@ -15,7 +15,7 @@ from jobs.runs.header import RunHeader, run_headers
 
 OTHER_PROJECT = ""
 _ORPHANS_FROM = timedelta(days=7)
-_PROOF_TIME = timedelta(minutes=1)  # what a runner or the clean-up job takes to prove that nothing is left
+_CLEANUP_TIME = timedelta(minutes=1)  # what a runner or the clean-up job takes to send its clean-up report
 _MOST_ORPHANS = 20
 
 
@@ -41,13 +41,13 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanedRun:
-    """An ended run of which something is still there, or of which nobody has proved yet that nothing is."""
+    """An ended run of which something is still there, or of which there is no clean-up report yet."""
 
     header: RunHeader
     num_processes: int
     device_bytes: int
-    is_proved: bool
-    unchecked: tuple[str, ...]  # nodes that gave no proof: Ray, or they, were gone
+    is_checked: bool
+    unchecked: tuple[str, ...]  # nodes that gave no report: Ray, or they, were gone
 
 
 def cluster_in_use() -> ClusterState:
@@ -76,9 +76,9 @@ def _orphans(mine: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
     ended = Attempt.objects.filter(
         state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _ORPHANS_FROM, run__project__in=mine
     )
-    unproved = Q(cleanup={}, ended_at__lt=now - _PROOF_TIME)
+    unchecked = Q(cleanup={}, ended_at__lt=now - _CLEANUP_TIME)
     left = Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0)
-    found = ended.filter(unproved | left | Q(cleanup__has_key="nodes_unchecked"))
+    found = ended.filter(unchecked | left | Q(cleanup__has_key="nodes_unchecked"))
     attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_ORPHANS])
     headers = run_headers([attempt.run for attempt in attempts])
     return tuple(
@@ -86,7 +86,7 @@ def _orphans(mine: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
             header=header,
             num_processes=int(attempt.cleanup.get("processes_left") or 0),
             device_bytes=int(attempt.cleanup.get("device_bytes_left") or 0),
-            is_proved=bool(attempt.cleanup),
+            is_checked=bool(attempt.cleanup),
             unchecked=tuple(str(name) for name in attempt.cleanup.get("nodes_unchecked") or ()),
         )
         for attempt, header in zip(attempts, headers, strict=True)

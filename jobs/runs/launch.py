@@ -111,7 +111,7 @@ def hand_over(attempt: Attempt, *, state: cluster.ClusterState, now: datetime) -
 
 
 def clean_up(attempt: Attempt) -> None:
-    """Start the job that ends what is left of an attempt whose runner died, and reports the proof.
+    """Start the job that ends what is left of an attempt whose runner died, and sends the clean-up report.
 
     Raises: ClusterUnreachable, JobRefused.
     """

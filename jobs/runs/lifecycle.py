@@ -84,7 +84,7 @@ def finish(
     """End the attempt as `finished`, `failed` or `stopped`; the first word that comes holds.
 
     `cause` says who and what: side (trainer, cluster, pitwall, user), text, and where known role, rank, step, log_line.
-    `cleanup` is the proof that nothing of it is left, {} where there is none yet.
+    `cleanup` is the clean-up report, {} where there is none yet.
     Raises: ValueError if `state` does not end a run.
     """
     if state not in ENDED:
@@ -233,7 +233,7 @@ def cancel_retry(
 
 
 def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, Any], now: datetime) -> bool:
-    """Keep the proof of clean-up that came after the attempt ended; the first proof holds."""
+    """Keep the clean-up report that came after the attempt ended; the first one holds."""
     with transaction.atomic():
         ended = Attempt.objects.filter(run_id=run_id, number=attempt, state__in=ENDED, cleanup={})
         if not ended.update(cleanup=dict(cleanup)):

@@ -87,7 +87,7 @@ class Console:
     """Talks to one console about one attempt, over connections that are kept open. Usable from several threads."""
 
     def __init__(self, job: Job, *, is_cleanup: bool = False) -> None:
-        """Open no connection yet. With `is_cleanup` an ended attempt may report until its proof is in."""
+        """Open no connection yet. With `is_cleanup` an ended attempt may report until its clean-up report is in."""
         is_near = urlsplit(job.url).hostname in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
             base_url=f"{job.url}/ingest/{quote(job.run)}/{job.attempt}/",

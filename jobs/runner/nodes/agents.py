@@ -4,7 +4,7 @@ The runner itself never joins the cluster: this child does, so that a Ray that h
 with it. Orders come as JSON lines on stdin: first `{"run_dir", "nodes": [...]}` with the other nodes of the attempt
 (`jobs.engine.workers.node_placement.told`), then at most one `{"end": seconds, "write": seconds, "captures": {id:
 tool}}`, with the captures that the trainer left open. Answers go as JSON lines to stdout: `{"index", "values"}` every
-two seconds for each node, `{"say"}`, `{"proofs", "unchecked"}`, `{"left": {name: why it is of no use}}` of those
+two seconds for each node, `{"say"}`, `{"cleanups", "unchecked"}`, `{"left": {name: why it is of no use}}` of those
 captures' files, and at the end, when logs and files of those nodes are here too, `{"done"}`.
 """
 
@@ -58,10 +58,10 @@ class Agents:
     def kill_orphans(
         self, leave_seconds: float, write_seconds: float
     ) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
-        """End what is left on each node; return the proofs, and the names of the nodes that gave none."""
+        """End what is left on each node; return the clean-up reports, and the names of the nodes that gave none."""
         seconds = leave_seconds + write_seconds + START_SECONDS
-        proofs = self._ask("kill_orphans", leave_seconds, write_seconds, seconds=seconds)
-        return proofs, [name for index, name in self._names.items() if index not in proofs]
+        cleanups = self._ask("kill_orphans", leave_seconds, write_seconds, seconds=seconds)
+        return cleanups, [name for index, name in self._names.items() if index not in cleanups]
 
     def _ask(self, method: str, *arguments: Any, seconds: float) -> dict[int, Any]:
         asked = {getattr(actor, method).remote(*arguments): index for index, actor in self._actors.items()}
@@ -165,8 +165,8 @@ def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> No
             line = orders.readline()
             if line:
                 order = json.loads(line)
-                proofs, unchecked = agents.kill_orphans(float(order["end"]), float(order["write"]))
-                answer(proofs=proofs, unchecked=unchecked)
+                cleanups, unchecked = agents.kill_orphans(float(order["end"]), float(order["write"]))
+                answer(cleanups=cleanups, unchecked=unchecked)
                 agents.fetch_logs()
                 if order["captures"]:
                     answer(left=agents.fetch_left(order["captures"]))

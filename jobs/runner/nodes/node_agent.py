@@ -25,7 +25,7 @@ class NodeAgent:
         return self._reader.read()
 
     def kill_orphans(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
-        """End what is left of the attempt here, and return the proof (`jobs.runner.nodes.orphans`)."""
+        """End what is left of the attempt here, and return the clean-up report (`jobs.runner.nodes.orphans`)."""
         return kill_orphans(
             run=self._run,
             attempt=self._attempt,

@@ -52,13 +52,13 @@ def kill_orphans(
     recordings: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Wait for the attempt's processes to leave, end those that do not, and return the proof.
+    """Wait for the attempt's processes to leave, end those that do not, and return the clean-up report.
 
     Those of nsys get `write_seconds` more once the others are gone: they write the report of what was recorded then.
     So do workers that write their trace on the way out, as signs in the folder `recordings` say.
-    `session` is that of the trainer, `helper` as in `find`. The proof says `processes_left`, `device_bytes_left` (None
-    if this node has devices that cannot be read), `ended` (what had to be ended), `nodes` (where it was looked for) and
-    `checked_at`.
+    `session` is that of the trainer, `helper` as in `find`. The clean-up report says `processes_left`,
+    `device_bytes_left` (None if this node has devices that cannot be read), `ended` (what had to be ended), `nodes`
+    (where it was looked for) and `checked_at`.
     """
     known: dict[int, psutil.Process] = {}
     ended: list[str] = []

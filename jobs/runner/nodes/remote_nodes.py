@@ -2,7 +2,7 @@
 
 On a single node there is no helper, and nothing here costs anything. Where the trainer says that it has workers on
 other nodes, `python -m jobs.runner.nodes.agents` is started once they are ready; it reads those nodes, and at the end
-cleans up there. If it does not come up, or Ray is gone, the proof says which nodes were not checked.
+cleans up there. If it does not come up, or Ray is gone, the clean-up report says which nodes were not checked.
 """
 
 import contextlib
@@ -67,16 +67,17 @@ class RemoteNodes:
             self._end_seconds += write_seconds + LEFT_SECONDS
         self._order({"end": leave_seconds, "write": write_seconds, "captures": dict(captures or {})})
 
-    def finish_end(self, proof: Mapping[str, Any], *, is_hurried: bool) -> dict[str, Any]:
-        """Return the proof of this node with what was found on the others; `nodes_unchecked` names those without."""
+    def finish_end(self, cleanup: Mapping[str, Any], *, is_hurried: bool) -> dict[str, Any]:
+        """Return the clean-up report of this node with what was found on the others; `nodes_unchecked` names those
+        without."""
         nodes = self._progress.other_nodes
         if not nodes:
-            return dict(proof)
+            return dict(cleanup)
         self._is_done.wait(HURRIED_SECONDS if is_hurried else self._end_seconds)
         self.close()
-        answer = self._answer or {"proofs": {}, "unchecked": [node_name(node) for node in nodes]}
+        answer = self._answer or {"cleanups": {}, "unchecked": [node_name(node) for node in nodes]}
         names = {str(node["index"]): node_name(node) for node in nodes}
-        return merge(proof, {names.get(i, i): found for i, found in answer["proofs"].items()}, answer["unchecked"])
+        return merge(cleanup, {names.get(i, i): found for i, found in answer["cleanups"].items()}, answer["unchecked"])
 
     def close(self) -> None:
         """End the helper."""
@@ -134,7 +135,7 @@ class RemoteNodes:
             self._report.readings(answer["values"], step=step, role="node", rank=int(answer["index"]))
         elif "say" in answer:
             self._report.say(str(answer["say"]))
-        elif "proofs" in answer:
+        elif "cleanups" in answer:
             self._answer = answer
         elif "left" in answer:
             self.left = {str(name): str(problem) for name, problem in answer["left"].items()}
@@ -143,18 +144,19 @@ class RemoteNodes:
 
 
 def merge(
-    proof: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], unchecked: Sequence[str]
+    cleanup: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], unchecked: Sequence[str]
 ) -> dict[str, Any]:
-    """Return one proof for all nodes: `others` by the name of their node, `unchecked` those that gave none."""
-    held = [proof["device_bytes_left"], *(other["device_bytes_left"] for other in others.values())]
-    ended = list(proof["ended"])
+    """Return one clean-up report for all nodes: `others` by the name of their node, `unchecked` those that gave
+    none."""
+    held = [cleanup["device_bytes_left"], *(other["device_bytes_left"] for other in others.values())]
+    ended = list(cleanup["ended"])
     for name, other in others.items():
         ended += [f"{name}: {process}" for process in other["ended"]]
     merged = {
-        **proof,
-        "processes_left": proof["processes_left"] + sum(other["processes_left"] for other in others.values()),
+        **cleanup,
+        "processes_left": cleanup["processes_left"] + sum(other["processes_left"] for other in others.values()),
         "device_bytes_left": None if None in held else sum(held),
         "ended": ended[:50],
-        "nodes": [*proof["nodes"], *others],
+        "nodes": [*cleanup["nodes"], *others],
     }
     return merged | ({"nodes_unchecked": list(unchecked)} if unchecked else {})

@@ -70,7 +70,7 @@ class Report:
         self._write(event)
         return event
 
-    def last_word(self, state: str, *, cause: Mapping[str, Any], proof: Mapping[str, Any], step: int) -> None:
+    def last_word(self, state: str, *, cause: Mapping[str, Any], cleanup: Mapping[str, Any], step: int) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""
         head = Event(kind="state", attempt=self._attempt, step=step, role="runner", rank=0, t=time.time_ns())
         word: Event = {
@@ -78,7 +78,7 @@ class Report:
             "state": state,
             "cause": dict(cause),
             "text": str(cause.get("text", "")),
-            "meta": dict(proof),
+            "meta": dict(cleanup),
         }
         self.outbox.no_more_writers()
         self._last.append(to_line(word))

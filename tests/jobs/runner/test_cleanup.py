@@ -40,7 +40,9 @@ def kill_runner(house: House, console: FakeConsole) -> int:
     return int(orphan)
 
 
-def test_cleanup_ends_the_orphan_ships_the_rest_and_gives_the_proof(house: House, console: FakeConsole) -> None:
+def test_cleanup_ends_the_orphan_ships_the_rest_and_gives_the_cleanup_report(
+    house: House, console: FakeConsole
+) -> None:
     orphan = kill_runner(house, console)
     with (house.run_dir / "events.jsonl").open("a") as log:
         log.write('{"kind":"metric","attempt":1,"step":2,"role":"driver","rank":0,"t":4,"values":{"loss":1}}\n')
@@ -82,7 +84,7 @@ def test_cleanup_on_another_node_goes_on_with_the_number_that_the_console_expect
     assert not elsewhere.exists()
 
 
-def test_cleanup_on_a_full_disk_gives_the_proof_all_the_same(
+def test_cleanup_on_a_full_disk_gives_the_cleanup_report_all_the_same(
     house: House, console: FakeConsole, tiny_disk: Path
 ) -> None:
     house.run_root = tiny_disk

@@ -89,10 +89,10 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
 
     assert head.end_of(job) == "SUCCEEDED"  # so Ray's supervisor of the job was not taken for an orphan
     assert console.last_word["state"] == "finished"
-    proof = console.last_word["meta"]
-    assert proof["processes_left"] == 0
-    assert any("sleep 600" in text for text in proof["ended"])
-    assert any("Survivor" in text for text in proof["ended"])
+    cleanup = console.last_word["meta"]
+    assert cleanup["processes_left"] == 0
+    assert any("sleep 600" in text for text in cleanup["ended"])
+    assert any("Survivor" in text for text in cleanup["ended"])
     assert is_gone(child_of(house))
     wait_until(lambda: house.marked() == [], 60)  # the supervisor leaves with its job
 

@@ -1,4 +1,5 @@
-"""The other nodes of an attempt: when the runner asks them, and what the proof says where they do not answer."""
+"""The other nodes of an attempt: when the runner asks them, and what the clean-up report says where they do not
+answer."""
 
 import json
 import os
@@ -16,7 +17,7 @@ from jobs.runner.nodes.remote_nodes import RemoteNodes, merge
 from jobs.runner.reporting.progress import Progress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
-PROOF = {"processes_left": 0, "device_bytes_left": 0, "ended": [], "nodes": ["head"], "checked_at": "2026-01-01"}
+CLEANUP = {"processes_left": 0, "device_bytes_left": 0, "ended": [], "nodes": ["head"], "checked_at": "2026-01-01"}
 NODES = [
     {"node": "aa", "index": 0, "address": "10.0.0.1", "name": "head", "workers": ["policy-0"]},
     {"node": "bb", "index": 1, "address": "10.0.0.2", "name": "blue", "workers": ["vllm-0"]},
@@ -59,7 +60,7 @@ def test_a_run_on_one_node_starts_no_helper(run_dir: Path, nodes: list[dict[str,
     helper.watch(1e6)
     helper.begin_end(1.0)
 
-    assert helper.finish_end(PROOF, is_hurried=False) == PROOF
+    assert helper.finish_end(CLEANUP, is_hurried=False) == CLEANUP
     assert helper.pid is None
 
 
@@ -80,16 +81,16 @@ def test_nodes_are_named_where_ray_is_gone(run_dir: Path, monkeypatch: pytest.Mo
         helper = remote_nodes(run_dir, listener, nodes=NODES)
 
         helper.begin_end(1.0)
-        proof = helper.finish_end(PROOF, is_hurried=False)
+        cleanup = helper.finish_end(CLEANUP, is_hurried=False)
 
-    assert proof == {**PROOF, "nodes_unchecked": ["blue (10.0.0.2)"]}
+    assert cleanup == {**CLEANUP, "nodes_unchecked": ["blue (10.0.0.2)"]}
     assert any("Ray does not answer" in line for line in listener.lines)
 
 
-def test_one_proof_speaks_for_all_nodes() -> None:
-    there = {**PROOF, "processes_left": 2, "device_bytes_left": 7, "ended": ["12 sleep"], "nodes": ["blue"]}
+def test_one_cleanup_report_speaks_for_all_nodes() -> None:
+    there = {**CLEANUP, "processes_left": 2, "device_bytes_left": 7, "ended": ["12 sleep"], "nodes": ["blue"]}
 
-    found = merge(PROOF, {"blue (10.0.0.2)": there}, [])
+    found = merge(CLEANUP, {"blue (10.0.0.2)": there}, [])
 
     assert found["processes_left"] == 2
     assert found["device_bytes_left"] == 7
@@ -99,7 +100,7 @@ def test_one_proof_speaks_for_all_nodes() -> None:
 
 
 def test_memory_that_one_node_cannot_read_is_not_called_zero() -> None:
-    found = merge(PROOF, {"blue": {**PROOF, "device_bytes_left": None}}, [])
+    found = merge(CLEANUP, {"blue": {**CLEANUP, "device_bytes_left": None}}, [])
 
     assert found["device_bytes_left"] is None
 
@@ -119,8 +120,8 @@ import json, sys
 from jobs.runner.nodes.orphans import kill_orphans, find
 run, attempt, helper = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 found = [process.pid for process in find(run=run, attempt=attempt, session=None)]
-proof = kill_orphans(run=run, attempt=attempt, helper=helper, leave_seconds=0.0)
-print(json.dumps([found, proof["ended"]]))
+cleanup = kill_orphans(run=run, attempt=attempt, helper=helper, leave_seconds=0.0)
+print(json.dumps([found, cleanup["ended"]]))
 """
 
 
