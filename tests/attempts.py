@@ -36,7 +36,7 @@ def train(run: Run, steps: Iterable[int], *, attempt: int = 1, every: int = 20, 
 
 
 def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "trainer", now: datetime = NOW) -> None:
-    """End an attempt by its runner's last word, with the clean-up report."""
+    """End an attempt by its runner's terminal event, with the clean-up report."""
     Attempt.objects.filter(run=run, number=attempt).update(submitted_at=NOW)
     cause = {"side": side, "text": "policy rank 1 was killed"} if state == "failed" else {}
     cleanup = {"processes_left": 0}

@@ -90,7 +90,7 @@ def announce(url: str) -> None:
 
 
 def stop_runs() -> None:
-    """End the jobs on the embedded Ray while the console still listens, so that each run's last word arrives."""
+    """End the jobs on the embedded Ray while the console still listens, so that each run's terminal event arrives."""
     from jobs.cluster import ray_api as cluster
     from jobs.models import LIVE, Attempt
 

@@ -170,7 +170,7 @@ def answered(command: Command, answer: Mapping[str, Any], *, now: datetime) -> N
     if row is None:
         return
     if command.verb == "withdraw":
-        if problem == "unknown verb":  # of an older release; any other is of a trainer that ends, as its last word says
+        if problem == "unknown verb":  # of an older release; any other comes with the terminal event
             row.withdraw_asked_at = row.withdraw_asked_by = None
             row.save(update_fields=["withdraw_asked_at", "withdraw_asked_by"])
             tell(row, f"{called(row)} stays armed: the run's release cannot withdraw it", now)

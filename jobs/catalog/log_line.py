@@ -9,7 +9,7 @@
       | MemoryError                                                                Python, of one exception in a group
 
 Patterns that are held against the beginning of a line are held against `said`. A level below ERROR stays in it, so
-that what was only warned of does not look like a last word.
+that what was only warned of does not look like the cause.
 """
 
 import re

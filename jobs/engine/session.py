@@ -57,7 +57,7 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
         report.fetch_lines()
         error = session.behind(error)
         if isinstance(error, WorkerFailed):
-            report.last_words(error.role, error.rank, place=session.place_of(error.role, error.rank))
+            report.fetch_last_lines(error.role, error.rank, place=session.place_of(error.role, error.rank))
         if not isinstance(error, (RunProblem, KeyboardInterrupt)):
             traceback.print_exc()
         cause = cause_of(error, step=session.step, log_tail=report.log_tail)

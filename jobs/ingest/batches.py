@@ -234,11 +234,11 @@ def _state(event: dict[str, Any]) -> str:
     if not _is_text(event.get("state"), 1, 20):
         return f"state: {_shown(event.get('state'))} is not a state."
     if event["role"] == "runner" and event["state"] not in ("finished", "failed", "stopped"):
-        return f"state: {_shown(event['state'])} is no last word of a runner; use finished, failed or stopped."
+        return f"state: {_shown(event['state'])} does not end an attempt; use finished, failed or stopped."
     for name in ("cause", "meta"):
         if not isinstance(event.get(name, {}), dict):
             return f"{name}: must be a JSON object."
-    # Pages show these. A last word is too dear to be refused for them: other things become text, other numbers go.
+    # Pages show these. A terminal event is too dear to be refused for them: other things become text, other numbers go.
     cause, meta = event.get("cause", {}), event.get("meta", {})
     for name in ("side", "text", "role", "log_line"):
         if not isinstance(cause.get(name, ""), str):

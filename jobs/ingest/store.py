@@ -155,10 +155,10 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: d
         Attempt.objects.filter(pk=attempt.pk).update(step=progress.step)
     if progress.is_training and attempt.state in ("queued", "starting"):
         lifecycle.mark_running(run_id=run.pk, attempt=attempt.number, now=now)
-    last_word = next((e for e in events if e["kind"] == "state" and e["role"] == "runner"), None)
-    if last_word is not None:
-        cause, cleanup = last_word.get("cause", {}), last_word.get("meta", {})
-        word = last_word["state"]
+    terminal_event = next((e for e in events if e["kind"] == "state" and e["role"] == "runner"), None)
+    if terminal_event is not None:
+        cause, cleanup = terminal_event.get("cause", {}), terminal_event.get("meta", {})
+        word = terminal_event["state"]
         if not lifecycle.finish(
             run_id=run.pk, attempt=attempt.number, state=word, cause=cause, cleanup=cleanup, now=now
         ):

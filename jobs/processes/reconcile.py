@@ -113,7 +113,7 @@ def _say_slow(attempt: Attempt, job: JobInfo, now: datetime) -> None:
 
 
 def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
-    """End an attempt whose job is over, or lost, without its runner's last word."""
+    """End an attempt whose job is over, or lost, without its runner's terminal event."""
     is_stop = attempt.state == "stopping" and (job is None or job.status in ("STOPPED", "SUCCEEDED"))
     if is_stop:
         text = (

@@ -1,6 +1,6 @@
 """`python -m jobs.runner.cleanup`: end an attempt whose runner was killed, on the node where that was.
 
-It ends what is left of the attempt, ships what the runner had not shipped yet, and gives the last word with the
+It ends what is left of the attempt, ships what the runner had not shipped yet, and gives the terminal event with the
 clean-up report. The console may have ended the attempt meanwhile; it takes this until it has the clean-up report.
 """
 
@@ -30,8 +30,8 @@ def main() -> int:
                 return _close(job, console)
             except OSError as error:
                 print(f"{job.run_dir} takes no more files ({error.strerror}).", file=sys.stderr)
-        # The runner sat on another node, never came so far, or has no disk left: all that can be shipped is the last
-        # word.
+        # The runner sat on another node, never came so far, or has no disk left: all that can be shipped is the
+        # terminal event.
         with tempfile.TemporaryDirectory(prefix="pitwall-cleanup-") as folder:
             spare = dataclasses.replace(job, run_root=Path(folder))
             spare.run_dir.mkdir(parents=True)

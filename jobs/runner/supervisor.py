@@ -1,4 +1,4 @@
-"""One attempt from its start to its last word: this is what the Ray job runs."""
+"""One attempt from its start to its terminal event: this is what the Ray job runs."""
 
 import contextlib
 import os
@@ -83,17 +83,17 @@ class AttemptSupervisor:
         )
 
     def close_killed(self, report: Report, cleanup: Mapping[str, Any]) -> int:
-        """Give the last word of an attempt whose runner is gone, after the rest of what it had to ship."""
+        """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
-        if rest is not None and not report.has_last_word:
+        if rest is not None and not report.has_terminal_event:
             rest.read_the_rest()
             self.progress.read()
             finish_own(self.job, rest, self.progress)
             rest.finish(has_succeeded=False)
             self.progress.read()
         report.start()
-        if not report.has_last_word:
+        if not report.has_terminal_event:
             remote_nodes = RemoteNodes(self.job, report, self.progress)
             is_hurried = self.asked_to_end.is_set()
             remote_nodes.begin_end(
@@ -271,7 +271,7 @@ class AttemptSupervisor:
         hand_over_files(
             run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report, wait=wait
         )
-        report.last_word(state, cause=cause, cleanup=cleanup, step=self.progress.step)
+        report.terminal_event(state, cause=cause, cleanup=cleanup, step=self.progress.step)
 
     def _wait(self, report: Report) -> int:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED

@@ -68,7 +68,7 @@ def newest_visible(run: Run) -> Checkpoint | None:
 def lost_checkpoints(attempts: Iterable[Attempt]) -> Mapping[tuple[int, int], str]:
     """Return (attempt, step) of each checkpoint believed lost -> why, from all attempts of a run by number.
 
-    The newest attempt that was to start from it has the last word; one whose job Ray never had, has none.
+    The newest attempt that was to start from it decides; one whose job Ray never had, has none.
     """
     found: dict[tuple[int, int], str] = {}
     for attempt in attempts:

@@ -1,4 +1,4 @@
-"""Name the cause when a job ended without its runner's last word, from what Ray kept of it."""
+"""Name the cause when a job ended without its runner's terminal event, from what Ray kept of it."""
 
 import re
 from typing import Any
@@ -29,7 +29,7 @@ def cause_of_death(job: JobInfo) -> dict[str, Any]:
 
 def _sentence(job: JobInfo, code: int | None, head: str, line: str) -> tuple[str, str]:
     if job.status == "SUCCEEDED":
-        return "pitwall", _("its runner ended without a last word")
+        return "pitwall", _("its runner ended without a final report")
     if job.status == "STOPPED":
         return "cluster", _("its Ray job was stopped from outside Pitwall")
     if code in _KILLED:

@@ -103,7 +103,7 @@ class Reporter:
             self._ship(some)
         self._wait_until_stored()
 
-    def last_word(self, state: str, *, cause: Mapping[str, Any]) -> None:
+    def terminal_event(self, state: str, *, cause: Mapping[str, Any]) -> None:
         """Post the runner's last event: `state` is finished, failed or stopped."""
         head = {
             "kind": "state",

@@ -169,7 +169,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
         running.close()
     found = custody_of(shipped, capture, tool=tool)
     wrong = _judge(way, found, tool=tool, is_written=is_written, files=announced(shipped, capture))
-    left = shipped.last_word["meta"]["processes_left"]
+    left = shipped.terminal_event["meta"]["processes_left"]
     wrong = wrong or (f"{left} processes are left" if left else "")
     print(f"{name} {number}: {tool}, {'written' if is_written else 'recorded'}: {found.state} {found.problem} {wrong}")
     return found.state, wrong and f"{name} {number}, {tool}: {wrong}", found.problem

@@ -53,7 +53,7 @@ def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
         row = Capture.objects.create(
             run=run, attempt=1, pk=capture, tool=tool, seconds=300, num_steps=1, state="armed", created_at=now
         )
-        told = [event for event in shipped.events if event != shipped.last_word]  # files come before it
+        told = [event for event in shipped.events if event != shipped.terminal_event]  # files come before it
         before, rest = told[: shipped.num_before], told[shipped.num_before :]
         store([delivery(run.pk, 1, cast(list[Event], before))], memory=Memory(), now=now)
         if rest:
@@ -76,7 +76,7 @@ def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
             )
             assert receive(run_id=run.pk, attempt=1, name=name, piece=piece).is_ready
         if not rest:
-            finish(run_id=run.pk, attempt=1, state=shipped.last_word["state"], cause={}, cleanup={}, now=now)
+            finish(run_id=run.pk, attempt=1, state=shipped.terminal_event["state"], cause={}, cleanup={}, now=now)
         row.refresh_from_db()
         found = Custody(state=row.state, problem=row.problem, meta=row.meta)
         transaction.set_rollback(True)

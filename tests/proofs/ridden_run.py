@@ -24,7 +24,8 @@ OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What a run's console has of it in the end: events, files by name with what was said of each, and the last word.
+    """What a run's console has of it in the end: events, files by name with what was said of each, and the terminal
+    event.
 
     `num_before` of the events had come when its runner was killed; all of them, if nobody killed it.
     """
@@ -33,7 +34,7 @@ class Shipped:
     events: list[dict[str, Any]]
     files: dict[str, bytes]
     about: dict[str, dict[str, str]]
-    last_word: dict[str, Any]
+    terminal_event: dict[str, Any]
     num_before: int
 
     def of(self, kind: str) -> list[dict[str, Any]]:
@@ -104,7 +105,7 @@ class RiddenRun:
         (self.run_dir / "end").touch()
 
     def wait(self) -> Shipped:
-        """Return what the console has, when the run has ended and its last word is there."""
+        """Return what the console has, when the run has ended and its terminal event is there."""
         try:
             wait_until(lambda: self._status() in OVER, END_SECONDS)
             if self._num_before >= 0:
@@ -118,7 +119,7 @@ class RiddenRun:
                     events=console.events,
                     files={name: bytes(console.files[name]) for name in console.ready},
                     about=dict(console.about),
-                    last_word=console.last_word,
+                    terminal_event=console.terminal_event,
                     num_before=self._num_before if self._num_before >= 0 else len(console.events),
                 )
         finally:

@@ -182,7 +182,7 @@ class Report:
             self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
 
-    def last_words(self, role: str, rank: int, *, place: Place | None = None) -> None:
+    def fetch_last_lines(self, role: str, rank: int, *, place: Place | None = None) -> None:
         """Tell what a dead process wrote after its last hand-over, from its log files, which are at `place`."""
         for stream in ("stdout", "stderr"):
             file = self._run_dir / "log" / f"{role}-{rank}.{stream}"

@@ -49,7 +49,7 @@ class Batch:
 class Outbox:
     """The batches of one attempt. `sources` are read in order, each to its end before the next.
 
-    The last source holds the last word: nothing is cut after it.
+    The last source holds the terminal event: nothing is cut after it.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Everything the runner says about an attempt: its lines, its readings, the last word, and the shipping of it all."""
+"""Everything the runner says about an attempt: its lines, its readings, the terminal event, and the shipping of it
+all."""
 
 import contextlib
 import threading
@@ -40,7 +41,7 @@ class Report:
         return self._shipper.is_fenced.is_set()
 
     @property
-    def has_last_word(self) -> bool:
+    def has_terminal_event(self) -> bool:
         """True if the attempt's end is written down already."""
         return self._last.path.stat().st_size > 0
 
@@ -61,7 +62,7 @@ class Report:
         self.capture(name, "failed", text=text)
 
     def capture(self, name: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
-        """Report that a capture has moved on, after the trainer's last word on it."""
+        """Report that a capture has moved on, after the trainer's last report of it."""
         self._write(capture(name, state, attempt=self._attempt, step=step, text=text, meta=meta))
 
     def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> Event:
@@ -70,7 +71,7 @@ class Report:
         self._write(event)
         return event
 
-    def last_word(self, state: str, *, cause: Mapping[str, Any], cleanup: Mapping[str, Any], step: int) -> None:
+    def terminal_event(self, state: str, *, cause: Mapping[str, Any], cleanup: Mapping[str, Any], step: int) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""
         head = Event(kind="state", attempt=self._attempt, step=step, role="runner", rank=0, t=time.time_ns())
         word: Event = {
@@ -85,7 +86,8 @@ class Report:
         self._shipper.hurry()
 
     def wait_until_done(self, *, poll_seconds: float = 0.5, give_up: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until the last word is in the console's database, however long it takes; False if fenced or given up."""
+        """Wait until the terminal event is in the console's database, however long it takes; False if fenced or given
+        up."""
         while not self._shipper.is_done.wait(poll_seconds):
             if self._shipper.is_fenced.is_set() or give_up():
                 return False

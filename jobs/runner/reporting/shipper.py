@@ -1,7 +1,8 @@
 """Ship batches: one POST in flight, every 100 ms while there is something, a heartbeat every second otherwise.
 
 The thread follows `expect` wherever the console points, so a console that lost its Redis, or an answer that was lost on
-the way, is nothing special. It stops for good when the console fences the attempt, or when the last word is durable.
+the way, is nothing special. It stops for good when the console fences the attempt, or when the terminal event is
+durable.
 """
 
 import threading
@@ -19,11 +20,11 @@ LOOK_SECONDS = 0.025  # between looks while there is nothing to ship: what comes
 HEARTBEAT_SECONDS = 1.0
 STALLED_SECONDS = 2.0  # without anything becoming durable: a heartbeat between batches shows the console what it lost
 REFUSED_FOR_SECONDS = 600.0  # then the console does not know this run any more, and never will
-LAST_SOURCE = "last_word"
+LAST_SOURCE = "last_word"  # as attempts on a disk have it
 
 
 class Shipper(threading.Thread):
-    """Ships one attempt's outbox. `is_done` is set once the last word is in the console's database."""
+    """Ships one attempt's outbox. `is_done` is set once the terminal event is in the console's database."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Shipper(threading.Thread):
         self._durable = 0
         self._trouble_said_at: float | None = None
         self._refused_since: float | None = None
-        self._last_word = outbox.number_of_last_cut_with(LAST_SOURCE)  # number of the batch that ends with it
+        self._terminal_event = outbox.number_of_last_cut_with(LAST_SOURCE)  # number of the batch that ends with it
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.is_done = threading.Event()
@@ -105,12 +106,12 @@ class Shipper(threading.Thread):
         if self._expect > self._outbox.next_number:
             self._outbox.skip_to(self._expect)
         batch = self._outbox.batch(self._expect)
-        if batch is not None and self._last_word is None:
-            self._last_word = self._outbox.number_of_last_cut_with(LAST_SOURCE)
+        if batch is not None and self._terminal_event is None:
+            self._terminal_event = self._outbox.number_of_last_cut_with(LAST_SOURCE)
         return batch
 
     def _is_heartbeat_due(self) -> bool:
-        is_waiting_for_the_end = self._last_word is not None
+        is_waiting_for_the_end = self._terminal_event is not None
         period = PERIOD_SECONDS if is_waiting_for_the_end else HEARTBEAT_SECONDS
         return self._clock() - self._posted_at >= period
 
@@ -138,15 +139,16 @@ class Shipper(threading.Thread):
         self._durable = answer.durable_through
         self._outbox.forget(answer.durable_through)
         self._expect = max(answer.expect, answer.durable_through + 1)
-        if self._last_word is not None and answer.durable_through >= self._last_word:
+        if self._terminal_event is not None and answer.durable_through >= self._terminal_event:
             self.is_done.set()
 
     def _is_full(self, batch: Batch | None) -> bool:
         return batch is not None and (len(batch.events) >= 500 or sum(map(len, batch.events)) > 250_000)
 
     def _on_fenced(self, text: str, durable_through: int) -> None:
-        """A run ends when its last word is in the database: to be fenced after that is how the runner learns of it."""
-        if self._last_word is not None and durable_through >= self._last_word:
+        """A run ends when its terminal event is in the database: to be fenced after that is how the runner learns of
+        it."""
+        if self._terminal_event is not None and durable_through >= self._terminal_event:
             self.is_done.set()
         else:
             self._say(f"This attempt may not report any more, so it ends here. {text}")

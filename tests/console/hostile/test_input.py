@@ -167,7 +167,7 @@ def test_a_file_s_meta_that_no_database_takes_is_refused(attacker: Attacker, met
     assert not attacker.live.artifacts.exists()
 
 
-def test_a_last_word_of_odd_shapes_is_stored_and_breaks_no_page(attacker: Attacker) -> None:
+def test_a_terminal_event_of_odd_shapes_is_stored_and_breaks_no_page(attacker: Attacker) -> None:
     cause = {"side": ["x"], "text": {"a": 1}, "step": "1", "rank": [], "role": 3}
     meta = {"processes_left": "many", "device_bytes_left": -5, "nodes_unchecked": 7}
     said = {"kind": "state", "state": "failed", "attempt": 1, "step": -1, "role": "runner", "rank": 0, "t": 1}

@@ -30,7 +30,7 @@ def test_a_run_that_ended_before_the_list_was_followed_is_shown_as_ended(page: P
     state = page.locator(f"#{reporter.run.pk} .state").first
     expect(state).to_have_text("running")
 
-    reporter.last_word("finished", cause={})
+    reporter.terminal_event("finished", cause={})
     wait_until(lambda: Run.objects.get(pk=reporter.run.pk).state == "finished", 60)
     held[0].connect_to_server()
 

@@ -380,7 +380,7 @@ def test_a_run_that_fails_shows_its_cause_at_once(page: Page, live_console: Live
     open_run(page, live_console, reporter.run)
     expect(page.locator('[data-field="state"]')).to_have_text("running")
 
-    reporter.last_word(
+    reporter.terminal_event(
         "failed",
         cause={"side": "trainer", "role": "policy", "rank": 1, "step": 3, "text": "Out of memory.", "log_line": "OOM"},
     )

@@ -33,7 +33,7 @@ def died(live_console: LiveConsole, *, steps: int = 8, checkpoint: int = 4) -> R
         [events.artifact("checkpoint", artifact="checkpoint", path=path, attempt=1, step=checkpoint, size=2_500_000)]
     )
     cause = {"side": "cluster", "text": "policy rank 1 was killed", "role": "policy", "rank": 1, "step": steps}
-    reporter.last_word("failed", cause=cause)
+    reporter.terminal_event("failed", cause=cause)
     wait_for_state(run, "failed")
     return run
 
@@ -219,7 +219,9 @@ def test_another_trainers_run_is_offered_only_what_it_can_do(page: Page, live_co
     page.locator('[data-tab="profile"]').first.click()
     expect(page.get_by_text("No step recorded yet")).to_be_visible()
 
-    Reporter(console=live_console, run=run).last_word("failed", cause={"side": "user", "text": "no flash attention"})
+    Reporter(console=live_console, run=run).terminal_event(
+        "failed", cause={"side": "user", "text": "no flash attention"}
+    )
     wait_for_state(run, "failed")
     page.locator('[data-action="resume"]').click()
     dialog = page.locator('[data-dialog="resume"]')

@@ -22,7 +22,7 @@ def test_a_failure_leads_to_the_clone_that_mends_it(page: Page, live_console: Li
     expect(page.locator("#symptoms section")).to_have_count(0)
 
     reporter.post([events.log([NO_DEVICE_MEMORY], attempt=1, role="policy", stream="stderr")])
-    reporter.last_word("failed", cause={"side": "trainer", "role": "policy", "rank": 0, "text": "It ran out."})
+    reporter.terminal_event("failed", cause={"side": "trainer", "role": "policy", "rank": 0, "text": "It ran out."})
 
     symptom = page.locator('[data-symptom="memory.device"]')
     expect(symptom).to_contain_text(NO_DEVICE_MEMORY)

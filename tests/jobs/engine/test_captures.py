@@ -53,7 +53,7 @@ def custody(events: list[dict[str, Any]], capture: str) -> list[str]:
     return [e["state"] for e in events if e["kind"] == "capture" and e["capture"] == capture]
 
 
-def last_word(ended: Ended, capture: str) -> dict[str, Any]:
+def terminal_event(ended: Ended, capture: str) -> dict[str, Any]:
     return [e for e in ended.of("capture") if e["capture"] == capture][-1]
 
 
@@ -261,28 +261,28 @@ def test_no_agent_of_nsys_outlives_the_run(run: Ended) -> None:
 
 
 def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: Ended) -> None:
-    assert last_word(run, "past")["text"].endswith("; steps 1 to 2 are past.")
-    assert last_word(run, "norole")["text"] == "This run has no role 'critic'. Use policy, vllm, reference."
-    assert last_word(run, "norank")["text"] == "There is no rank 7 of policy. Use 0 to 1."
-    assert {last_word(run, name)["state"] for name in ("past", "norole", "norank")} == {"failed"}
+    assert terminal_event(run, "past")["text"].endswith("; steps 1 to 2 are past.")
+    assert terminal_event(run, "norole")["text"] == "This run has no role 'critic'. Use policy, vllm, reference."
+    assert terminal_event(run, "norank")["text"] == "There is no rank 7 of policy. Use 0 to 1."
+    assert {terminal_event(run, name)["state"] for name in ("past", "norole", "norank")} == {"failed"}
 
 
 def test_a_capture_that_the_end_of_the_run_cuts_short_keeps_what_it_has(run: Ended) -> None:
-    assert last_word(run, "atend")["state"] == "importing"
-    assert last_word(run, "atend")["meta"]["num_steps"] == 1
+    assert terminal_event(run, "atend")["state"] == "importing"
+    assert terminal_event(run, "atend")["meta"]["num_steps"] == 1
     names = {e["name"] for e in annotations(run.run_dir / "traces" / "atend" / "reference-0.pt.trace.json.gz")}
     assert f"ProfilerStep#{LAST}" in names
 
 
 def test_what_a_capture_cost_is_told(run: Ended) -> None:
-    overhead = last_word(run, "atlaunch")["meta"]["overhead"]
+    overhead = terminal_event(run, "atlaunch")["meta"]["overhead"]
 
     assert 0 < overhead["start_seconds"] < 60
     assert 0 < overhead["stop_seconds"] < 60
     series = run.series("time/step_seconds")
     assert overhead["step_seconds"] == pytest.approx([series[1], series[2]], abs=1e-3)
     # The one of the first steps may be told before another step is done; that of the last has all others beside it.
-    assert last_word(run, "atend")["meta"]["overhead"]["neighbor_step_seconds"] > 0
+    assert terminal_event(run, "atend")["meta"]["overhead"]["neighbor_step_seconds"] > 0
 
 
 def test_phases_carry_memory(run: Ended) -> None:
@@ -306,7 +306,7 @@ def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded
     assert ended.code == 1
     assert (ended.cause["role"], ended.cause["rank"]) == ("policy", 1)
     assert custody(ended.events, "doomed") == ["armed", "recording", "stopping", "writing"]  # its end is the runner's
-    assert "policy rank 1 died" in last_word(ended, "doomed")["meta"]["truncated"]
+    assert "policy rank 1 died" in terminal_event(ended, "doomed")["meta"]["truncated"]
     assert set(files(ended, "doomed")) == {"policy-0"}
     assert annotations(ended.run_dir / files(ended, "doomed")["policy-0"]["path"])
     wait_until(lambda: not nsys_processes(), 60)

@@ -57,7 +57,7 @@ def test_every_kind_of_event_passes_unchanged() -> None:
         ({**GOOD[4], "prompt": None}, "prompt: must be a text"),
         ({**GOOD[5], "path": "../../etc/passwd"}, 'path: "../../etc/passwd" must lie inside'),
         ({**GOOD[5], "name": "../x"}, "cannot name a file"),
-        ({**GOOD[6], "role": "runner", "state": "training"}, "no last word of a runner"),
+        ({**GOOD[6], "role": "runner", "state": "training"}, "does not end an attempt"),
         ({**GOOD[7], "text": 1}, "text: must be a text"),
         ("event", "must be a JSON object"),
     ],

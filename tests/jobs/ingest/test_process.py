@@ -169,7 +169,7 @@ def test_the_first_metrics_make_the_run_running(valkey: Valkey) -> None:
 
 
 @pytest.mark.parametrize("word", ["finished", "failed", "stopped"])
-def test_the_last_word_ends_the_run_with_cause_and_proof(valkey: Valkey, word: str) -> None:
+def test_the_terminal_event_ends_the_run_with_cause_and_proof(valkey: Valkey, word: str) -> None:
     run = make_run(state="running")
     cause = {"side": "trainer", "role": "vllm", "rank": 0, "text": "out of memory"} if word == "failed" else {}
     proof = {"processes_left": 0, "device_bytes_left": 0}

@@ -172,7 +172,7 @@ def test_the_runners_own_word_wins_over_rays(ray: FakeRay, clock: Clock) -> None
         ("FAILED", "runtime_env setup failed: disk full", None, "cluster", "could not prepare its environment"),
         ("FAILED", "The node died", None, "cluster", "Ray ended its job: The node died"),
         ("STOPPED", "Job was intentionally stopped.", None, "cluster", "stopped from outside"),
-        ("SUCCEEDED", "Job finished successfully.", 0, "pitwall", "without a last word"),
+        ("SUCCEEDED", "Job finished successfully.", 0, "pitwall", "without a final report"),
     ],
 )
 def test_each_way_to_die_has_its_sentence(

@@ -69,7 +69,7 @@ class FakeConsole:
         return [line for e in self.of_kind("log", role=role) for line in e["lines"]]
 
     @property
-    def last_word(self) -> dict[str, Any]:
+    def terminal_event(self) -> dict[str, Any]:
         return self.of_kind("state", role="runner")[-1]
 
     def start(self) -> "FakeConsole":

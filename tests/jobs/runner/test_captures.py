@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_handed_over_fails_its_capture_and_not_the_run(
     (failed,) = console.of_kind("capture")
     assert (failed["capture"], failed["state"]) == ("cap1", "failed")
     assert f"{NAME} could not be handed over" in failed["text"]
-    assert console.last_word["state"] == "stopped"
+    assert console.terminal_event["state"] == "stopped"
 
 
 def test_commands_that_come_with_the_launch_are_there_before_the_trainer(house: House, console: FakeConsole) -> None:
@@ -126,6 +126,6 @@ def test_the_agent_of_an_nsys_session_is_ended_with_the_run(house: House, consol
 
     house.finish(house.start(PITWALL_LEAVE_SECONDS="0.2"))
 
-    assert any("--start-agent" in text for text in console.last_word["meta"]["ended"])
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert any("--start-agent" in text for text in console.terminal_event["meta"]["ended"])
+    assert console.terminal_event["meta"]["processes_left"] == 0
     assert house.marked() == []

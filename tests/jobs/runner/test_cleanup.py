@@ -52,11 +52,11 @@ def test_cleanup_ends_the_orphan_ships_the_rest_and_gives_the_cleanup_report(
     assert is_gone(orphan)
     assert [event["step"] for event in console.of_kind("metric")] == [1, 2]
     assert [number for number, _ in console.database] == list(range(1, len(console.database) + 1))
-    assert console.last_word["state"] == "failed"
-    assert console.last_word["cause"]["side"] == "cluster"
-    assert "the runner was killed" in console.last_word["cause"]["text"]
-    assert console.last_word["meta"]["processes_left"] == 0
-    assert any(str(orphan) in text for text in console.last_word["meta"]["ended"])
+    assert console.terminal_event["state"] == "failed"
+    assert console.terminal_event["cause"]["side"] == "cluster"
+    assert "the runner was killed" in console.terminal_event["cause"]["text"]
+    assert console.terminal_event["meta"]["processes_left"] == 0
+    assert any(str(orphan) in text for text in console.terminal_event["meta"]["ended"])
     assert "logs.zip" in console.ready
 
 
@@ -67,7 +67,7 @@ def test_cleanup_of_an_attempt_that_the_console_has_ended_already_is_let_in(hous
 
     house.finish(house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"))
 
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["meta"]["processes_left"] == 0
 
 
 def test_cleanup_on_another_node_goes_on_with_the_number_that_the_console_expects(
@@ -79,8 +79,8 @@ def test_cleanup_on_another_node_goes_on_with_the_number_that_the_console_expect
     house.finish(house.start("jobs.runner.cleanup", PITWALL_RUN_ROOT=elsewhere, PITWALL_LEAVE_SECONDS="0.2"))
 
     assert [number for number, _ in console.database] == list(range(1, len(console.database) + 1))
-    assert console.database[-1][1] == [console.last_word]
-    assert console.last_word["state"] == "failed"
+    assert console.database[-1][1] == [console.terminal_event]
+    assert console.terminal_event["state"] == "failed"
     assert not elsewhere.exists()
 
 
@@ -99,13 +99,13 @@ def test_cleanup_on_a_full_disk_gives_the_cleanup_report_all_the_same(
     said = house.finish(house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"))
 
     assert "No space left on device" in said
-    assert console.last_word["state"] == "failed"
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["state"] == "failed"
+    assert console.terminal_event["meta"]["processes_left"] == 0
 
 
-def test_a_runner_that_had_given_its_last_word_is_not_contradicted(house: House, console: FakeConsole) -> None:
+def test_a_runner_that_had_given_its_terminal_event_is_not_contradicted(house: House, console: FakeConsole) -> None:
     house.trainer("metric(1)\n")
-    console.is_ingesting = False  # the last word never becomes durable
+    console.is_ingesting = False  # the terminal event never becomes durable
     runner = house.start()
     console.wait_for(lambda: any(e["role"] == "runner" and e["kind"] == "state" for _, es in console.redis for e in es))
     runner.kill()

@@ -85,7 +85,7 @@ def test_exit_code_and_stop_decide_the_state(
     ("state", "was_asked", "expected"),
     [("done", False, "finished"), ("done", True, "stopped"), ("failed", False, "failed"), ("failed", True, "failed")],
 )
-def test_a_trainer_that_hangs_after_its_last_word_is_ended_and_judged_by_it(
+def test_a_trainer_that_hangs_after_its_terminal_event_is_ended_and_judged_by_it(
     tmp_path: Path, state: str, was_asked: bool, expected: str
 ) -> None:
     escalation = Escalation(grace_seconds=300, term_seconds=15)

@@ -89,14 +89,14 @@ def test_its_values_arrive_while_it_trains_and_its_model_at_the_end(
     (house.run_dir / "go").touch()
     house.finish(runner)
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert steps_of(console) == [1, 2]
     assert [event["values"]["loss/sft"] for event in console.of_kind("metric")] == [2.0, 1.0]
     assert {event["attempt"] for event in console.events} == {console.attempt}
     told = [(event["state"], event["text"]) for event in console.of_kind("state", role="driver")]
     assert told == [("loading", "Starting OpenRLHF 0.11.2"), ("training", "")]
     assert "model-final.zip" in console.ready
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["meta"]["processes_left"] == 0
 
 
 def test_a_stop_ends_it_at_once_and_other_commands_are_refused(
@@ -113,9 +113,9 @@ def test_a_stop_ends_it_at_once_and_other_commands_are_refused(
         ]
     house.finish(runner)
 
-    assert console.last_word["state"] == "stopped"
-    assert console.last_word["cause"]["side"] == "user"
-    assert "OpenRLHF 0.11.2 was ended" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "stopped"
+    assert console.terminal_event["cause"]["side"] == "user"
+    assert "OpenRLHF 0.11.2 was ended" in console.terminal_event["cause"]["text"]
     answers = {answer["number"]: answer["answer"] for answer in console.answered}
     assert answers == {1: {"error": "OpenRLHF 0.11.2 takes no commands while it trains"}, 2: {"accepted": True}}
 
@@ -147,8 +147,8 @@ def test_its_death_is_explained(
 
     house.finish(other.start())
 
-    cause = console.last_word["cause"]
-    assert (console.last_word["state"], cause["side"]) == ("failed", side)
+    cause = console.terminal_event["cause"]
+    assert (console.terminal_event["state"], cause["side"]) == ("failed", side)
     assert sentence in cause["text"]
 
 
@@ -157,8 +157,8 @@ def test_a_missing_trainer_is_said_before_anything_starts(house: House, console:
 
     house.finish(house.start(PITWALL_TRAINERS=""))
 
-    cause = console.last_word["cause"]
-    assert (console.last_word["state"], cause["side"]) == ("failed", "cluster")
+    cause = console.terminal_event["cause"]
+    assert (console.terminal_event["state"], cause["side"]) == ("failed", "cluster")
     assert "PITWALL_TRAINERS declares nothing" in cause["text"]
     assert "make trainer-env TRAINER=openrlhf VERSION=0.11.2" in cause["text"]
     assert not (house.run_dir / "launch.json").exists()
@@ -189,5 +189,5 @@ def test_what_a_killed_runner_had_not_read_yet_is_read_once(
     house.finish(other.start("jobs.runner.cleanup"))
 
     assert steps_of(console) == [1, 2, 3]
-    assert console.last_word["state"] == "failed"
-    assert "the runner was killed" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "failed"
+    assert "the runner was killed" in console.terminal_event["cause"]["text"]

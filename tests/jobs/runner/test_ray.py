@@ -88,8 +88,8 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
     job = head.submit(house, "jobs.runner")
 
     assert head.end_of(job) == "SUCCEEDED"  # so Ray's supervisor of the job was not taken for an orphan
-    assert console.last_word["state"] == "finished"
-    cleanup = console.last_word["meta"]
+    assert console.terminal_event["state"] == "finished"
+    cleanup = console.terminal_event["meta"]
     assert cleanup["processes_left"] == 0
     assert any("sleep 600" in text for text in cleanup["ended"])
     assert any("Survivor" in text for text in cleanup["ended"])
@@ -97,7 +97,7 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
     wait_until(lambda: house.marked() == [], 60)  # the supervisor leaves with its job
 
 
-def test_a_stop_from_ray_lets_the_trainer_save_and_the_last_word_arrive(
+def test_a_stop_from_ray_lets_the_trainer_save_and_the_terminal_event_arrive(
     house: House, console: FakeConsole, head: RayHead
 ) -> None:
     house.trainer(PREAMBLE + "wait_until(commands)\nmetric(2)\nsys.exit(10)\n")
@@ -106,8 +106,8 @@ def test_a_stop_from_ray_lets_the_trainer_save_and_the_last_word_arrive(
     head.api.post(f"/api/jobs/{job}/stop").raise_for_status()
 
     assert head.end_of(job) == "STOPPED"
-    assert console.last_word["state"] == "stopped"
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["state"] == "stopped"
+    assert console.terminal_event["meta"]["processes_left"] == 0
     assert is_gone(child_of(house))
 
 
@@ -124,6 +124,6 @@ def test_a_killed_runner_is_cleaned_up_by_a_job_of_its_own(house: House, console
     cleanup = head.submit(house, "jobs.runner.cleanup")
 
     assert head.end_of(cleanup) == "SUCCEEDED"
-    assert console.last_word["state"] == "failed"
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["state"] == "failed"
+    assert console.terminal_event["meta"]["processes_left"] == 0
     assert is_gone(child_of(house))

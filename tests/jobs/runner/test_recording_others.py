@@ -72,7 +72,7 @@ def test_a_run_is_recorded_by_time_while_it_trains(
     (house.run_dir / "go").touch()
     house.finish(runner)
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert states(console) == ["armed", "recording", "stopping", "writing", "importing"]
     assert {"aten::mm", "aten::tanh"} <= set(trace_of(console, "c-1-policy-0.pt.trace.json.gz"))
     about = json.loads(console.about["c-1-policy-0.pt.trace.json.gz"]["meta"])
@@ -123,7 +123,7 @@ def test_what_is_recorded_when_the_trainer_ends_by_itself_is_kept(
     (house.run_dir / "go").touch()
     house.finish(runner)
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert states(console)[-1] == "importing"
     assert "failed" not in states(console)  # nothing follows it, whatever is told later
     assert "aten::mm" in trace_of(console, "c-1-policy-0.pt.trace.json.gz")
@@ -143,7 +143,7 @@ def test_a_stop_waits_for_the_file_of_what_is_recorded(
     ask(console, STOP)
     house.finish(runner)
 
-    assert console.last_word["state"] == "stopped"
+    assert console.terminal_event["state"] == "stopped"
     assert states(console)[-1] == "importing"
     assert b"until" in bytes(console.files["c-1-policy-0.stacks.txt"])
 
@@ -162,7 +162,7 @@ def test_a_trainer_that_is_killed_fails_its_captures_with_the_reason(
     (house.run_dir / "go").touch()
     house.finish(runner)
 
-    assert console.last_word["state"] == "failed"
+    assert console.terminal_event["state"] == "failed"
     why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
     assert "policy-0: " in why["c-1"]  # whoever sees the process gone first: the rider's side, or salvage after it
     assert why["c-2"] == "The run ended after step 1, before step 40."
@@ -211,5 +211,5 @@ def test_a_sitecustomize_of_the_environment_is_still_read_and_a_broken_recorder_
 
     house.finish(runner)
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert steps_of(console) == [1]

@@ -18,7 +18,7 @@ def test_the_trainer_is_told_which_folder_to_go_on_from(house: House, console: F
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert json.loads("".join(console.lines())) == {"attempt": 3, "step": 40, "folder": str(folder)}
 
 
@@ -27,7 +27,7 @@ def test_an_attempt_from_the_start_finds_nothing_to_go_on_from(house: House, con
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_without_the_checkpoint_no_trainer_is_started(
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "failed"
-    assert console.last_word["cause"]["side"] == side
-    assert console.last_word["cause"].get("field") == ("resume" if side == "cluster" else None)
-    assert said in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "failed"
+    assert console.terminal_event["cause"]["side"] == side
+    assert console.terminal_event["cause"].get("field") == ("resume" if side == "cluster" else None)
+    assert said in console.terminal_event["cause"]["text"]
     assert console.of_kind("metric") == []

@@ -1,4 +1,4 @@
-"""One attempt from start to last word: real runner and trainer processes, a console with faults."""
+"""One attempt from start to terminal event: real runner and trainer processes, a console with faults."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def assert_gapless(console: FakeConsole) -> None:
     assert all(len(set(contents)) == 1 for contents in console.posted.values())
 
 
-def test_a_run_ships_everything_once_and_in_order_and_ends_with_its_last_word(
+def test_a_run_ships_everything_once_and_in_order_and_ends_with_its_terminal_event(
     house: House, console: FakeConsole
 ) -> None:
     house.trainer(THREE_STEPS)
@@ -41,10 +41,10 @@ def test_a_run_ships_everything_once_and_in_order_and_ends_with_its_last_word(
     assert steps_of(console) == [1, 2, 3]
     assert console.lines() == ["step 1", "step 2", "step 3"]
     assert (house.run_dir / "log" / "driver-0.stdout").read_text() == "step 1\nstep 2\nstep 3\n"
-    assert console.events[-1] == console.last_word
-    assert console.last_word["state"] == "finished"
-    assert console.last_word["meta"]["processes_left"] == 0
-    assert console.last_word["meta"]["device_bytes_left"] == 0
+    assert console.events[-1] == console.terminal_event
+    assert console.terminal_event["state"] == "finished"
+    assert console.terminal_event["meta"]["processes_left"] == 0
+    assert console.terminal_event["meta"]["device_bytes_left"] == 0
     readings = console.of_kind("system", role="runner")[0]["values"]
     assert readings["memory_total_bytes"] == psutil.virtual_memory().total
     assert 0 < readings["memory_used_bytes"] < readings["memory_total_bytes"]
@@ -80,7 +80,7 @@ def test_a_console_that_is_away_during_the_whole_run_gets_all_of_it_afterwards(
 
     assert_gapless(console)
     assert steps_of(console) == list(range(1, 5000))
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
 
 
 @pytest.mark.parametrize("status", [500, 503, 507])
@@ -172,7 +172,7 @@ def test_an_event_that_the_console_can_never_take_does_not_hold_up_the_others(
     assert [number for number, _ in console.database] == list(range(1, len(console.database) + 1))
     assert steps_of(console) == [1, 3]
     assert "is wrong" in console.of_kind("note")[0]["text"]
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
 
 
 def test_a_killed_runner_takes_its_trainer_along_and_a_new_one_goes_on_without_renumbering(
@@ -196,7 +196,7 @@ def test_a_killed_runner_takes_its_trainer_along_and_a_new_one_goes_on_without_r
     assert_gapless(console)
     assert steps_of(console) == [1, 2, 3, 4]
     assert console.lines() == ["before"]
-    word = console.last_word
+    word = console.terminal_event
     assert (word["state"], word["cause"]["side"]) == ("failed", "cluster")
     assert "the runner was killed" in word["cause"]["text"]
 
@@ -240,9 +240,9 @@ def test_a_stop_command_reaches_the_trainer_once_and_its_checkpoint_is_waited_fo
     assert {"number": 7, "answer": {"accepted": True}} in console.answered
     assert {"number": 8, "answer": {"error": "unknown verb"}} in console.answered
     assert len((house.run_dir / "commands.jsonl").read_text().splitlines()) == 1
-    assert console.last_word["state"] == "stopped"
-    assert console.last_word["cause"]["side"] == "user"
-    assert "step 2" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "stopped"
+    assert console.terminal_event["cause"]["side"] == "user"
+    assert "step 2" in console.terminal_event["cause"]["text"]
 
 
 def test_a_stubborn_trainer_is_ended_by_sigterm_when_the_cluster_ends_the_job(
@@ -262,7 +262,7 @@ def test_a_stubborn_trainer_is_ended_by_sigterm_when_the_cluster_ends_the_job(
     house.finish(runner)
 
     assert console.lines() == ["saving"]
-    assert console.last_word["state"] == "stopped"
+    assert console.terminal_event["state"] == "stopped"
 
 
 def test_a_trainer_that_ignores_everything_is_killed(house: House, console: FakeConsole) -> None:
@@ -274,9 +274,9 @@ def test_a_trainer_that_ignores_everything_is_killed(house: House, console: Fake
         console.commands = [{"number": 1, "verb": "stop", "payload": {}}]
     house.finish(runner)
 
-    assert console.last_word["state"] == "stopped"
-    assert "its processes were ended" in console.last_word["cause"]["text"]
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["state"] == "stopped"
+    assert "its processes were ended" in console.terminal_event["cause"]["text"]
+    assert console.terminal_event["meta"]["processes_left"] == 0
 
 
 def test_an_orphan_that_left_its_session_is_found_and_ended(house: House, console: FakeConsole) -> None:
@@ -298,12 +298,12 @@ def test_an_orphan_that_left_its_session_is_found_and_ended(house: House, consol
 
     pid = int((house.run_dir / "orphan").read_text())
     assert not psutil.pid_exists(pid)
-    assert any(str(pid) in line for line in console.last_word["meta"]["ended"])
-    assert console.last_word["meta"]["processes_left"] == 0
-    assert console.last_word["state"] == "finished"
+    assert any(str(pid) in line for line in console.terminal_event["meta"]["ended"])
+    assert console.terminal_event["meta"]["processes_left"] == 0
+    assert console.terminal_event["state"] == "finished"
 
 
-def test_models_and_logs_are_handed_over_before_the_last_word(house: House, console: FakeConsole) -> None:
+def test_models_and_logs_are_handed_over_before_the_terminal_event(house: House, console: FakeConsole) -> None:
     house.trainer(
         """
         folder = run_dir / "model" / "final"
@@ -358,9 +358,9 @@ def test_a_damaged_input_fails_the_run_with_its_name(house: House, console: Fake
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "failed"
-    assert console.last_word["cause"]["side"] == "pitwall"
-    assert "data.jsonl arrived damaged" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "failed"
+    assert console.terminal_event["cause"]["side"] == "pitwall"
+    assert "data.jsonl arrived damaged" in console.terminal_event["cause"]["text"]
     assert steps_of(console) == []
 
 
@@ -370,11 +370,11 @@ def test_a_spec_that_this_runner_cannot_read_fails_with_its_problem(house: House
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "failed"
-    assert "'dance' is not allowed" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "failed"
+    assert "'dance' is not allowed" in console.terminal_event["cause"]["text"]
 
 
-def test_a_full_disk_is_named_and_the_last_word_still_arrives(
+def test_a_full_disk_is_named_and_the_terminal_event_still_arrives(
     house: House, console: FakeConsole, tiny_disk: Path
 ) -> None:
     house.run_root = tiny_disk
@@ -391,8 +391,8 @@ def test_a_full_disk_is_named_and_the_last_word_still_arrives(
     house.finish(house.start())
 
     assert steps_of(console) == [1]
-    assert console.last_word["state"] == "failed"
-    assert "the trainer found the disk full in step 2" in console.last_word["cause"]["text"]
+    assert console.terminal_event["state"] == "failed"
+    assert "the trainer found the disk full in step 2" in console.terminal_event["cause"]["text"]
     assert_gapless(console)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a job that ended without its runner's last word."""
+"""What is said of a job that ended without its runner's terminal event."""
 
 from typing import Any
 

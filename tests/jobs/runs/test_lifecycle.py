@@ -60,7 +60,7 @@ def test_only_allowed_changes_happen(state: str) -> None:
         assert states_of(run)[0] == (target if target in lifecycle.TRANSITIONS[state] else state)
 
 
-def test_the_first_last_word_holds() -> None:
+def test_the_first_terminal_event_holds() -> None:
     run = make_run(state="running")
 
     assert finish(run, "failed", cause=CAUSE)

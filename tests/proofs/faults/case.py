@@ -147,7 +147,7 @@ def _until_step(scene: Scene, step: int) -> None:
 
 
 def _is_over(scene: Scene) -> bool:
-    """Return whether the trainer has said its last word, or the console knows of an end."""
+    """Return whether the trainer has said its terminal event, or the console knows of an end."""
     states = [e["state"] for e in trainer.events(scene.run_dir) if e["kind"] == "state"]
     return bool(states) and states[-1] in ("done", "failed")
 

@@ -292,7 +292,7 @@ def test_the_end_of_the_run_keeps_what_was_recorded_and_names_what_was_not(tmp_p
     assert stage.report.states("c") == ["armed", "failed"]
 
 
-def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_last_word_to_the_runner(tmp_path: Path) -> None:
+def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_terminal_event_to_the_runner(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.ask("a", num_steps=5)
     stage.ask("b", first_step=9)

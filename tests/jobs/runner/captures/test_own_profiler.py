@@ -127,7 +127,7 @@ def test_a_file_is_handed_over_once_it_does_not_grow_any_more(verl: Verl, house:
 def test_what_is_there_when_the_trainer_ends_is_taken(verl: Verl, house: House, console: FakeConsole) -> None:
     house.finish(verl.start(f"train(1)\n(folder / '{NAME}').write_bytes(b'all')\ntrain(2)\n"))
 
-    assert console.last_word["state"] == "finished"
+    assert console.terminal_event["state"] == "finished"
     assert states(console)[-1] == "importing"
     assert bytes(console.files[ARRIVED]) == b"all"
 

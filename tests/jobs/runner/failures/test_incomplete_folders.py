@@ -50,5 +50,5 @@ def test_the_runner_tidies_up_after_its_trainer(house: House, console: FakeConso
 
     house.finish(house.start())
 
-    assert console.last_word["state"] == "failed"
+    assert console.terminal_event["state"] == "failed"
     assert list((house.run_dir / "checkpoints").iterdir()) == []

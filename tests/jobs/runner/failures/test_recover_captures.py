@@ -57,8 +57,8 @@ def test_the_report_that_nsys_writes_after_the_end_is_waited_for_and_handed_over
     meta = console.of_kind("capture")[-1]["meta"]
     assert meta["truncated"] == "The trainer's driver ended (SIGKILL)."
     assert (meta["first_step"], meta["num_steps"], meta["missing"]) == (3, 3, {})
-    assert console.last_word["meta"]["processes_left"] == 0
-    assert not any("nsys-agent" in text for text in console.last_word["meta"]["ended"])
+    assert console.terminal_event["meta"]["processes_left"] == 0
+    assert not any("nsys-agent" in text for text in console.terminal_event["meta"]["ended"])
 
 
 def test_what_was_in_the_memory_of_a_dead_process_is_said_to_be_lost(house: House, console: FakeConsole) -> None:
@@ -171,7 +171,7 @@ sys.exit(1)
 
     assert [event["capture"] for event in console.of_kind("capture") if event["state"] == "failed"] == ["c1"]
     assert "cannot be read" in console.of_kind("capture")[-1]["text"]
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["meta"]["processes_left"] == 0
 
 
 @pytest.mark.parametrize("state", ["armed", "importing", "failed", "withdrawn"])
@@ -235,5 +235,5 @@ os.kill(os.getpid(), 9)
 
     assert capture_states(console) == ["recording", "importing"]
     assert bytes(console.files["c1-policy-0.pt.trace.json.gz"]) == b"whole"
-    assert console.last_word["meta"]["processes_left"] == 0
+    assert console.terminal_event["meta"]["processes_left"] == 0
     assert sorted(p.name for p in (house.run_dir / "traces" / ".recording").iterdir()) == ["up"]

@@ -173,7 +173,7 @@ def test_log_bytes_that_no_database_takes_become_readable(tmp_path: Path) -> Non
     assert event["lines"] == ["caf\u00e9 \ufffd \ufffd end"]
 
 
-def test_the_last_word_comes_after_everything_and_nothing_after_it(tmp_path: Path) -> None:
+def test_the_terminal_event_comes_after_everything_and_nothing_after_it(tmp_path: Path) -> None:
     outbox = make(tmp_path)
     write(tmp_path / "last_word.jsonl", line(text="last"))
     write(tmp_path / "stdout", b"".join(b"%d\n" % i for i in range(200_000)))
