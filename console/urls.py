@@ -1,4 +1,4 @@
-"""Where each address leads: the API and the runners' door here, pages in the `urlpatterns` of their view modules."""
+"""Where each address leads: the API and the ingest endpoints here, pages in the `urlpatterns` of their view modules."""
 
 from django.urls import URLPattern, URLResolver, include, path
 

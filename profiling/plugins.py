@@ -1,6 +1,6 @@
 """A folder is a registry: list its plugin files without importing them, load one by name.
 
-A plugin file ends with `PLUGIN = ...`; the contract file beside the folder gives the typed door.
+A plugin file ends with `PLUGIN = ...`; the contract file next to the folder has the typed lookup.
 """
 
 import importlib

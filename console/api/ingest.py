@@ -1,4 +1,4 @@
-"""The runners' door, `/ingest/<run>/<attempt>/...`: launch, events, answers, as docs/protocol.md section 3 says."""
+"""The ingest endpoints, `/ingest/<run>/<attempt>/...`: launch, events, answers, as docs/protocol.md section 3 says."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from django.urls import path
 from django.utils import timezone
 
 from console.api import ingest_files
-from console.api.door import RequestRefused, fenced, refusal, runner_view
+from console.api.ingest_access import RequestRefused, fenced, refusal, runner_view
 from jobs.captures import state as custody
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
 from jobs.ingest.inbox import accept

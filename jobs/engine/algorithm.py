@@ -1,4 +1,4 @@
-"""The contract of an algorithm, and the door to the folder `algorithms/`."""
+"""The contract of an algorithm, and the lookup of one in the folder `algorithms/`."""
 
 from dataclasses import dataclass
 from typing import Protocol, cast

@@ -1,5 +1,4 @@
-"""The contract of a device kind, and the door to the folder `devices/`: the only place of the engine that asks which
-device.
+"""The contract of a device kind, and the lookup of one in `devices/`: the only place that asks which device.
 
 Files of the folder import torch, deepspeed and vLLM inside functions: the driver reads names and resources without
 them.

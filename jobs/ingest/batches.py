@@ -1,4 +1,4 @@
-"""The door's check of what a runner ships: a malformed batch is refused here, before it can reach the stream."""
+"""Checks what a runner ships: a malformed batch is refused here, before it can reach the stream."""
 
 import json
 import math

@@ -2,7 +2,7 @@
 
 One script checks the batch's number, appends and moves the number, so that two web processes and a retried POST cannot
 take the same batch twice. Should all of it fail to hold (Redis restored from an old copy), ingest still takes only
-`durable_batch + 1`; this door then costs a resend, never a loss.
+`durable_batch + 1`; this check then costs a resend, never a loss.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class QueueFull(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """What became of a batch: the number the door wants next, and whether this one was taken."""
+    """What became of a batch: the number expected next, and whether this one was taken."""
 
     expect: int
     is_taken: bool

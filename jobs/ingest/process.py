@@ -155,7 +155,7 @@ class Ingest:
         """Free the ingest stream, then publish. Dying in between costs nothing: stored batches are known as such."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.xdel(INGEST, *[delivery.id for delivery in deliveries])
-        if stored.has_gap:  # Redis is older than the database or lost entries: the door is to ask the database again
+        if stored.has_gap:  # Redis is older than the database or lost entries: ingest asks the database again
             pipe.delete(expect_key(run_id, attempt))
         for seq, payload in stored.frames:
             fields: dict[Any, Any] = {"run": run_id, "seq": seq}

@@ -74,7 +74,8 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
     """Store what is next in line of the deliveries, all of one attempt and in the order of the stream.
 
     What was stored before, or comes from an attempt that is not the run's latest, is passed over. The caller throws
-    `memory` away if this raises. Raises: django.db.Error, and what a batch causes that the door should have refused.
+    `memory` away if this raises. Raises: django.db.Error, and what a batch causes that the endpoint should have
+    refused.
     """
     run_id, number = deliveries[0].run_id, deliveries[0].attempt
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""The door to the trial process, which reads data, models and reward files that the web process must not touch itself.
+"""Starts the trial process, which reads data, models and reward files that the web process must not touch itself.
 
 `python -m jobs.engine.preflight.process` takes one JSON object and answers one; this side bounds its time, memory,
 output and environment, and turns every way it can go wrong into a sentence beside a field. It is no sandbox against a

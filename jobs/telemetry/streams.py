@@ -20,12 +20,12 @@ LIVE = "pitwall:live"
 BEAT = "pitwall:ingest-beat"
 
 LIVE_ENTRIES = 2000  # a web process that falls further behind reads the database instead
-MAX_QUEUED_BATCHES = 20_000  # above this the door answers 503, and runners keep their batches
+MAX_QUEUED_BATCHES = 20_000  # above this the ingest endpoint answers 503, and runners keep their batches
 SOCKET_SECONDS = 5.0  # redis-py answers a longer silence with TimeoutError, so every BLOCK is shorter
 
 
 def expect_key(run_id: str, attempt: int) -> str:
-    """Return the key that holds the batch number the door takes next."""
+    """Return the key that holds the batch number that is expected next."""
     return f"pitwall:expect:{run_id}:{attempt}"
 
 

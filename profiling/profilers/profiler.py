@@ -1,4 +1,4 @@
-"""The contract of a backend of marks, and the door to the folder: one file a backend, found by its name.
+"""The contract of a backend of marks, and the lookup in its folder: one file a backend, found by its name.
 
 A backend sees each mark open and close. What it raises never reaches training: the facade (profiling.profile) switches
 it off with one line in the log.

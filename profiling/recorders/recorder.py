@@ -1,4 +1,4 @@
-"""The contract of a tool that records a window of steps in one process, and the door to the folder.
+"""The contract of a tool that records a window of steps in one process, and the lookup in its folder.
 
 A file of the folder is a tool; its PLUGIN makes one recorder per capture. Who owns it, and that there is only one at a
 time, is profiling.captures.recording's part.

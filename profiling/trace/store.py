@@ -1,4 +1,4 @@
-"""Read a store: the one door to what was imported."""
+"""Read a store: the only access to imported traces."""
 
 import json
 import time

@@ -24,7 +24,7 @@ class Tables:
             raise
 
     def _tables(self) -> frozenset[str]:
-        """Shut the doors and return the names of plain tables: a view could be any program."""
+        """Forbid views and functions, and return the names of plain tables: a view could be any program."""
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         self._connection.text_factory = lambda value: value.decode(errors="replace")
         for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):

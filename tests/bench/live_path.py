@@ -1,8 +1,9 @@
 """Emitted to received, measured: `python -m tests.bench.live_path`.
 
-A real Valkey, `manage.py web` and `manage.py ingest`; one runner that ships a batch every 100 ms through the door, as
-jobs.runner does; 20 real websocket clients that follow it. Each metric carries the moment it was emitted, on the clock
-that the clients read too (one machine). The wait for the runner's next 100 ms window is part of the number.
+A real Valkey, `manage.py web` and `manage.py ingest`; one runner that ships a batch every 100 ms through the ingest
+endpoint, as jobs.runner does; 20 real websocket clients that follow it. Each metric carries the moment it was emitted,
+on the clock that the clients read too (one machine). The wait for the runner's next 100 ms window is part of the
+number.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What supervising an attempt costs: the runner's CPU and memory, the way of an event to the console's door, and a
+"""What supervising an attempt costs: the runner's CPU and memory, the way of an event to the console, and a
 backlog.
 
     python -m tests.bench.runner
@@ -71,7 +71,7 @@ def supervise(folder: Path) -> list[Result]:
     return [
         result(f"runner, CPU of one core at {rate:,.0f} events/s", share, "%"),
         result("runner, resident memory", rss / 1e6, "MB"),
-        result("event written to received at the door", middle, "ms", (ages[0], ages[-1])),
+        result("event written to received by the console", middle, "ms", (ages[0], ages[-1])),
         result("the same, p95", p95, "ms"),
     ]
 

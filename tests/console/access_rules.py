@@ -241,8 +241,8 @@ API: dict[str, Rule] = {
     "POST /api/uploads": Rule(needs="editor", body=_file, is_form=True),
 }
 
-# The runners' door: what each address takes of the token of its own attempt. Nothing else opens it.
-DOOR: dict[str, tuple[str, ...]] = {
+# The runners' ingest endpoint: what each address takes of the token of its own attempt. Nothing else opens it.
+INGEST: dict[str, tuple[str, ...]] = {
     "/ingest/{run}/{number}/launch": ("GET",),
     "/ingest/{run}/{number}/events": ("POST",),
     "/ingest/{run}/{number}/answers/{answer_id}": ("POST",),

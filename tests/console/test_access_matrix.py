@@ -22,7 +22,7 @@ from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
 from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study
 from jobs.runs.launch import ingest_token
-from tests.console.access_rules import API, DOOR, PAGES, SOCKETS, Rule
+from tests.console.access_rules import API, INGEST, PAGES, SOCKETS, Rule
 from tests.console.live.test_live import Page
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 from tests.services import Valkey
@@ -58,7 +58,7 @@ def plain(pattern: str) -> str:
 
 
 def addresses() -> Iterator[str]:
-    """Yield every address of pages and of the runners' door; the API's operations are asked of the API."""
+    """Yield every address of pages and of the ingest endpoints; the API's operations are asked of the API."""
 
     def walk(resolver: URLResolver, prefix: str) -> Iterator[str]:
         for entry in resolver.url_patterns:
@@ -71,7 +71,7 @@ def addresses() -> Iterator[str]:
     yield from walk(get_resolver(), "")
 
 
-DOORS = sorted({a for a in addresses() if a.startswith("/ingest/")})
+ENDPOINTS = sorted({a for a in addresses() if a.startswith("/ingest/")})
 FOUND_API = sorted(
     {
         f"{method} {path}"
@@ -92,12 +92,12 @@ def test_every_address_has_a_line_in_the_table_and_every_line_an_address() -> No
 
     missing = [f'"GET {address}": VIEWER,' for address in FOUND_PAGES if address not in pages]
     missing += [f'"{op}": {"VIEWER" if op.startswith("GET") else "EDITOR"},' for op in FOUND_API if op not in API]
-    missing += [f'"{door}": ("GET",),' for door in DOORS if door not in DOOR]
+    missing += [f'"{address}": ("GET",),' for address in ENDPOINTS if address not in INGEST]
     missing += [s for s in (plain(str(p.pattern)) for p in websocket_urlpatterns) if s not in SOCKETS]
     assert not missing, "Say in tests/console/access_rules.py who may, for instance:\n" + "\n".join(missing)
     assert pages <= set(FOUND_PAGES), pages - set(FOUND_PAGES)
     assert set(API) <= set(FOUND_API), set(API) - set(FOUND_API)
-    assert set(DOOR) == set(DOORS)
+    assert set(INGEST) == set(ENDPOINTS)
     assert len(SOCKETS) == len(websocket_urlpatterns)
 
 
@@ -317,7 +317,7 @@ def test_a_method_that_is_not_in_the_table_is_not_there(address: str, scene: Sce
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("address", DOORS)
+@pytest.mark.parametrize("address", ENDPOINTS)
 def test_the_runners_door_opens_only_to_the_token_of_the_very_attempt(address: str, scene: Scene) -> None:
     live = make_run(scene.theirs, state="running")
     Attempt.objects.create(run=live, number=2, state="running", submission_id="s2")
@@ -338,9 +338,9 @@ def test_the_runners_door_opens_only_to_the_token_of_the_very_attempt(address: s
         for name, token in wrong.items():
             answer = getattr(client, method.lower())(path, headers={"Authorization": f"Bearer {token}"})
 
-            assert answer.status_code == (401 if method in DOOR[address] else 405), f"{method} {path} with {name}"
+            assert answer.status_code == (401 if method in INGEST[address] else 405), f"{method} {path} with {name}"
             assert snapshot() == before
-    for method in DOOR[address]:
+    for method in INGEST[address]:
         own = {"Authorization": f"Bearer {ingest_token(live.pk, 2)}"}
         answer = getattr(Client(), method.lower())(path, headers=own, content_type="application/json")
         assert answer.status_code != 401, f"{method} {path}"

@@ -1,10 +1,10 @@
 """`make proof-live`: the live path under load, held against its bounds; writes docs/proofs/live.md.
 
-For each database and rate: a runner's side ships points through the real door, 50 websocket clients follow, 10 of them
-come and go, and ingest is killed half-way and started again a second later, as a supervisor does. Every viewer's frames
-are checked by number and by point. A point is late by received minus emitted on the one clock of this machine; travels
-that touched the outage, and what was emitted while a viewer was away, do not count into the percentiles. The exit code
-is 1 if a bound was missed.
+For each database and rate: a runner's side ships points through the real ingest endpoint, 50 websocket clients follow,
+10 of them come and go, and ingest is killed half-way and started again a second later, as a supervisor does. Every
+viewer's frames are checked by number and by point. A point is late by received minus emitted on the one clock of this
+machine; travels that touched the outage, and what was emitted while a viewer was away, do not count into the
+percentiles. The exit code is 1 if a bound was missed.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def report(cases: list[Case], rates: dict[str, list[float]], *, given: argparse.
     lines += [
         "",
         "*Outage*: from the kill until all that had waited was in the database, the second of waiting and the start of",
-        "the new process included. Nothing is lost meanwhile: the door takes batches, and viewers get them afterwards.",
+        "the new process included. Nothing is lost: the console takes batches, and viewers get them afterwards.",
         "",
         f"| database | durable ingest, {REPEAT} times {BATCHES * EVENTS * SERIES:,} points from POST to commit |",
         "|---|---|",

@@ -90,7 +90,8 @@ def _database(name: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Runner:
-    """The runner's side of the wire: emits at a rate, ships every 100 ms; a batch goes once the door has taken it."""
+    """The runner's side of the wire: emits at a rate, ships every 100 ms; a batch goes once the ingest endpoint has
+    taken it."""
 
     console: Console
     made: dict[str, str]
@@ -129,7 +130,7 @@ class Runner:
                 await asyncio.sleep(max(0.0, WINDOW_SECONDS - (time.monotonic() - began)))
 
     async def _post(self, client: httpx.AsyncClient, body: dict[str, Any]) -> None:
-        """Post until the door has taken it: 503 and a cut connection are tried again, as the runner does."""
+        """Post until the ingest endpoint has taken it: 503 and a cut connection are tried again, as the runner does."""
         content = orjson.dumps(body)
         while True:
             try:
@@ -145,7 +146,9 @@ class Runner:
             self.durable_through = max(self.durable_through, said["durable_through"])
             if not body["batch"] or said["expect"] == body["batch"] + 1:
                 return
-            assert said["expect"] == body["batch"], f"the door expects {said['expect']}, this is {body['batch']}"
+            assert said["expect"] == body["batch"], (
+                f"the ingest endpoint expects {said['expect']}, this is {body['batch']}"
+            )
 
 
 async def durable_rate(console: Console, *, batches: int, events: int) -> float:
@@ -186,7 +189,7 @@ async def until_it_answers(console: Console) -> None:
 
 
 def address(console: Console, made: dict[str, str]) -> str:
-    """Return the runner's door of the run."""
+    """Return the runner's ingest endpoint of the run."""
     return f"http://{console.host}/ingest/{made['run']}/1/events"
 
 

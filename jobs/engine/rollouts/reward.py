@@ -1,4 +1,4 @@
-"""The contract of a reward, and the door to the folder `rewards/`. Imports no torch."""
+"""The contract of a reward, and the lookup of one in the folder `rewards/`. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

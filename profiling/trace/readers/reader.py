@@ -1,4 +1,4 @@
-"""The contract of a reader of traces, and the door to the folder: one file a format, told by the content."""
+"""The contract of a reader of traces, and the lookup in its folder: one file a format, told by the content."""
 
 from pathlib import Path
 from typing import Protocol, cast

@@ -1,4 +1,4 @@
-"""The runners' door: who may come in, and what becomes of batches, commands and answers."""
+"""The runners' ingest endpoint: who may come in, and what becomes of batches, commands and answers."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from jobs.runs.launch import ingest_token
 from jobs.telemetry.streams import INGEST
 from profiling import events as make
 from tests.batches import metric
-from tests.console.door import DATA, Runner
+from tests.console.fake_runner import DATA, Runner
 from tests.rows import make_artifact, make_run
 from tests.services import Valkey
 
@@ -160,7 +160,7 @@ def test_without_the_database_the_runner_is_told_to_come_back(run: Run, monkeypa
     def away(*_: Any) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("console.api.door._find", away)
+    monkeypatch.setattr("console.api.ingest_access._find", away)
 
     answer = Runner(run).events(1, metric(1, loss=1.0))
 

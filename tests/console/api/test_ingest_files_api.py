@@ -1,4 +1,4 @@
-"""The runners' door: what to launch, and files that arrive whole or not at all."""
+"""The runners' ingest endpoint: what to launch, and files that arrive whole or not at all."""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from jobs.captures import artifacts as files
 from jobs.models import Artifact, Attempt, Run, RunEvent, Upload
-from tests.console.door import DATA, SHA256, Runner, content
+from tests.console.fake_runner import DATA, SHA256, Runner, content
 from tests.rows import make_project, make_run
 from tests.services import Valkey
 

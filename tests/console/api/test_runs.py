@@ -12,7 +12,7 @@ from console.api import runs as runs_api
 from console.sign_in.api_token import make_token
 from jobs.models import AuditEvent, Command, Project, Run
 from jobs.runs.checks import check_launchable
-from tests.console.door import content
+from tests.console.fake_runner import content
 from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from console.views.traces import perfetto
 from jobs.captures.request import arm_at_launch, request_capture
 from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
-from tests.console.door import Runner, content
+from tests.console.fake_runner import Runner, content
 from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db

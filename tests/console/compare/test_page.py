@@ -18,7 +18,7 @@ from console.views.compare.address import TABS
 from jobs.ingest.compaction import append_points
 from jobs.models import Artifact, Capture, Metric, Project, Run, Sample, Study
 from jobs.telemetry.chunks import points
-from tests.console.door import content
+from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 
 from console.downloads.csv_response import csv_answer
 from jobs.telemetry.csv_text import csv_cell
-from tests.console.door import content
+from tests.console.fake_runner import content
 
 
 def test_the_first_lines_leave_before_the_last_are_made() -> None:

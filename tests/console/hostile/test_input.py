@@ -38,7 +38,7 @@ class Attacker:
         self.web = self._client()
         self.web.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
         self.api = self._client(make_token(user=user, name="t")[1])
-        self.door = self._client(ingest_token(self.live.pk, 1))
+        self.runner = self._client(ingest_token(self.live.pk, 1))
 
     def _client(self, token: str = "") -> Client:
         signed = {"Authorization": f"Bearer {token}"} if token else {}
@@ -68,7 +68,7 @@ def attacker(settings: Any, tmp_path: Path) -> Attacker:
     ],
 )
 def test_a_nul_in_an_address_is_refused(attacker: Attacker, path: str) -> None:
-    client = attacker.api if path.startswith("/api") else attacker.door if path.startswith("/ing") else attacker.web
+    client = attacker.api if path.startswith("/api") else attacker.runner if path.startswith("/ing") else attacker.web
 
     answer = client.get(attacker.filled(path))
 
@@ -150,18 +150,18 @@ def test_json_without_end_is_refused(attacker: Attacker, path: str) -> None:
 
 @pytest.mark.parametrize("body", [DEEP, "[]", "null", "1", '{"text":1}', '{"token_ids":["a"]}'])
 def test_an_answer_that_is_none_is_refused(attacker: Attacker, body: str) -> None:
-    assert attacker.send(attacker.door, "post", "/ingest/{live}/1/answers/1", body).status_code == 400
+    assert attacker.send(attacker.runner, "post", "/ingest/{live}/1/answers/1", body).status_code == 400
 
 
 def test_half_a_surrogate_pair_in_an_answer_is_replaced(attacker: Attacker) -> None:
-    assert attacker.send(attacker.door, "post", "/ingest/{live}/1/answers/1", '{"text":"\\ud800"}').status_code == 200
+    assert attacker.send(attacker.runner, "post", "/ingest/{live}/1/answers/1", '{"text":"\\ud800"}').status_code == 200
 
 
 @pytest.mark.parametrize("meta", ["[" * 30_000, '{"a":NaN}', '{"a":1e999}', '{"a":"\\ud800"}', '{"a":"\\u0000"}', "[]"])
 def test_a_file_s_meta_that_no_database_takes_is_refused(attacker: Attacker, meta: str) -> None:
     query = f"offset=0&size=3&sha256={'0' * 64}&type=model&path=x&meta={quote(meta)}"
 
-    answer = attacker.door.put(attacker.filled("/ingest/{live}/1/files/m?") + query, b"abc")
+    answer = attacker.runner.put(attacker.filled("/ingest/{live}/1/files/m?") + query, b"abc")
 
     assert answer.status_code == 400
     assert not attacker.live.artifacts.exists()

@@ -14,7 +14,7 @@ from console.command_line.api_client import ApiClient
 from console.downloads.capture_zip import safe_names
 from jobs.models import Artifact, Run, Upload
 from jobs.runner.console_client.zip_image import zip_image
-from tests.console.door import DATA, Runner, content
+from tests.console.fake_runner import DATA, Runner, content
 from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db

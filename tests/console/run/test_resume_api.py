@@ -99,8 +99,8 @@ def test_a_resume_answers_with_the_new_attempt_and_its_runner_gets_what_it_needs
         (1, "", 40),
         (2, "ada", None),
     ]
-    door = Client(headers={"Host": "localhost", "Authorization": f"Bearer {ingest_token(run.pk, 2)}"})
-    launch = door.get(f"/ingest/{run.pk}/2/launch").json()
+    endpoint = Client(headers={"Host": "localhost", "Authorization": f"Bearer {ingest_token(run.pk, 2)}"})
+    launch = endpoint.get(f"/ingest/{run.pk}/2/launch").json()
     assert launch["resume"] == {"attempt": 1, "step": 40}
     assert launch["spec"]["hardware"]["policy_ranks"] == 1
     assert launch["spec"]["knobs"]["train.num_steps"]["value"] == 90

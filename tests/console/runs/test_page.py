@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs.models import Attempt, Chunk, Metric, Project, Run, RunEvent
 from jobs.telemetry.chunks import encode_points, points
-from tests.console.door import content
+from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db

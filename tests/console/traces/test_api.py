@@ -16,7 +16,7 @@ from jobs.models import AuditEvent, Capture, Layer, Trace
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder
 from profiling import events
-from tests.console.door import content
+from tests.console.fake_runner import content
 from tests.rows import make_artifact, make_project, make_run, make_user, signed_in
 from tests.trace_rows import BEGIN, MS, make_layer, make_trace, torch_file
 

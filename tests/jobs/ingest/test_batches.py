@@ -1,4 +1,4 @@
-"""The door's check of a batch: what is good passes unchanged, what is bad is named."""
+"""The check of a batch: what is good passes unchanged, what is bad is named."""
 
 import json
 from typing import Any

@@ -165,7 +165,7 @@ def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House
     shipped(20)
     real.kill("ingest")
     allow(30)
-    real.valkey.wipe()  # what ingest had not stored is lost, and what the door expected
+    real.valkey.wipe()  # what ingest had not stored is lost, and what the ingest endpoint expected
     allow(40)
     real.valkey.start()
     real.start("ingest")

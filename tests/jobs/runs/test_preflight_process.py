@@ -1,4 +1,4 @@
-"""The door to the trial process: real children, well-behaved and not."""
+"""The trial process: real children, well-behaved and not."""
 
 import os
 import sys

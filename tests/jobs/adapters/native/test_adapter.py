@@ -1,4 +1,4 @@
-"""The built-in trainer's command line, and the door to all adapters."""
+"""The built-in trainer's command line, and the lookup of adapters."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How a runner speaks to the console's door, for the tests of batches and of files."""
+"""A fake runner that calls the ingest endpoints, for the tests of batches and of files."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Runner:
-    """Speaks to the door as a runner does."""
+    """Calls the ingest endpoints as a runner does."""
 
     def __init__(self, run: Run, attempt: int = 1, token: str | None = None) -> None:
         token = token if token is not None else ingest_token(run.pk, attempt)

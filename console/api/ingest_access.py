@@ -1,4 +1,4 @@
-"""Who may come in at the runners' door, and how what is away is said: shared by the views under `/ingest/`."""
+"""Authenticates runners and reports outages: shared by the views under `/ingest/`."""
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
