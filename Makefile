@@ -62,14 +62,14 @@ proof-conformance: install-dev ## commands for OpenRLHF and verl against their o
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
 
-bench-planner: install-dev ## the planner against measured cases, with gates (CASES=a file or folder of others, docs/planner-cases.md)
+bench-planner: install-dev ## the planner against measured cases, with gates (CASES=a file or folder of others, docs/develop/planner-cases.md)
 	@$(BIN)/python -m tests.bench.planner $(CASES); code=$$?; \
 		if [ -z "$(CASES)" ]; then $(BIN)/python -m tests.bench.planner_peaks || code=1; fi; exit $$code
 
 bench-profiling: install-dev ## marks, captures, and traces of ten million events: import, first view, tiles, with gates
 	@exec $(BIN)/python -m tests.bench.profiling
 
-proof-faults: install-dev ## break everything at seeded moments, into docs/reliability.md (root; ONLY=redis,web to do some)
+proof-faults: install-dev ## break everything at seeded moments, into docs/proofs/faults.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults
 
 proof-diagnosis: install-dev ## plant faults in real runs and have them found, into docs/proofs/diagnosis.md

@@ -1,8 +1,8 @@
 """One JSON object a line: the progress of a run, the same for every trainer.
 
 Every event has `kind`, `attempt`, `step`, `role`, `rank` and `t` (wall clock, Unix ns). What else it carries stands
-with the function that makes it. docs/protocol.md is the written form. Numbers that are not finite travel as the strings
-"NaN", "Infinity" and "-Infinity", because JSON has no word for them and a diverged loss must stay visible.
+with the function that makes it. docs/develop/protocol.md is the written form. Numbers that are not finite travel as the
+strings "NaN", "Infinity" and "-Infinity", because JSON has no word for them and a diverged loss must stay visible.
 """
 
 import json

@@ -42,7 +42,7 @@ def chosen(trainer: str, version: str) -> str:
     if version and version not in locks[trainer]:
         raise SystemExit(
             f"There is no lock for {trainer} {version}. Locked: {', '.join(locks[trainer])}. Make an environment for "
-            f"{version} yourself and name it in PITWALL_TRAINERS (docs/trainers.md)."
+            f"{version} yourself and name it in PITWALL_TRAINERS (docs/use/trainers.md)."
         )
     return version or locks[trainer][0]
 

@@ -1,4 +1,4 @@
-"""The ingest endpoints, `/ingest/<run>/<attempt>/...`: launch, events, answers, as docs/protocol.md section 3 says."""
+"""The ingest endpoints, `/ingest/<run>/<attempt>/...`: launch, events, answers (docs/develop/protocol.md, 3)."""
 
 import asyncio
 import json

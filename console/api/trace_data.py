@@ -72,7 +72,7 @@ def read_layer(request: HttpRequest, trace_id: str, layer_id: int) -> LayerDetai
 def read_tile(
     request: HttpRequest, trace_id: str, layer_id: int, level: int, index: int, lanes: Lanes = "", made: str = ""
 ) -> HttpResponse:
-    """Return 512 columns of 2**level ns each, from `origin` + index * 512 * 2**level on (docs/profile.md: the format).
+    """Return 512 columns of 2**level ns each, from `origin` + index * 512 * 2**level on (see docs/use/profile.md).
 
     With `made`, the layer's own, it never changes, so that a browser keeps it; without, it is to be asked for again.
     """

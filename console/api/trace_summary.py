@@ -64,7 +64,7 @@ class UseOut(Schema):
 
 
 class WorkerOut(Schema):
-    """What one worker did; times in ns, see docs/profile.md. Null: nothing of the kind was recorded."""
+    """What one worker did; times in ns, see docs/use/profile.md. Null: nothing of the kind was recorded."""
 
     role: str
     rank: int

@@ -1,4 +1,4 @@
-"""The tables of docs/diagnosis.md, made from the rules: `python -m console.docs_pages.diagnosis docs/diagnosis.md`."""
+"""Make the tables of docs/use/diagnosis.md: `python -m console.docs_pages.diagnosis docs/use/diagnosis.md`."""
 
 import sys
 from pathlib import Path

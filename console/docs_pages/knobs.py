@@ -1,4 +1,4 @@
-"""The knob tables of docs/knobs.md, made from the catalogue: `python -m console.docs_pages.knobs docs/knobs.md`."""
+"""Make the tables of docs/reference/knobs.md: `python -m console.docs_pages.knobs docs/reference/knobs.md`."""
 
 import sys
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The table of docs/rules.md, made from the catalogue: `python -m console.docs_pages.rules docs/rules.md`."""
+"""Make the table of docs/reference/rules.md: `python -m console.docs_pages.rules docs/reference/rules.md`."""
 
 import sys
 from itertools import groupby

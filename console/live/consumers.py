@@ -1,4 +1,4 @@
-"""Websockets: subscribe, catch up from `after`, follow. docs/protocol.md section 5 is their contract."""
+"""Websockets: subscribe, catch up from `after`, follow. docs/develop/protocol.md section 5 is their contract."""
 
 import asyncio
 import contextlib

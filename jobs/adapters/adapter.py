@@ -90,7 +90,7 @@ class Spelling:
 
 
 class LogReader(Protocol):
-    """Turns what a trainer writes into events, as `docs/protocol.md` has them, while it runs."""
+    """Turns what a trainer writes into events, as `docs/develop/protocol.md` has them, while it runs."""
 
     def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
         """Return the events of what was written since the last call. What cannot be read is left out, never raised."""

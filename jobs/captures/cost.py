@@ -1,6 +1,6 @@
 """What a capture will cost before it is asked for: its size, how long the run stands still, and the room there is.
 
-From what the run's own captures with the same tool came to; else from the measurements of docs/profile.md, on the
+From what the run's own captures with the same tool came to; else from the measurements of docs/use/profile.md, on the
 bundled model. Where neither is known nothing is said, and nothing refused.
 """
 
@@ -49,7 +49,7 @@ MEASURED = {
     "nsys": Cost(tool="nsys", step_bytes=0.08e6, second_bytes=0.1e6, stall_seconds=1.2),
     "stacks": Cost(tool="stacks", step_bytes=0.04e6, second_bytes=0.012e6, stall_seconds=0.02),
 }
-"""Of the demo, on average of its workers: docs/profile.md, "What it costs"."""
+"""Of the demo, on average of its workers: docs/use/profile.md, "What it costs"."""
 
 
 def costs(run: Run) -> list[Cost]:

@@ -54,7 +54,7 @@ def run_trial(
     command: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of the trial process to `op` (see docs/launch.md for the operations).
+    """Return the answer of the trial process to `op` (see docs/use/launch.md for the operations).
 
     `env` is added to the scrubbed environment. No process outlives the call.
     Raises: TrialFailed, also when the process hangs, dies or answers nonsense.

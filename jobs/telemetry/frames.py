@@ -1,7 +1,7 @@
 """Frames: the events of one batch as columns, encoded once as the very JSON text that browsers receive.
 
-A frame is both the message of docs/protocol.md section 5 and the log that chunks are made of, so it keeps every number
-at full precision. Nothing here touches the database.
+A frame is both the message of docs/develop/protocol.md section 5 and the log that chunks are made of, so it keeps every
+number at full precision. Nothing here touches the database.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a `profile` command asks for (docs/protocol.md, section 3), checked against the workers there are."""
+"""What a `profile` command asks for (docs/develop/protocol.md, section 3), checked against the workers there are."""
 
 import re
 from collections.abc import Mapping

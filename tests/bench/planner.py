@@ -1,7 +1,7 @@
 """The planner against measured cases. `python -m tests.bench.planner [PATH] [--fit-only] [--no-peers]`.
 
 Prints every reading with its error, then the figures with their goals; the exit code is 1 if a gated one is missed.
-PATH: a case file or a folder of them in the place of ours (docs/planner-cases.md). `--fit-only`: those cases alone by
+PATH: a case file or a folder of them in the place of ours (docs/develop/planner-cases.md). `--fit-only`: only those by
 which constants may be chosen. `--no-peers`: without DeepSpeed's and accelerate's estimators, which load torch.
 """
 

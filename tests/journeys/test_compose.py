@@ -86,7 +86,7 @@ def test_every_secret_must_be_set_and_none_has_a_default() -> None:
 def test_the_example_names_every_variable_that_people_set() -> None:
     asked = set(re.findall(r"\$\{(\w+)", FILE.read_text()))
     told = set(re.findall(r"^#?(\w+)=", EXAMPLE.read_text(), re.MULTILINE))
-    documented = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "production.md").read_text()))
+    documented = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "operate" / "production.md").read_text()))
 
     assert asked - told - documented == set()
     assert told - asked == set()

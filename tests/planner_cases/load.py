@@ -1,4 +1,4 @@
-"""Read case files: a table per measured case, in the vocabulary of jobs.planner.job. docs/planner-cases.md says how.
+"""Read case files: a table per measured case, in the vocabulary of jobs.planner.job: docs/develop/planner-cases.md.
 
 What a case leaves out comes from its framework's defaults (frameworks.toml, or the file's own `frameworks` table), and
 after them from the dataclasses. Nothing is skipped: a case whose model cannot be read stays, with the reason.

@@ -252,9 +252,9 @@ def test_a_phase_of_no_weight_makes_no_straggler() -> None:
 
 
 def test_the_page_has_every_rule_as_it_is() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "use" / "diagnosis.md").read_text(encoding="utf-8")
     between = page.partition(BEGIN)[2].partition(END)[0].strip()
-    assert between == rule_tables(), "run: python -m console.docs_pages.diagnosis docs/diagnosis.md"
+    assert between == rule_tables(), "run: python -m console.docs_pages.diagnosis docs/use/diagnosis.md"
 
 
 def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:

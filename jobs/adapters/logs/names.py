@@ -33,5 +33,5 @@ def canonical(trainer: str, algorithm: str, values: Mapping[str, float]) -> dict
 
 
 def _own(name: str) -> str:
-    """Return a name as a batch may carry it (docs/protocol.md)."""
+    """Return a name as a batch may carry it (docs/develop/protocol.md)."""
     return "".join(c if c.isprintable() and c != "," else "_" for c in name)[:120]

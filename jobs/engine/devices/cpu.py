@@ -1,4 +1,4 @@
-"""CPU: gloo everywhere, vLLM in process. Why each setting stands is measured in docs/engine.md."""
+"""CPU: gloo everywhere, vLLM in process. Why each setting stands is measured in docs/develop/engine.md."""
 
 import os
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,5 @@
-"""CUDA: NCCL everywhere, one GPU per worker. Written after vLLM's and DeepSpeed's sources; docs/engine.md says what was
-not run.
+"""CUDA: NCCL everywhere, one GPU per worker. Written after vLLM's and DeepSpeed's sources; docs/develop/engine.md
+says what was not run.
 """
 
 import os

@@ -168,7 +168,7 @@ def nsys() -> dict[str, Any]:
         output_of("nsys", "profile", "-t", "nvtx", "-s", "none", "--cpuctxsw=none", "-o", str(report), "true")
         if not report.exists() or not report.stat().st_size:
             raise RuntimeError(
-                "nsys wrote no report: its importer is missing beside it (docs/install.md says how to link it)"
+                "nsys wrote no report: its importer is missing beside it (docs/operate/install.md says how to link it)"
             )
         return {"version": version, "path": shutil.which("nsys"), "report_bytes": report.stat().st_size}
 

@@ -1,4 +1,4 @@
-"""The runner's side of the wire (docs/protocol.md, section 3): one method a request, one exception a kind of refusal.
+"""The runner's side of the wire (docs/develop/protocol.md, section 3): a method a request, an exception a refusal.
 
 ConsoleError
 |- ConsoleAway       no answer, 5xx: try again

@@ -1,4 +1,4 @@
-/** A tile as it travels (docs/profile.md): read without copying, its events sorted into rows. */
+/** A tile as it travels (docs/use/profile.md): read without copying, its events sorted into rows. */
 
 import { Row } from "./rows.js";
 

@@ -1,4 +1,4 @@
-"""docs/knobs.md says what the catalogue says."""
+"""docs/reference/knobs.md says what the catalogue says."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from console.docs_pages.knobs import BEGIN, END, knob_tables
 
 
 def test_the_knob_tables_are_current(repository: Path) -> None:
-    page = (repository / "docs" / "knobs.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "knobs.md").read_text(encoding="utf-8")
 
     written = page.partition(BEGIN)[2].partition(END)[0].strip()
 
-    assert written == knob_tables(), "run: python -m console.docs_pages.knobs docs/knobs.md"
+    assert written == knob_tables(), "run: python -m console.docs_pages.knobs docs/reference/knobs.md"

@@ -168,8 +168,8 @@ def test_a_change_makes_the_48_gpu_recipe_fit_48_gpus() -> None:
 
 
 def test_the_page_of_rules_is_made_from_them() -> None:
-    page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 
     between = page.partition(BEGIN)[2].partition(END)[0].strip()
 
-    assert between == rule_tables(), "run: python -m console.docs_pages.rules docs/rules.md"
+    assert between == rule_tables(), "run: python -m console.docs_pages.rules docs/reference/rules.md"

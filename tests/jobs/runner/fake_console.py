@@ -16,7 +16,7 @@ TOKEN = "secret-token-of-the-attempt"
 
 @dataclass
 class FakeConsole:
-    """Accepts batches as docs/protocol.md says. `condition` is notified at every request."""
+    """Accepts batches as docs/develop/protocol.md says. `condition` is notified at every request."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, bytes] = field(default_factory=dict)

@@ -176,7 +176,7 @@ def test_each_thing_is_shown_somewhere_and_every_tool_says_how() -> None:
 
 
 def test_the_table_of_the_documentation_holds() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "profile.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "use" / "profile.md").read_text(encoding="utf-8")
     table = page.partition("| what | processor | CUDA | Ascend |\n")[2].partition("\n\n")[0]
     rows = {line.split("|")[1].split()[0]: line.split("|")[2:5] for line in table.splitlines()[1:]}
 

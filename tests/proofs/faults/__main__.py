@@ -17,7 +17,7 @@ from tests.proofs.faults.stack import ROOT, Stack, running_stack, until
 from tests.proofs.faults.target import BY_NAME, TARGETS, Target
 
 RESULTS = ROOT / "build" / "proofs" / "faults.json"
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "proofs" / "faults.md"
 # Mostly asleep, so that it takes no processor from the run under test; four workers and three are seven of eight CPUs.
 BYSTANDER: dict[str, Any] = {
     "name": "bystander",

@@ -1,4 +1,4 @@
-"""docs/reliability.md, made of what was measured."""
+"""docs/proofs/faults.md, made of what was measured."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ HEAD = f"""# Reliability
 
 What breaks, and what then: measured on one machine, with real parts. Written by `make proof-faults`; `ONLY=redis,web`
 does some targets, a second call goes on where the first ended, and results gather in `build/proofs/faults.json`.
-How it is built: [lifecycle.md](lifecycle.md), [runner.md](runner.md).
+How it is built: [lifecycle.md](../develop/lifecycle.md), [runner.md](../develop/runner.md).
 
 The runs are GRPO with {STEPS} steps and a checkpoint every {EVERY}; each fault comes at a moment that the seed decides
 (`{SEED}/<target>/<moment>`): *starting* (up to 3 s into it), *rollout* (of an early step), *checkpoint* (while one is

@@ -63,7 +63,7 @@ def test_this_machine_gets_an_answer(tmp_path: Path) -> None:
 
 def test_nsys_records_a_report_where_it_is_installed() -> None:
     if shutil.which("nsys") is None:
-        pytest.skip("nsys is not installed: the package nsight-systems (docs/install.md)")
+        pytest.skip("nsys is not installed: the package nsight-systems (docs/operate/install.md)")
     assert nsys()["report_bytes"] > 0
 
 
