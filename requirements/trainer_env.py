@@ -1,4 +1,4 @@
-"""Make an environment for another trainer: `python3 requirements/trainer_env.py openrlhf`, or `make trainer-env`.
+"""Make an environment for another trainer: `python3 requirements/trainer_env.py TRAINER`, or `make trainer-env`.
 
 It stands in `.trainers/<trainer>-<version>` and shares the packages of the engine's environment, so only what the
 trainer adds is fetched, by hash, from `trainers/<trainer>-<version>.lock`. Beside an engine without CUDA, the trainer

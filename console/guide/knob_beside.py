@@ -24,7 +24,8 @@ class Beside:
 
 
 def beside(words: tuple[str, ...], trainer_and_version: str) -> list[Beside]:
-    """Return what the words find under a trainer ("" is any, "verl:0.9.1" a version), the nearest names first."""
+    """Return what the words find under a trainer ("" is any, "trainer:version" one of its versions), the nearest
+    names first."""
     found = [
         (normal(spelled.name) != "_".join(words), len(spelled.name), spelled, trainer, versions)
         for spelled, trainer, versions in _gathered(trainer_and_version)

@@ -3971,7 +3971,7 @@ TEXTS = (
     gettext_noop("{value} is no list of interfaces. Use words divided by commas: cuda,nvtx."),
     gettext_noop("{trainer} takes no revision of a hub model. Download that one and give its folder."),
     gettext_noop("{trainer} adds no system prompt to this data. Put it into the prompts."),
-    gettext_noop("OpenRLHF reads a messages column only through the chat template. Switch that knob on."),
+    gettext_noop("{trainer} reads a messages column only through the chat template. Switch that knob on."),
     gettext_noop("Nothing is asked for, but the tool {tool} is named. Ask for {shown}, or name no tool."),
     gettext_noop("{tool} does not show {what}. Ask for {shown}, or name no tool."),
     gettext_noop("This run has no role {role}. Use {known}, or nothing for all."),

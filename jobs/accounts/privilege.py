@@ -13,10 +13,8 @@ from jobs.accounts.access import User, allows, role
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, differing
+from jobs.catalog.trainer import trainers
 from jobs.models import Project
-
-_TRAINERS_OWN_CODE = re.compile(r"pkg://verl(\.\w+)+")
-"""A module of verl, not of whoever launches."""
 
 
 def check_privileged(spec: RunSpec, project: Project, user: User | None) -> list[Problem]:
@@ -44,20 +42,21 @@ def privileged(spec: RunSpec) -> list[tuple[str, str]]:
     ]
     if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
         found.append(("reward.location", _("The reward file")))
+    runs_scripts = trainers()[spec.trainer.name].runs_data_scripts and spec.data.kind in ("path", "hub")
     for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
-        if spec.trainer.name == "openrlhf" and spec.data.kind in ("path", "hub") and _is_code_of_data(place):
+        if runs_scripts and _is_code_of_data(place):
             found.append((field, _("Data")))
     return found
 
 
 def _is_code_of_reward(spec: RunSpec) -> bool:
-    """Return True for a reward file, also one that is called a URL: OpenRLHF goes by the name's end alone."""
+    """Return True for a reward file, also one that is called a URL: trainers go by the name's end alone."""
     if spec.reward.kind == "url":
         return any(part.strip().endswith(".py") for part in spec.reward.location.split(","))
-    is_theirs = spec.trainer.name == "verl" and _TRAINERS_OWN_CODE.fullmatch(spec.reward.location) is not None
-    return spec.reward.kind == "file" and not is_theirs
+    own = trainers()[spec.trainer.name].own_reward_code  # a module of the trainer, not of whoever launches
+    return spec.reward.kind == "file" and not (own and re.fullmatch(own, spec.reward.location))
 
 
 def _is_code_of_data(place: str) -> bool:
-    """Return True if a dataset among these is a script, which OpenRLHF runs to get the rows."""
+    """Return True if a dataset among these is a script, which is run to get the rows."""
     return any(part.partition("@")[0].strip().endswith(".py") for part in place.split(","))

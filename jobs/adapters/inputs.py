@@ -2,26 +2,52 @@
 
 Paths on the cluster and hub ids are the trainer's own affair and are handed on as they are. What the console holds
 (bundled models and data, uploads) is laid out below the run directory before the trainer starts, by
-`python -m jobs.engine.data.materialize RUN_DIR`, as files that the trainer reads. Paths are relative to the run
-directory, which is the trainer's working directory.
-
-| what | OpenRLHF | verl |
-|---|---|---|
-| model | `inputs/model`, a Hugging Face folder | the same |
-| training rows | `inputs/train.jsonl` | `inputs/train.parquet` |
-| held-out rows | `inputs/eval.jsonl` | `inputs/eval.parquet` |
-
-The JSON lines have the columns of the source under their own names; the bundled data also `chosen` and `rejected`. The
-Parquet files have what verl expects whatever the source's columns are called: `messages` for SFT; for reinforcement
-learning `prompt` (messages), `data_source`, `reward_model.ground_truth` and `extra_info.index`.
+`python -m jobs.engine.data.materialize RUN_DIR`: the model as `inputs/model`, a Hugging Face folder; training and
+held-out rows as `inputs/train` and `inputs/eval` with the suffix of the format that the trainer reads. Paths are
+relative to the run directory, which is the trainer's working directory.
 """
 
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
 from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import part
+
+Row = dict[str, Any]
+Format = Literal["jsonl", "parquet"]
 
 MODEL = "inputs/model"
-_SUFFIX = {"openrlhf": "jsonl", "verl": "parquet"}
 LAID_OUT = ("bundled", "upload")
 """The kinds of data source that are laid out as files."""
+
+
+class Inputs(Protocol):
+    """The format in which a trainer reads rows: `inputs.py` of its folder."""
+
+    @property
+    def suffix(self) -> Format:
+        """The format's name, and the ending of its files."""
+        ...
+
+    def rows(self, spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
+        """Return rows of the run's data source with the columns that the trainer reads."""
+        ...
+
+
+class PlainInputs:
+    """JSON lines with the columns of the source under their own names; the bundled data also chosen and rejected."""
+
+    suffix: Format = "jsonl"
+
+    def rows(self, spec: RunSpec, rows: Sequence[Row]) -> list[Row]:  # noqa: ARG002
+        """See Inputs."""
+        return list(rows)
+
+
+def inputs_of(spec: RunSpec) -> Inputs:
+    """Return how the run's trainer reads rows."""
+    found: Inputs = part(spec.trainer.name, "inputs")
+    return found
 
 
 def model_path(spec: RunSpec) -> str:
@@ -42,4 +68,4 @@ def eval_path(spec: RunSpec) -> str:
 
 
 def _laid_out(spec: RunSpec, part: str) -> str:
-    return f"inputs/{part}.{_SUFFIX[spec.trainer.name]}"
+    return f"inputs/{part}.{inputs_of(spec).suffix}"

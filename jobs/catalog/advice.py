@@ -4,13 +4,13 @@
 
     [memory_fraction]
     title = "Give the rollout engine more memory"
-    trainers = ["verl"]                     # all where missing
+    trainers = ["native"]                    # all where missing
     algorithms = ["rl"]                     # ids or families; all where missing
     when = "The engine reports a full KV cache."
     changes = [{ knob = "rollout.gpu_memory_fraction", to = "0.5 to 0.7; 0.8 to 0.9 with offload" }]
     effect = { speed = "higher", memory = "more", stability = "none" }
     evidence = "measured"                   # one of EVIDENCE
-    source = "verl, perf/perf_tuning"
+    source = "docs/planner.md"
     ref = "R02"
 """
 

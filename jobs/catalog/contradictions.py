@@ -113,7 +113,8 @@ def _diffusion_model(place: str) -> DiffusionModel | None:
 
 def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
     """Refuse what another trainer has no way of being told: it would be dropped without a word."""
-    label = trainers()[spec.trainer.name].label
+    info = trainers()[spec.trainer.name]
+    label = info.label
     traced = spec.knobs.get("profiling.nsys_trace")
     if traced is not None and not _INTERFACES.fullmatch(str(traced.value or "")):
         text = Sentence(
@@ -125,16 +126,18 @@ def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
             "{trainer} takes no revision of a hub model. Download that one and give its folder.", trainer=label
         )
         refuse("model.revision", text)
-    is_laid_out = spec.trainer.name == "verl" and spec.data.kind in ("bundled", "upload")
-    if spec.data.system_prompt.strip() and not is_laid_out:
+    is_added = info.adds_system_prompt and spec.data.kind in ("bundled", "upload")
+    if spec.data.system_prompt.strip() and not is_added:
         refuse(
             "data.system_prompt",
             Sentence("{trainer} adds no system prompt to this data. Put it into the prompts.", trainer=label),
         )
-    is_sft = spec.trainer.name == "openrlhf" and spec.algorithm == "sft"
-    if is_sft and spec.data.messages_column.strip() and not spec.knob("data.apply_chat_template"):
-        text = Sentence("OpenRLHF reads a messages column only through the chat template. Switch that knob on.")
-        refuse("knobs.data.apply_chat_template", text)
+    knob = info.messages_through
+    if knob and spec.algorithm == "sft" and spec.data.messages_column.strip() and not spec.knob(knob):
+        text = Sentence(
+            "{trainer} reads a messages column only through the chat template. Switch that knob on.", trainer=label
+        )
+        refuse(f"knobs.{knob}", text)
 
 
 def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:

@@ -1,8 +1,7 @@
 """Quantities that rules reckon with and that no knob holds: one small function each, by dotted name.
 
-The trainer's own sizes are meant: a rank of data parallelism is what is left of a group when its devices are divided
-among sequence, tensor, pipeline and context parallelism. Sources: OpenRLHF cli/train_ppo_ray.py,
-trainer/ray/launcher.py and utils/deepspeed/deepspeed.py; verl utils/config.py and workers/engine_workers.py.
+The trainer's own sizes are meant (its `placement.py` and `trainer.toml` have their sources): a rank of data parallelism
+is what is left of a group when its devices are divided among sequence, tensor, pipeline and context parallelism.
 """
 
 import math
@@ -10,26 +9,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import is_live
-from jobs.catalog.placement import group_size, num_engines, pools_of
+from jobs.catalog.knob import is_live, knobs
+from jobs.catalog.placement import group_size, placement_of
 from jobs.catalog.runspec import RunSpec
-from jobs.catalog.trainer import as_version
+from jobs.catalog.trainer import trainers
 
 Derived = Callable[[RunSpec], Any]
 _ROLES = ("policy", "reference", "critic", "reward")
 
 
 def _of(role: str) -> Derived:
-    return lambda spec: spec.hardware.policy_ranks if spec.is_native else group_size(spec.values(), role)
+    return lambda spec: placement_of(spec).group(spec, role)
 
 
 def _engines(spec: RunSpec) -> int:
-    return spec.hardware.rollout_engines if spec.is_native else num_engines(spec.trainer.name, spec.values())
+    return placement_of(spec).num_engines(spec)
 
 
 def _pools(spec: RunSpec) -> str:
-    found = {"all": spec.num_workers} if spec.is_native else pools_of(spec.trainer.name, spec.algorithm, spec.values())
-    return ", ".join(f"{pool} {size}" for pool, size in found.items())
+    return ", ".join(f"{pool} {size}" for pool, size in placement_of(spec).pools(spec).items())
+
+
+def _counts_prompts(spec: RunSpec) -> bool:
+    return trainers()[spec.trainer.name].counts_prompts
 
 
 def _number(spec: RunSpec, knob_id: str, default: int) -> int:
@@ -65,7 +67,7 @@ def _samples_per_update(spec: RunSpec) -> int:
     """Return the samples of one optimizer step, over all ranks."""
     if not is_in(spec.algorithm, "rl"):
         return _number(spec, "train.batch_size", 1)
-    if spec.trainer.name == "verl":  # which counts prompts
+    if _counts_prompts(spec):
         return _prompts_per_update(spec) * _number(spec, "rollout.samples_per_prompt", 1)
     return max(_samples(spec) // _updates(spec), 1)
 
@@ -77,7 +79,7 @@ def _micro(spec: RunSpec) -> int:
 def _trained(spec: RunSpec) -> int:
     """Return the least common multiple of the data-parallel ranks of the roles that are trained."""
     roles = ["policy"]
-    if is_in(spec.algorithm, "critic") and spec.trainer.name == "openrlhf":
+    if is_in(spec.algorithm, "critic"):
         roles.append("critic")
     return math.lcm(*(max(_ranks(role)(spec), 1) for role in roles))
 
@@ -100,29 +102,31 @@ def _fitting_prompts(spec: RunSpec) -> int:
     """Return the least number of prompts, not below the chosen one, whose samples make whole updates everywhere."""
     per_prompt = _number(spec, "rollout.samples_per_prompt", 1)
     step = _unit(spec) // math.gcd(_unit(spec), per_prompt)
-    if spec.trainer.name == "verl":
+    if _counts_prompts(spec):
         step = math.lcm(step, _updates(spec))
     return -(-_number(spec, "rollout.prompts_per_step", 1) // step) * step
 
 
 def _fitting_updates(spec: RunSpec) -> int:
     """Return the largest number of updates, not above the chosen one, that divides a rollout."""
-    whole = _samples(spec) if spec.trainer.name != "verl" else _number(spec, "rollout.prompts_per_step", 1)
+    whole = _number(spec, "rollout.prompts_per_step", 1) if _counts_prompts(spec) else _samples(spec)
     return max(count for count in range(1, min(_updates(spec), whole) + 1) if whole % count == 0)
 
 
 def _fitting_batch(spec: RunSpec) -> int:
     """Return the least batch of supervised training, not below the chosen one, that every rank gets whole."""
     unit = max(_ranks("policy")(spec), 1)
-    if spec.trainer.name == "openrlhf":
+    if trainers()[spec.trainer.name].takes_whole_micro_batches:
         unit *= _micro(spec)
     return -(-_number(spec, "train.batch_size", 1) // unit) * unit
 
 
 def _score_micro(spec: RunSpec) -> int:
-    """Return the samples of a scoring batch; with batches by tokens OpenRLHF's own default stays and is counted."""
-    own = 8 if as_version(spec.trainer.version) < as_version("0.10.1") else 1
-    return max(_number(spec, "train.score_micro_batch_size", own), 1)
+    """Return the samples of a scoring batch; with batches by tokens the trainer's own default stays and is counted."""
+    knob, trainer = knobs()["train.score_micro_batch_size"], spec.trainer
+    flag = knob.flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
+    own = flag.default if flag is not None and isinstance(flag.default, int) else 1
+    return max(_number(spec, knob.id, own), 1)
 
 
 def _scorers(spec: RunSpec) -> dict[str, int]:
@@ -180,7 +184,7 @@ def _is_held_out(spec: RunSpec) -> bool:
 
 
 def _cap_problem(spec: RunSpec) -> str:
-    """Return why verl would not read the cap of the importance weights; "" if it would."""
+    """Return why the trainer would not read the cap of the importance weights; "" if it would."""
     text = str(spec.values().get("algorithm.correction_cap") or "")
     bounds = _bounds(text)
     if bounds is None:
@@ -209,7 +213,7 @@ def _listed(spec: RunSpec, knob_id: str) -> list[str]:
 
 
 def _rejection_problem(spec: RunSpec) -> str:
-    """Return why verl would not read the criteria of rejection and their thresholds; "" if it would."""
+    """Return why the trainer would not read the criteria of rejection and their thresholds; "" if it would."""
     criteria = list(dict.fromkeys(_listed(spec, "algorithm.rejection")))
     given = _listed(spec, "algorithm.rejection_threshold")
     if strange := [name for name in criteria if name not in REJECTIONS]:
@@ -237,7 +241,7 @@ DERIVED: Mapping[str, Derived] = {
     "gpus.total": lambda spec: spec.num_workers,  # devices of all pools
     **{f"gpus.{role}": _of(role) for role in _ROLES},
     "gpus.rollout": lambda spec: _engines(spec) * max(_number(spec, "placement.rollout_tensor_parallel", 1), 1),
-    "gpus.rollout_pool": _pool("rollout"),  # verl's own pool of rollout engines
+    "gpus.rollout_pool": _pool("rollout"),  # a pool of its own for rollout engines
     "gpus.teacher_pool": _pool("teacher"),
     "gpus.pools": _pools,  # in words
     "gpus.misfits": _misfits,

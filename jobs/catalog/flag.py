@@ -2,7 +2,7 @@
 
 In a knob's table, `flags` is a list of tables:
 
-    { trainer = "openrlhf", name = "--rollout.n_samples_per_prompt", default = 1, since = "0.10.2" }
+    { trainer = "<folder of jobs/adapters>", name = "--rollout.n_samples_per_prompt", default = 1, since = "0.10.2" }
 
 | key | meaning |
 |---|---|

@@ -26,7 +26,7 @@ _BEFORE = tuple(
     re.compile(pattern)
     for pattern in (
         rf"[EF]\d{{4}} {_CLOCK} +\d+ \S+\] ",  # glog
-        rf"{_LEVEL}:? (?:\d\d-\d\d {_CLOCK} )?(?:\[[\w./-]+:\d+\]|[\w./-]+:\d+\]) ",  # vLLM, OpenRLHF
+        rf"{_LEVEL}:? (?:\d\d-\d\d {_CLOCK} )?(?:\[[\w./-]+:\d+\]|[\w./-]+:\d+\]) ",  # vLLM
         rf"{_DAY_AND_TIME} *\| *{_LEVEL} *\| *\S+ - ",  # loguru
         rf"\[?{_DAY_AND_TIME}\]?(?:\[[\w.-]+\])?:?\s*(?:-\s*)?",
         rf"\[?{_LEVEL}\]?:?\s+(?:-\s+)?(?:[\w./-]+:\d+ -- )?",

@@ -40,7 +40,6 @@ CHOOSING = (
 )
 """Knobs that say what RunSpec.profile says: one of the two is enough."""
 
-_RELOCATES_SINCE = "0.9.1"
 _ROLES = {"policy": "policy", "critic": "critic", "reference": "reference", "vllm": "rollout"}
 _ALL = slice(0, MAX_STEPS)
 
@@ -102,7 +101,7 @@ def _by_knobs(values: Mapping[str, Any]) -> OwnProfile | None:
     try:
         ranks = tuple(ranks_of(str(values.get("profiling.ranks") or "")))
     except ValueError:
-        ranks = ()  # verl says what is wrong with it
+        ranks = ()  # the trainer says what is wrong with it
     return OwnProfile(
         tool=tool,
         first_step=steps[0],
@@ -161,8 +160,8 @@ def _own_problem(spec: "RunSpec", tool: str, called: Sentence) -> tuple[str, Sen
     if tool == "nsys" and roles == ["vllm"]:
         text = Sentence("With nsys {trainer} records no rollout engines. Use torch, or other roles.", trainer=called)
         return "profile.roles", text
-    is_rl = is_in(spec.algorithm, "rl")
-    if tool == "nsys" and is_rl and as_version(spec.trainer.version) < as_version(_RELOCATES_SINCE):
+    collects_since = as_version(trainers()[spec.trainer.name].collects_nsys_since)
+    if tool == "nsys" and is_in(spec.algorithm, "rl") and as_version(spec.trainer.version) < collects_since:
         text = Sentence(
             "{trainer} leaves reports of nsys in Ray's folder on each node, where nothing collects them. Use torch, or "
             "the knobs of the group profiling.",

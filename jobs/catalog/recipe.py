@@ -2,7 +2,7 @@
 
 `recipes/*.toml` holds a file per recipe, its id is the file's name:
 
-    label = "GRPO, Qwen3-8B, verl, 8 GPUs"
+    label = "GRPO, Qwen3-8B, 8 GPUs"
     help = "One paragraph: when to use it."
     prerequisites = ["What has to be there before it can be launched."]
     hardware = "8 x H100 80 GB, one node"
@@ -10,7 +10,7 @@
     host_gb = 1600                       # host memory of a node, where the recipe asks for so much
     source = "whose settings these are"
     version = "the version that the source describes"
-    tags = ["grpo", "verl", "qwen"]
+    tags = ["grpo", "qwen"]
     based_on = "another-recipe"          # whose spec this one changes
     without = ["train.dynamic_batch"]    # its knobs that this one leaves alone
 

@@ -4,7 +4,7 @@
 
     [clip_higher_is_looser]
     level = "note"             # error: cannot run or trains wrongly; warning: likely disappoints; note: good to know
-    trainers = ["openrlhf"]    # all where missing; `since` and `before` are versions of them
+    trainers = ["native"]      # all where missing; `since` and `before` are versions of them
     algorithms = ["rl"]        # ids or families; all where missing
     when = "algorithm.clip_ratio_high > algorithm.clip_ratio_low"
     says = "The upper clip {algorithm.clip_ratio_high} is looser than the lower one."

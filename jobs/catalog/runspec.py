@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.contradictions import contradictions
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
-from jobs.catalog.placement import pools_of, workers_of
+from jobs.catalog.placement import placement_of
 from jobs.catalog.sections import (
     RANGES,
     SECTIONS,
@@ -102,26 +102,13 @@ class RunSpec:
 
     @property
     def num_workers(self) -> int:
-        """Workers that the run places: policy ranks, rollout engine workers, and one reference where it needs one.
-
-        For other trainers the devices of all their pools, each of which may hold several roles.
-        """
-        if not self.is_native:
-            return sum(pools_of(self.trainer.name, self.algorithm, self.values()).values())
-        if self.algorithm == "sft":
-            return self.hardware.policy_ranks
-        engines = self.hardware.rollout_engines * self.hardware.tensor_parallel_size
-        return self.hardware.policy_ranks + engines + int(self.needs_reference)
+        """Devices of all its pools, each of which may hold several roles."""
+        return sum(placement_of(self).pools(self).values())
 
     @property
     def workers(self) -> dict[str, int]:
         """Role -> how many ranks of it the run has; a rollout engine is one rank, however many workers it is spread."""
-        if not self.is_native:
-            return workers_of(self.trainer.name, self.algorithm, self.values())
-        found = {"policy": self.hardware.policy_ranks}
-        if self.algorithm != "sft":
-            found["vllm"] = self.hardware.rollout_engines
-        return found | ({"reference": 1} if self.needs_reference else {})
+        return placement_of(self).workers(self)
 
     @property
     def num_steps(self) -> int:

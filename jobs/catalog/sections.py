@@ -2,21 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, ProfileConfig
 
 Algorithm = Literal[
     "grpo", "sft", "ppo", "dapo", "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "rloo", "gspo", "dpo", "rm"
 ]
-TrainerName = Literal["native", "openrlhf", "verl"]
 Origin = Literal["default", "recipe", "you", "tuner"]
 ModelKind = Literal["bundled", "path", "hub"]
 DataKind = Literal["bundled", "path", "upload", "hub"]
 RewardKind = Literal["math", "exact_match", "format", "custom", "file", "url", "model"]
 Device = Literal["auto", "cpu", "cuda"]
 PolicyOnFailure = Literal["never", "cluster", "any"]
+if TYPE_CHECKING:
+    TrainerName = str
+else:
+    TrainerName = Literal[tuple(trainers())]  # the folders of jobs/adapters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

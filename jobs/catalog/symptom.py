@@ -4,7 +4,7 @@
 
     [device_memory]
     title = "Out of device memory"
-    trainers = ["verl"]                # all where missing
+    trainers = ["native"]               # all where missing
     algorithms = ["rl"]                # ids or families; all where missing
     when = "memory.zero_stage != '3'"  # an expression over the spec; always where missing
     signal = "In words, how it shows."

@@ -35,6 +35,13 @@ def folder_tables(name: str) -> Mapping[str, Table]:
     return _parsed(name, {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in found})
 
 
+def plugin_tables(package: str, name: str) -> Mapping[str, Table]:
+    """Return what `<name>.toml` says of each folder of a package that has it, by the folder's name."""
+    found = {folder.name: folder / f"{name}.toml" for folder in files(package).iterdir() if folder.is_dir()}
+    texts = {folder: file.read_text(encoding="utf-8") for folder, file in sorted(found.items()) if file.is_file()}
+    return _parsed(f"{package}.{name}", texts)
+
+
 def folder_entries(name: str) -> Iterator[tuple[str, Table]]:
     """Yield `<file>.<table>` and the table, in the order of the files of the folder and of the tables in each."""
     for group, tables in folder_tables(name).items():

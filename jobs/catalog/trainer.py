@@ -1,22 +1,42 @@
-"""The trainers a run can be launched with, their versions, and which algorithms each offers. Newest version first."""
+"""The trainers a run can be launched with: one folder each in `jobs/adapters`, found by its `trainer.toml`.
+
+The catalogue reads that table. What a trainer does beyond it is code in the same folder, which stands above the
+catalogue and the planner: they own the protocols and ask `part` for the trainer's implementation, by name (decision
+0028). Nothing here imports a trainer.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any
 
 from jobs.catalog.sentence import Sentence
-from jobs.catalog.tables import folder_tables
+from jobs.catalog.tables import plugin_tables
+from profiling import plugins
 
 Version = tuple[int, ...]
+
+FOLDER = "jobs.adapters"
+BUILT_IN = "native"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerInfo:
-    """One trainer. `package` is its distribution's name, "" where it is part of the product.
+    """One trainer, as its `trainer.toml` has it.
 
-    `versions` are those whose options are known, newest first; the built-in trainer has one, "". `needs_gpu` are the
-    algorithms that it cannot run on CPU. `algorithm_since` gives the first version of an algorithm where it is not the
-    oldest known one.
+    `package` is its distribution's name, "" where it is part of the product. `versions` are those whose options are
+    known, newest first; the built-in trainer has one, "". `needs_gpu` are the algorithms that it cannot run on CPU.
+    `algorithm_since` gives the first version of an algorithm where it is not the oldest known one. `families` are the
+    engines that it trains with, as the planner names them, and `rewards` the kinds of reward that it scores by.
+
+    `own_reward_code` is a pattern of reward locations that are code of the trainer itself. `runs_data_scripts`: data
+    that is a Python file is executed. `counts_prompts`: the batch of an update counts prompts, not samples.
+    `takes_whole_micro_batches`: a supervised batch has to be a multiple of the micro-batch. `adds_system_prompt` to
+    data that Pitwall lays out. `messages_through` is the knob without which a column of messages is not read.
+    `reads_config`: a configuration file says the same as a command. `collects_nsys_since` is the first version whose
+    reports of nsys in reinforcement learning end up in the run's folder. `models` are patterns of the folders below
+    the run directory in which it leaves its model. `actors` gives roles by a part of the name of a Ray actor's class,
+    in lower case, as error reports have it.
     """
 
     id: str
@@ -25,12 +45,24 @@ class TrainerInfo:
     versions: tuple[str, ...]
     algorithms: tuple[str, ...]
     needs_gpu: tuple[str, ...]
-    algorithm_since: Mapping[str, str]
+    families: tuple[str, ...]
+    rewards: tuple[str, ...]
     help: str
     source: str
+    algorithm_since: Mapping[str, str]
+    own_reward_code: str = ""
+    runs_data_scripts: bool = False
+    counts_prompts: bool = False
+    takes_whole_micro_batches: bool = False
+    adds_system_prompt: bool = False
+    messages_through: str = ""
+    reads_config: bool = False
+    collects_nsys_since: str = ""
+    models: tuple[str, ...] = ()
+    actors: Mapping[str, str]
 
     def called(self, version: str) -> Sentence:
-        """Return what a sentence calls it: "the built-in trainer", "OpenRLHF 0.11.2"."""
+        """Return what a sentence calls it: "the built-in trainer", or its label and version."""
         return Sentence(f"{self.label} {version}".strip()) if self.package else Sentence("the built-in trainer")
 
     def offers(self, algorithm: str, version: str) -> bool:
@@ -42,9 +74,22 @@ class TrainerInfo:
 
 @cache
 def trainers() -> Mapping[str, TrainerInfo]:
-    """Return every trainer by id; the built-in one is first."""
-    tables = folder_tables("trainers")
-    return {name: _trainer(name, tables[name]) for name in sorted(tables, key=lambda name: name != "native")}
+    """Return every trainer by id; the built-in one is first.
+
+    Raises: ValueError, naming the trainer, for a key of its table that is unknown or missing.
+    """
+    tables = plugin_tables(FOLDER, "trainer")
+    return {name: _trainer(name, tables[name]) for name in sorted(tables, key=lambda name: name != BUILT_IN)}
+
+
+def part(trainer: str, name: str) -> Any:
+    """Return the PLUGIN of one file of a trainer's folder: its adapter, placement or planning.
+
+    Raises: profiling.plugins.UnknownPlugin, naming the trainers there are, or the files of this one.
+    """
+    if trainer not in trainers():
+        raise plugins.UnknownPlugin(f"{trainer!r} is not one of {', '.join(trainers())}.")
+    return plugins.load(f"{FOLDER}.{trainer}", name)
 
 
 def as_version(text: str) -> Version:
@@ -52,22 +97,12 @@ def as_version(text: str) -> Version:
     return tuple(int(part) for part in text.split(".")) if text else ()
 
 
-def _trainer(name: str, table: Mapping[str, object]) -> TrainerInfo:
-    def texts(key: str) -> tuple[str, ...]:
-        given = table.get(key, [])
-        assert isinstance(given, list)
-        return tuple(str(item) for item in given)
-
-    since = table.get("algorithm_since", {})
-    assert isinstance(since, dict)
-    return TrainerInfo(
-        id=name,
-        label=str(table["label"]),
-        package=str(table["package"]),
-        versions=texts("versions"),
-        algorithms=texts("algorithms"),
-        needs_gpu=texts("needs_gpu"),
-        algorithm_since=since,
-        help=str(table["help"]),
-        source=str(table["source"]),
-    )
+def _trainer(name: str, table: Mapping[str, Any]) -> TrainerInfo:
+    known = {field.name for field in fields(TrainerInfo)} - {"id"}
+    if strange := sorted(set(table) - known):
+        raise ValueError(f"{name}: a trainer has no key {strange[0]!r}. Known: {', '.join(sorted(known))}.")
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    try:
+        return TrainerInfo(**{"id": name, "algorithm_since": {}, "actors": {}} | given)
+    except TypeError as error:
+        raise ValueError(f"{name}: trainer.toml is not complete: {error}") from error

@@ -1,6 +1,6 @@
 """Where the cluster has a trainer: what PITWALL_TRAINERS says, read by the console and by the runner.
 
-    openrlhf-0.11.2=/srv/openrlhf/bin/python; verl-0.9.1=image:registry.example/verl:0.9.1; openrlhf-0.10.2=installed
+    trainer-0.11.2=/srv/trainer/bin/python; other-0.9.1=image:registry.example/other:0.9.1; trainer-0.10.2=installed
 
 Entries are divided by semicolons or line ends. `<trainer>-<version>` is one version, `<trainer>` alone every version of
 it. A place is `installed` (the environment of the runner itself), the absolute path of a Python interpreter on every
@@ -37,7 +37,7 @@ class TrainerPlace:
 
     @property
     def name(self) -> str:
-        """How the entry names it: openrlhf-0.11.2, or openrlhf."""
+        """How the entry names it: with its version, or for all of them without."""
         return f"{self.trainer}-{self.version}" if self.version else self.trainer
 
     def __str__(self) -> str:

@@ -88,7 +88,7 @@ class Offload:
     """What lives in host memory: a share of the optimizer during its step; `params` during forward and backward.
 
     `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
-    moved away while another phase runs on the same devices (as verl and slime do); `optimizer_between_phases` alone.
+    moved away while another phase runs on the same devices; `optimizer_between_phases` alone.
     """
 
     optimizer: float = 0.0

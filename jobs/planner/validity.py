@@ -2,7 +2,7 @@
 
 The former is arithmetic that no trainer gets around (jobs.planner.validation); the latter are even stages, ranks that
 divide the batch, layers that stay within a node, and engines that fill their devices. Sources: Megatron-LM's arguments,
-verl's validate_config, OpenRLHF's train_ppo_ray, and planner reference section 11.
+the trainers' own validators, and planner reference section 11.
 """
 
 from collections.abc import Iterator, Mapping

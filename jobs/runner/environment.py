@@ -58,8 +58,8 @@ def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) ->
 
     Another trainer gets what it takes to be recorded (riders.py).
 
-    Ray's marks for drivers are not for another trainer: verl takes them for those of an actor, and asks Ray for devices
-    that a process outside of Ray does not have.
+    Ray's marks for drivers are not for another trainer: it would take them for those of an actor, and ask Ray for
+    devices that a process outside of Ray does not have.
     """
     if spec.is_native:
         return environ

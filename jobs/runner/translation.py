@@ -1,9 +1,10 @@
 """What another trainer writes, turned into the run's events while it trains: the runner is then their only writer."""
 
 import json
+import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from profiling.events import Event, artifact, state, to_line
 
 POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
+_STEP = re.compile(r"_(\d+)$")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 class Translation:
     """Carries a reader's events into `events.jsonl`, the write-ahead log that is shipped from.
 
-    `after_step` leaves out metrics up to that step, which an earlier runner has written.
+    `models` are patterns of the folders in which the trainer leaves its model. `after_step` leaves out metrics up to
+    that step, which an earlier runner has written.
     """
 
     def __init__(
@@ -40,12 +43,13 @@ class Translation:
         attempt: int,
         reserve: Reserve,
         say: Callable[[str], None],
+        models: Sequence[str] = (),
         after_step: int = 0,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._reader: LogReader | None = reader
         self._run_dir, self._attempt, self._say, self._clock_ns = run_dir, attempt, say, clock_ns
-        self._after_step = after_step
+        self._after_step, self._models = after_step, models
         self._log = AppendFile(run_dir / "events.jsonl", reserve=reserve)
         self._unwritten = b""
         self._next_poll = 0.0
@@ -77,7 +81,7 @@ class Translation:
         """Take in what is left, and announce the model that the trainer made."""
         self.read_the_rest()
         if has_succeeded:
-            for event in models_left(self._run_dir, attempt=self._attempt):
+            for event in models_left(self._run_dir, self._models, attempt=self._attempt):
                 self._write(to_line(event))
         self._log.close()
 
@@ -122,6 +126,7 @@ def translation_of(spec: RunSpec, job: Job, report: Report, *, after_step: int =
         attempt=job.attempt,
         reserve=report.reserve,
         say=report.say,
+        models=trainers()[spec.trainer.name].models,
         after_step=after_step,
     )
 
@@ -171,21 +176,16 @@ def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
 
 
 def label_of(spec: RunSpec) -> str:
-    """Return what people call the run's trainer: "OpenRLHF 0.11.2"."""
+    """Return what people call the run's trainer: its label and version."""
     return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
 
 
-def models_left(run_dir: Path, *, attempt: int) -> Iterator[Event]:
-    """Yield the announcement of the model that a trainer left: `model/final`, else its newest Hugging Face folder."""
-    final = run_dir / "model" / "final"
-    if _is_model(final):
-        yield _announced("model-final", final, run_dir, attempt, step=-1)
-        return
-    saved = [(_step_of(folder.parent), folder) for folder in run_dir.glob("checkpoints/global_step_*/huggingface")]
-    for step, folder in sorted(saved, reverse=True):
-        if _is_model(folder):
-            yield _announced("model-final", folder, run_dir, attempt, step=step)
-            return
+def models_left(run_dir: Path, patterns: Sequence[str], *, attempt: int) -> Iterator[Event]:
+    """Yield the announcement of the model that a trainer left in one of its folders, the newest by step."""
+    found = [folder for pattern in patterns for folder in run_dir.glob(pattern) if _is_model(folder)]
+    if found:
+        newest = max(found, key=lambda folder: (_step_of(folder), folder))
+        yield _announced("model-final", newest, run_dir, attempt, step=_step_of(newest))
 
 
 def _announced(name: str, folder: Path, run_dir: Path, attempt: int, *, step: int) -> Event:
@@ -199,5 +199,6 @@ def _is_model(folder: Path) -> bool:
 
 
 def _step_of(folder: Path) -> int:
-    number = folder.name.rpartition("_")[2]
-    return int(number) if number.isdecimal() else -1
+    """Return the step in the name of a folder or of one above it, as in global_step_40; -1 if none has one."""
+    steps = (_STEP.search(name) for name in reversed(folder.parts[-2:]))
+    return next((int(match[1]) for match in steps if match), -1)

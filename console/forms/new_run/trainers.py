@@ -1,11 +1,13 @@
 """The trainers, versions and algorithms that the New run page offers, and what they have in common for its inputs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from console.forms.new_run.form import Combination
 from jobs.catalog.algorithm import algorithms
+from jobs.catalog.sentence import Sentence, in_words
 from jobs.catalog.trainer import TrainerInfo, trainers
 
 
@@ -23,6 +25,25 @@ def words_of(chosen: Combination) -> tuple[str, ...]:
     """Return the words by which parts of the page say when they show: the algorithm, its families and the trainer."""
     kind = "native" if chosen.trainer == "native" else "foreign"
     return (chosen.algorithm, *algorithms()[chosen.algorithm].families, chosen.trainer, kind)
+
+
+def import_choices() -> dict[str, str]:
+    """Return the names of the trainers of which a command, and of which a configuration, can be imported."""
+    others = [info for info in trainers().values() if info.package]
+    return {
+        "commands": _either([info.label for info in others]),
+        "configs": _either([info.label for info in others if info.reads_config]),
+    }
+
+
+def scored_by(kind: str) -> str:
+    """Return the ids of the trainers that take a kind of reward, divided by spaces, as `data-for` has them."""
+    return " ".join(info.id for info in trainers().values() if kind in info.rewards)
+
+
+def _either(labels: Sequence[str]) -> str:
+    *some, last = labels
+    return in_words(Sentence("{some} or {last}", some=", ".join(some), last=last), _) if some else last
 
 
 def trainers_for_script() -> dict[str, Any]:

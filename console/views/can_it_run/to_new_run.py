@@ -15,12 +15,6 @@ from jobs.catalog.value import Value
 from jobs.planner.can_it_run.plans import METHODS, Demand, Recipe
 from jobs.planner.job import Job, Training
 
-_TRAINERS = ("verl", "openrlhf", "native")
-"""Who plans it on New run: the first that offers the algorithm, those first whose roles share devices."""
-
-_ZERO = ("openrlhf", "native", "verl")
-"""The same where the layout is DeepSpeed's, or the weights are packed into 4 bits."""
-
 _PRECISION = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -30,9 +24,7 @@ def plan_url(
     """Return the address of a New run page that plans a layout on supposed hardware. `config`: a pasted config.json, or
     the name under which it is kept (console.kept_config)."""
     recipe = METHODS[method]
-    order = _ZERO if job.policy.family == "deepspeed" or recipe.method == "qlora" else _TRAINERS
-    able = (name for name in order if trainers()[name].offers(recipe.algorithm, trainers()[name].versions[0]))
-    chosen = nearest(algorithm=recipe.algorithm, trainer=next(able, ""), version="")
+    chosen = nearest(algorithm=recipe.algorithm, trainer=_planned_by(recipe, job), version="")
     per_node = min(num_devices, job.fleet.devices_per_node)
     nodes = num_devices // per_node
     query = [("algorithm", chosen.algorithm), ("trainer", chosen.trainer), ("version", chosen.version)]
@@ -45,6 +37,15 @@ def plan_url(
     wanted = _wanted(recipe, demand, job, nodes, per_node)
     query += [("set", f"{name}={show(value)}") for name, value in wanted.items() if _takes(here, name, value)]
     return f"{reverse('new-run')}?{urlencode(query)}"
+
+
+def _planned_by(recipe: Recipe, job: Job) -> str:
+    """Return the trainer that plans it on New run, "" if none offers the algorithm: rather one that trains with the
+    layout's engine, and rather another than the built-in one, whose roles never share devices."""
+    family = "deepspeed" if recipe.method == "qlora" else job.policy.family  # which packs weights into 4 bits
+    able = [info for info in trainers().values() if info.offers(recipe.algorithm, info.versions[0])]
+    able.sort(key=lambda info: (family not in info.families, not info.package))
+    return next((info.id for info in able), "")
 
 
 def _takes(here: Mapping[str, Knob], name: str, value: Value) -> bool:

@@ -37,7 +37,14 @@ from console.forms.new_run.knob_index import knob_index
 from console.forms.new_run.paste import NotRead, read_paste
 from console.forms.new_run.probe import PROBE_TAG, probe_of
 from console.forms.new_run.recipes import recipe_rows
-from console.forms.new_run.trainers import algorithm_choices, trainer_choices, trainers_for_script, words_of
+from console.forms.new_run.trainers import (
+    algorithm_choices,
+    import_choices,
+    scored_by,
+    trainer_choices,
+    trainers_for_script,
+    words_of,
+)
 from console.kept_config import text_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
@@ -294,6 +301,8 @@ def _page(
         "trainers": trainer_choices(),
         "algorithms": algorithm_choices(chosen),
         "words": words_of(chosen),
+        "imports": import_choices(),
+        "scored_by_url": scored_by("url"),
         "key": request.POST.get("idempotency_key") or secrets.token_urlsafe(24),
         "max_upload_bytes": settings.MAX_UPLOAD_BYTES,
         "accelerators": accelerator_choices(),

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from console.views.plan.findings import FixButton, fix_button
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
-from jobs.catalog.placement import pools_of
+from jobs.catalog.placement import placement_of
 from jobs.catalog.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
@@ -227,15 +227,11 @@ def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
 
 
 def _workers(spec: RunSpec) -> tuple[tuple[str, int], ...]:
-    if not spec.is_native:
-        pools = pools_of(spec.trainer.name, spec.algorithm, spec.values())
-        return tuple((pool.replace("vllm", _("rollout")), size) for pool, size in pools.items())
-    found = [(_("policy"), spec.hardware.policy_ranks)]
-    if spec.algorithm == "grpo":
-        found.append((_("rollout"), spec.hardware.rollout_engines * spec.hardware.tensor_parallel_size))
-        if spec.needs_reference:
-            found.append((_("reference"), 1))
-    return tuple(found)
+    names = {"policy": _("policy"), "vllm": _("rollout"), "reference": _("reference")}
+    return tuple(
+        ("+".join(names.get(role, role) for role in pool.split("+")), size)
+        for pool, size in placement_of(spec).pools(spec).items()
+    )
 
 
 def _asks(spec: RunSpec, state: ClusterState) -> str:

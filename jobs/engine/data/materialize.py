@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.algorithm import is_in
+from jobs.adapters.inputs import Format, inputs_of
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.catalog.sections import DataSource
 from jobs.engine.data.dataset import Row, load_table
 from jobs.engine.data.examples import PAIRED
 from jobs.engine.data.model_files import model_folder
@@ -45,7 +44,7 @@ def lay_out(spec: RunSpec, run_dir: Path) -> list[str]:
     parts: dict[str, Sequence[Row]] = {"train": table.train, "eval": table.held_out}
     for part, rows in parts.items():
         if rows:
-            written.append(_write(_fitted(spec, rows), inputs / part, spec.trainer.name))
+            written.append(_write(_fitted(spec, rows), inputs / part, inputs_of(spec).suffix))
     return written
 
 
@@ -54,11 +53,7 @@ def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
     if spec.data.kind == "bundled":
         rows = [_with_pair(row, number) for number, row in enumerate(rows)] if spec.algorithm in PAIRED else rows
     _require(spec, rows)
-    if spec.trainer.name != "verl":
-        return list(rows)
-    if is_in(spec.algorithm, "rl"):
-        return [_verl_prompt(spec.data, row, number) for number, row in enumerate(rows)]
-    return [{"messages": _messages(spec.data, row)} for row in rows]
+    return inputs_of(spec).rows(spec, rows)
 
 
 def _with_pair(row: Row, number: int) -> Row:
@@ -87,40 +82,14 @@ def _require(spec: RunSpec, rows: Sequence[Row]) -> None:
                 raise RunProblem(field, f"Row {number} of the data has no column {column!r}. It has: {have}.")
 
 
-def _messages(data: DataSource, row: Row) -> Any:
-    if data.messages_column:
-        return row[data.messages_column]
-    return [
-        *_system(data),
-        {"role": "user", "content": str(row[data.prompt_column])},
-        {"role": "assistant", "content": str(row[data.response_column])},
-    ]
-
-
-def _verl_prompt(data: DataSource, row: Row, number: int) -> Row:
-    text = row[data.prompt_column]
-    prompt = text if isinstance(text, list) else [*_system(data), {"role": "user", "content": str(text)}]
-    return {
-        "prompt": prompt,
-        "data_source": "pitwall",
-        "reward_model": {"style": "rule", "ground_truth": str(row.get(data.answer_column, ""))},
-        "extra_info": {"index": number, "prompt": text if isinstance(text, str) else json.dumps(text)},
-    }
-
-
-def _system(data: DataSource) -> list[dict[str, str]]:
-    return [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
-
-
-def _write(rows: Iterable[Mapping[str, Any]], stem: Path, trainer: str) -> str:
-    if trainer == "verl":
+def _write(rows: Iterable[Mapping[str, Any]], stem: Path, suffix: Format) -> str:
+    path = stem.with_suffix(f".{suffix}")
+    if suffix == "parquet":
         import pyarrow
         import pyarrow.parquet
 
-        path = stem.with_suffix(".parquet")
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
     else:
-        path = stem.with_suffix(".jsonl")
         with path.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return path.name

@@ -48,8 +48,8 @@ def scoring_logits(
     model: ModelShape, tokens: int, *, tensor: int, head: Head, head_chunk: int = 0, k: Constants
 ) -> float:
     """Return bytes of log-probabilities without gradients over all tokens of one pass; `head`, `head_chunk`: as it is
-    trained. A head that is fused with its loss scores in the same chunks of tokens (verl's engines take it in both
-    passes: workers/engine_workers.py, infer_batch; models/transformers/dense_common.py)."""
+    trained. A head that is fused with its loss scores in the same chunks of tokens (a
+    trainer that fuses it does so in both passes)."""
     each = k["memory.logits_parallel" if head in ("parallel", "inplace") else "memory.logits_forward"]
     if head == "chunked" and head_chunk:
         tokens = min(tokens, head_chunk)

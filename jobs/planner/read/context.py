@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.derived import DERIVED
-from jobs.catalog.placement import group_size, pools_of
+from jobs.catalog.placement import group_size
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Fleet, Lengths, Rollouts
@@ -84,9 +84,7 @@ class Source:
 
     def num_workers(self) -> int:
         """Return the devices that the run asks for, as the spec says it."""
-        if self.spec.is_native:
-            return self.spec.num_workers
-        return sum(pools_of(self.spec.trainer.name, self.spec.algorithm, self.knobs.values).values())
+        return self.spec.num_workers
 
     def group(self, role: str) -> int:
         """Return the devices of a role's group."""

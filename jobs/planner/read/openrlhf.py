@@ -8,7 +8,7 @@ catalogue's help. Token budgets count per device: a ring or tensor parallel grou
 
 from typing import Literal
 
-from jobs.catalog.placement import num_engines
+from jobs.catalog.placement import placement_of
 from jobs.planner.job import Checkpointing, Engine, Frozen, Job, Kernels, Layout, Method, Offload, Optimizer, Training
 from jobs.planner.read.context import Rows, Source, split_targets
 from jobs.planner.shapes.model_shape import ModelShape
@@ -61,7 +61,7 @@ def _rl(source: Source) -> Job:
     if source.has_critic:
         shape = models.critic or models.reward or models.policy
         critic = _trained(source, "critic", shape, _rows(source, role="critic"), is_scalar=True)
-    engines, tensor = num_engines("openrlhf", knobs.values), knobs.whole("placement.rollout_tensor_parallel", 1)
+    engines, tensor = placement_of(spec).num_engines(spec), knobs.whole("placement.rollout_tensor_parallel", 1)
     knobs.get("placement.rollout_engines")
     engine = Engine(
         model=models.policy,

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.catalog import lost_peer
 from jobs.catalog.log_line import read_line, uncolored
+from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.trainer import Exit
@@ -35,8 +36,8 @@ _DISK_FULL = "found the disk full{step}. Free space where the run directories ar
 
 _REPORT_LINES = 4  # of Ray on a dead actor, from its first to the class
 _CLASS = re.compile(r"\s*class_name: (?P<name>[\w.<>]{1,200})")
-_WORKERS = {"workerdict": "policy", "llmrayactor": "vllm"}
-"""Classes of other trainers by part of their name: verl's worker of all roles that share a device, OpenRLHF's vLLM."""
+_ACTORS = {part: role for trainer in trainers().values() for part, role in trainer.actors.items()}
+"""Roles by part of the name of an actor's class, of all trainers."""
 
 _WORKER_LOST = "lost a worker process{step}: Ray says that it died"
 
@@ -219,7 +220,7 @@ def _dead_worker(lines: Sequence[_Line], told: _Line) -> _Line | None:
 def _role_in(name: str) -> str:
     """Return the role that a class of actors is named after, "" for none."""
     name = name.lower()
-    return next((role for role in ROLES if role in name), "") or next((r for n, r in _WORKERS.items() if n in name), "")
+    return next((role for role in ROLES if role in name), "") or next((r for n, r in _ACTORS.items() if n in name), "")
 
 
 def _name(line: _Line) -> str:
