@@ -1,6 +1,6 @@
 """What diagnosis looks at: phases, readings, and what captures recorded, whoever gathered them.
 
-Every number is reckoned over *whole* steps, the newest `MOST_STEPS` of them, and the first step of an attempt is left
+Every number is computed over *whole* steps, the newest `MOST_STEPS` of them, and the first step of an attempt is left
 out, wherever what is looked at begins: it pays for warming up. What was not recorded stays None or empty, so that a
 rule can say so.
 """
@@ -171,7 +171,7 @@ class Evidence:
     first_step: int = 1
     """The first step of the attempt: one that was resumed begins after its checkpoint's."""
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What several rules reckon with, by name: the same files are read once for all of them."""
+    """What several rules use, by name: the same files are read once for all of them."""
 
     # -- steps and phases --
 

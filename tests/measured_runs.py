@@ -1,4 +1,4 @@
-"""Finished runs on GPUs that took so many times what the planner reckons with, told by the product's own way in."""
+"""Finished runs on GPUs that took so many times what the planner uses, told by the product's own way in."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def measured_run(
     knobs: dict[str, Any] | None = None,
     **factors: float,
 ) -> Run:
-    """Return a finished run on eight devices of a kind whose phases took so many times what is reckoned."""
+    """Return a finished run on eight devices of a kind whose phases took so many times what is estimated."""
     run = make_run(project, state="finished", spec=spec_of(prompts, **(knobs or {})))
     row = {"accelerator": kind, "gpus": 8, "cpus": 64, "memory_bytes": 1e12, "count": 1, "ids": []}
     Attempt.objects.filter(run=run).update(num_gpus=8, ran_on={"nodes": [row]})

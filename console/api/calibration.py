@@ -82,7 +82,7 @@ def read_calibration(request: HttpRequest, project: str) -> CalibrationOut:
 
 @router.post("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Take it over")
 def take_calibration(request: HttpRequest, project: str, asked: CalibrationIn) -> CalibrationOut:
-    """Let plans for a kind of device reckon with what runs on it propose; admins only."""
+    """Let plans for a kind of device use what runs on it propose; admins only."""
     home = project_for(request, project, "admin")
     try:
         apply(home, asked.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
@@ -93,7 +93,7 @@ def take_calibration(request: HttpRequest, project: str, asked: CalibrationIn) -
 
 @router.delete("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Undo the last")
 def undo(request: HttpRequest, project: str, accelerator: str) -> CalibrationOut:
-    """Take plans for a kind of device back to what they reckoned with before; admins only."""
+    """Take plans for a kind of device back to what they used before; admins only."""
     home = project_for(request, project, "admin")
     if not undo_calibration(project=home, accelerator=accelerator, actor=caller(request)):
         raise Refused(422, f"Nothing was taken over for {accelerator[:40]!r}.", field="accelerator")

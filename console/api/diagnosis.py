@@ -76,7 +76,7 @@ def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
 def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
     """Return what every rule says of the files of a trace that are imported, and of the run around them.
 
-    503 while it is being reckoned: ask again.
+    503 while it is being computed: ask again.
     """
     trace = trace_for(request, trace_id)
     try:

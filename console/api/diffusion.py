@@ -57,7 +57,7 @@ class DiffusionNeed(Schema):
 
 class DiffusionOption(Schema):
     """The answer for one hardware. `verdict`, `pool`, `seconds` and `notes` are of the layout on `devices`, or of the
-    nearest miss; null where none was reckoned."""
+    nearest miss; null where none was estimated."""
 
     accelerator: str
     answer: Literal["yes", "no", "unknown"]

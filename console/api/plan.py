@@ -14,7 +14,7 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.constant import constants
 from jobs.planner.read.context import Workload
-from jobs.planning.question import PlanRefused, Question, WhatIf, advice, layouts, moved_by, question, reckon
+from jobs.planning.question import PlanRefused, Question, WhatIf, advice, estimate_of, layouts, moved_by, question
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
 
 router = Router(tags=["planner"])
@@ -71,18 +71,18 @@ class PlanSettingsIn(Schema):
 def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
     """Say whether the spec fits, what each phase needs, how long a step takes and what the run costs.
 
-    Without `what_if` it is reckoned on the cluster's own devices. Nothing is queued.
+    Without `what_if` it is estimated on the cluster's own devices. Nothing is queued.
     """
     about = _question(request, project_for(request, project), asked)
     try:
-        return PlanOut.of(about, reckon(about))
+        return PlanOut.of(about, estimate_of(about))
     except PlanRefused as error:
         raise Refused(422, str(error), field=error.field) from error
 
 
 @router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
 def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdviceOut:
-    """Return changes of performance knobs that make the spec fit or faster, each reckoned anew, and what moves the
+    """Return changes of performance knobs that make the spec fit or faster, each estimated anew, and what moves the
     plan most: its largest parts, and the constants that it rests on."""
     about = _question(request, project_for(request, project), asked)
     try:

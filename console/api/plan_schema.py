@@ -33,7 +33,7 @@ class WorkloadIn(Schema):
     spread: float = Field(0.0, ge=0, le=5, strict=True, description="Sigma of ln(tokens of an answer)")
     samples: int = Field(0, ge=0, le=10**12, strict=True, description="Of the training set")
     reward_seconds: float = Field(
-        0.0, ge=0, le=1e7, strict=True, description="In which the rewards of one step are reckoned"
+        0.0, ge=0, le=1e7, strict=True, description="In which the rewards of one step are computed"
     )
 
 
@@ -153,7 +153,7 @@ class PlanConstant(Schema):
 
 
 class PlanFleet(Schema):
-    """The hardware that was reckoned with; `num_devices`: what the run asks of it; `price`: of a device hour."""
+    """The hardware that was used; `num_devices`: what the run asks of it; `price`: of a device hour."""
 
     accelerator: str
     label: str
@@ -166,7 +166,7 @@ class PlanFleet(Schema):
 
 class PlanOut(Schema):
     """The whole answer. `verdict`: fits, tight or no; `pool`, `phase`, `term`: what binds. `band`: how sure the memory
-    is, as a share of it. `unpriced`: knobs that change memory or time and are not reckoned; `notes`: assumptions."""
+    is, as a share of it. `unpriced`: knobs that change memory or time and are not estimated; `notes`: assumptions."""
 
     verdict: Literal["fits", "tight", "no"]
     pool: str

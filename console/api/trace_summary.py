@@ -53,7 +53,7 @@ class WorkerBudgetOut(Schema):
 
 
 class UseOut(Schema):
-    """A share of the hardware's peak, and how it was reckoned."""
+    """A share of the hardware's peak, and how it was computed."""
 
     share: float
     flops: float
@@ -102,7 +102,7 @@ class AnalysisOut(Schema):
     end: str
     events: int
     asked_end: str = Field(description="of the window that was asked for: after `end` where it is cut")
-    is_cut: bool = Field(description="too many events: only the window's beginning is reckoned with")
+    is_cut: bool = Field(description="too many events: only the window's beginning is used")
     has_steps: bool
     has_clock: bool = Field(description="false: only how long things ran is known, not when; there is no budget then")
     path: list[StepBudgetOut]

@@ -27,7 +27,7 @@ from jobs.traces.uploads import (
 router = Router(tags=["traces"])
 
 API_PATIENCE = 20.0
-"""Seconds that a caller waits for what is reckoned of a trace before being told to ask again."""
+"""Seconds that a caller waits for what is computed of a trace before being told to ask again."""
 _SHOWN = 200
 _MAX_ID = 2**62
 

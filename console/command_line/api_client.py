@@ -91,7 +91,7 @@ class ApiClient:
         return self._calibration("GET", project)
 
     def take_calibration(self, project: str, accelerator: str) -> dict[str, Any]:
-        """Let plans for a kind of device reckon with what runs propose. Raises: RequestRefused, ConsoleAway."""
+        """Let plans for a kind of device use what runs propose. Raises: RequestRefused, ConsoleAway."""
         return self._calibration("POST", project, json={"accelerator": accelerator})
 
     def undo_calibration(self, project: str, accelerator: str) -> dict[str, Any]:

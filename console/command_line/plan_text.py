@@ -43,7 +43,7 @@ def plan_text(plan: Answer) -> str:
     )
     lines += [f"note: {note}" for note in plan["notes"]]
     if plan["unpriced"]:
-        lines.append(f"not reckoned: {', '.join(plan['unpriced'])}")
+        lines.append(f"not estimated: {', '.join(plan['unpriced'])}")
     return "\n".join(lines)
 
 
@@ -72,7 +72,7 @@ def constants_lines(moved: Sequence[Answer]) -> list[str]:
 
 
 def can_it_run_text(answer: Answer) -> str:
-    """Return every hardware beside the others, and of each that was reckoned what it takes."""
+    """Return every hardware beside the others, and of each that was estimated what it takes."""
     lines = [f"{answer['model']}, {answer['method']}: {answer['parameters']:,} parameters", ""]
     rows = [["accelerator", "answer", *(_HOST[need["on_host"]] for need in answer["options"][0]["needs"]), *_CAN_HEAD]]
     for each in answer["options"]:

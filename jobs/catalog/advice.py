@@ -34,7 +34,7 @@ EVIDENCE: Mapping[str, str] = {
     "measured": "the source states a number",
     "stated": "the source says so without a number",
     "code": "it was read in the trainer's code",
-    "reckoned": "it follows from what the sources say",
+    "derived": "it follows from what the sources say",
 }
 _KEYS = {"title", "trainers", "algorithms", "when", "changes", "effect", "evidence", "source", "ref"}
 _EFFECTS = {"speed", "memory", "stability"}

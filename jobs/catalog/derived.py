@@ -1,4 +1,4 @@
-"""Quantities that rules reckon with and that no knob holds: one small function each, by dotted name.
+"""Quantities that rules use and that no knob holds: one small function each, by dotted name.
 
 The trainer's own sizes are meant (its `placement.py` and `trainer.toml` have their sources): a rank of data parallelism
 is what is left of a group when its devices are divided among sequence, tensor, pipeline and context parallelism.

@@ -81,7 +81,7 @@ class Expression:
     def value(self, lookup: Lookup) -> Any:
         """Return its value.
 
-        Raises: NotApplicable where `lookup` does, where a value that is not set is reckoned with, or by zero divided.
+        Raises: NotApplicable where `lookup` does, where a value that is not set is used, or by zero divided.
         """
         try:
             return _value(self.tree, lookup)

@@ -255,7 +255,7 @@ def _fixes(rule: Rule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
 
 
 def _fix(rule: Rule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:
-    """Return the change with its values; None if it cannot be reckoned, is not taken, or the rule would still apply."""
+    """Return the change with its values; None if it cannot be computed, is not taken, or the rule would still apply."""
     here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
     changes: dict[str, Value] = {}
     for name, expression in made.items():

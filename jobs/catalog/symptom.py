@@ -219,7 +219,7 @@ def _faults(spec: RunSpec) -> set[str]:
 
 
 def _fix(change: Mapping[str, Expression], spec: RunSpec) -> Fix | None:
-    """Return what would change in this run; None if nothing would, or if a value cannot be reckoned or is not taken.
+    """Return what would change in this run; None if nothing would, or if a value cannot be estimated or is not taken.
 
     Knobs that the run does not have, or that would mean nothing beside the others, are left out.
     """

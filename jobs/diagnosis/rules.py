@@ -84,7 +84,7 @@ def diagnose_run(run: Run) -> Diagnosis:
 def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
     """Return what all rules say of the imported files of a trace; an upload has nothing but these.
 
-    Raises: NoAnswer, StillReckoning among them while the rules that look into the files do.
+    Raises: NoAnswer, StillComputing among them while the rules that look into the files do.
     """
     files = files_of(trace)
     capture = trace.capture

@@ -1,9 +1,9 @@
-"""What finished runs say of the planner's paces: seconds measured over seconds reckoned, and if that foretells others.
+"""What finished runs say of the planner's paces: seconds measured over seconds estimated, and if that foretells others.
 
     calibrate(runs, neutral, present) -> Calibration
 
 A pace is one factor on the seconds of a phase (jobs.planner.time.steps.PACES). It is fitted as the median of
-ln(measured / reckoned) over settings, so that one strange run does not move it; runs of one setting count once, by
+ln(measured / estimated) over settings, so that one strange run does not move it; runs of one setting count once, by
 their own median. Whether it helps is told by runs that it was not fitted on: each setting in turn is left out, the
 pace is fitted on the others, and held against it. Where the median error of that is not less than what it is now,
 nothing is proposed. All on one kind of device.
@@ -83,7 +83,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """ln(measured / reckoned with the constant as shipped) of one run."""
+    """ln(measured / estimated with the constant as shipped) of one run."""
 
     run: str
     setting: str
@@ -101,7 +101,7 @@ def calibrate(runs: Sequence[Finished], neutral: Constants, present: Constants) 
     """Return what runs on one kind of device say of each constant of CALIBRATED.
 
     `neutral`: the constants without any pace; `present`: those of now. Raises: JobInvalid for a run that cannot be
-    reckoned.
+    estimated.
     """
     readings = _readings(runs, neutral)
     proposals = tuple(_proposal(name, readings.get(name, []), present) for name in CALIBRATED)
@@ -118,7 +118,7 @@ def _readings(runs: Iterable[Finished], neutral: Constants) -> dict[str, list[_R
 
 
 def _ratios(run: Finished, neutral: Constants) -> Iterable[tuple[str, float]]:
-    """Yield ln(measured / reckoned) by constant: of phases with one pace together, as far as both were told."""
+    """Yield ln(measured / estimated) by constant: of phases with one pace together, as far as both were told."""
     planned = estimate(run.job, neutral).time.phases
     seconds = _told(run, planned)
     for name in dict.fromkeys(PACES.values()):
@@ -128,9 +128,9 @@ def _ratios(run: Finished, neutral: Constants) -> Iterable[tuple[str, float]]:
             phases = [phase for phase in planned if PACES.get(phase) == name and phase in TOGETHER[EXPERIENCE]]
             rewards = planned["reward"].middle if "reward" in planned else 0.0
             measured = seconds.get(EXPERIENCE, 0.0) - rewards
-        reckoned = sum(planned[phase].middle for phase in phases)
-        if reckoned > 0 and measured > 0:
-            yield name, math.log(measured / reckoned)
+        estimated = sum(planned[phase].middle for phase in phases)
+        if estimated > 0 and measured > 0:
+            yield name, math.log(measured / estimated)
     follows = run.job.schedule == "sync" or run.job.placement != "split"  # one phase after the other
     is_told = all(seconds.get(phase, 0.0) > 0 for phase in (*planned, STEP))
     if run.job.rollouts is not None and follows and is_told:

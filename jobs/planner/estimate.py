@@ -2,7 +2,7 @@
 
     estimate(job) -> Estimate
 
-Verdict: what is reckoned fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
+Verdict: what is estimated fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
 Every phase is judged, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
 its own bytes count as they are, the others' with that margin. What its budget leaves out, the driver's context, is not
 known to the byte: it fits if it does at its largest. A family that was never measured widens the margin by its band.
@@ -53,7 +53,7 @@ def estimate(job: Job, k: Constants | None = None) -> Estimate:
 class Fit:
     """Whether a job fits: bytes alone, which is half of the answer and is enough to turn a layout down.
 
-    `job` as it is reckoned, its engine as trainers start it; `problems`: why it does not, beside bytes of devices;
+    `job` as it is estimated, its engine as trainers start it; `problems`: why it does not, beside bytes of devices;
     `names`: the constants that the verdict rests on. The rest as in Estimate.
     """
 
@@ -71,7 +71,7 @@ class Fit:
 
 
 class Estimator:
-    """Answers for many jobs that share parts, as a search has them: what the same object makes is reckoned once."""
+    """Answers for many jobs that share parts, as a search has them: what the same object makes is estimated once."""
 
     def __init__(self, k: Constants | None = None) -> None:
         self._k = Watched(k or constants())
@@ -151,7 +151,7 @@ class Estimator:
         )
 
     def answer(self, fit: Fit) -> Estimate:
-        """Return the whole answer for a job of which it was reckoned here whether it fits."""
+        """Return the whole answer for a job of which it was estimated here whether it fits."""
         job, k = fit.job, self._k
         k.names = set()
         time = step_time(job, fit.engine, k, self._memo)

@@ -1,4 +1,4 @@
-"""Parts of an answer that several layouts share, reckoned once: the key is the very object, not what it is equal to.
+"""Parts of an answer that several layouts share, estimated once: the key is the very object, not what it is equal to.
 
 With each part is kept which constants it was made of, so that an answer can say what it rests on.
 """

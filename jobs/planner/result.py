@@ -37,7 +37,7 @@ def pool_word(name: str) -> Sentence:
 
 
 class JobInvalid(ValueError):
-    """A job that cannot be reckoned; `field` names the value at fault, the text is a sentence for people."""
+    """A job that cannot be estimated; `field` names the value at fault, the text is a sentence for people."""
 
     def __init__(self, field: str, message: str) -> None:
         self.field = field
@@ -157,7 +157,7 @@ class Estimate:
 
     `verdict`, `pool`, `phase`, `term`: the binding pool, its phase and its largest term. `host_bytes`: RAM per node;
     `shm_bytes`: shared memory per node; `checkpoint_bytes`: one resumable checkpoint; `export_bytes`: weights alone.
-    `unpriced`: ids of knobs that change memory or time in a way that is not reckoned.
+    `unpriced`: ids of knobs that change memory or time in a way that is not estimated.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""How far an answer moves with each constant that it rests on: the job reckoned at both ends of its range.
+"""How far an answer moves with each constant that it rests on: the job estimated at both ends of its range.
 
 For the detail of a page, not for every keystroke: two answers a constant, though of each only the parts that rest on it
 are made anew.

@@ -1,4 +1,4 @@
-"""What a job must be before it is reckoned: every number finite and in its range, and sizes that divide.
+"""What a job must be before it is estimated: every number finite and in its range, and sizes that divide.
 
 Each refusal is a JobInvalid with the field's path in the job and a sentence: what stands there, what is allowed.
 """
@@ -55,7 +55,7 @@ _SIZES = ("tensor", "pipeline", "virtual", "context", "ulysses", "expert", "expe
 
 
 def validate(job: Job) -> None:
-    """Raise JobInvalid, naming the field, for a job that cannot be reckoned or cannot be laid out."""
+    """Raise JobInvalid, naming the field, for a job that cannot be estimated or cannot be laid out."""
     _numbers(job, "")
     _numbers(job.fleet, "fleet.")
     for name, trained in (("policy", job.policy), ("critic", job.critic)):

@@ -23,7 +23,7 @@ REASONS: Mapping[str, str] = {
     "node": "Every layer would cross the network between nodes.",
     "batch": "The samples of an update do not divide among the ranks.",
     "context": "The engine takes no sequence as long as prompt and answer.",
-    "invalid": "The planner cannot reckon it.",
+    "invalid": "The planner cannot estimate it.",
     "memory": "It does not fit into the memory of a device.",
     "engine_memory": "The engine has no room for one whole sequence.",
     "host": "It does not fit into the memory of a node.",

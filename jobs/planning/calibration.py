@@ -94,7 +94,7 @@ def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibr
 def apply(
     project: Project, accelerator: str, *, user: AbstractBaseUser, state: ClusterState, today: date
 ) -> KindCalibration:
-    """Let plans for a kind of device reckon with what runs on it say now, and return that.
+    """Let plans for a kind of device use what runs on it say now, and return that.
 
     Raises: NothingToTake, PlanSettingsRefused.
     """

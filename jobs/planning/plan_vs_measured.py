@@ -61,7 +61,7 @@ RoleKey = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An estimate of a run's spec. `seconds`: the phases, and "step", whose time means anything; None: all of them.
-    `k`: the constants that it was reckoned with."""
+    `k`: the constants of its estimate."""
 
     estimate: Estimate
     seconds: frozenset[str] | None = None

@@ -1,7 +1,7 @@
 """The one way from a spec, a project and a cluster to the planner: which model, on what, at which price.
 
     asked = question(spec, project=project, user=user, state=cluster_state(), what_if=WhatIf(accelerator="h200"))
-    reckon(asked) -> Estimate
+    estimate(asked) -> Estimate
     advice(asked) -> Advice
     moved_by(asked) -> constants that move the answer most
     layouts(asked, goal="time") -> SearchResult
@@ -104,7 +104,7 @@ def question(
     the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
     takes seconds: of a model that is not known, only what was read a while ago is used. `takes_processor`: a run of the
     built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
-    reckoned, all else of the estimate means nothing. Raises: PlanRefused.
+    estimated, all else of the estimate means nothing. Raises: PlanRefused.
     """
     may_read = allows(role(user, project), "editor")
     processor = _processor(spec, state) if takes_processor and what_if is None else None
@@ -127,7 +127,7 @@ def question(
     )
 
 
-def reckon(asked: Question) -> Estimate:
+def estimate_of(asked: Question) -> Estimate:
     """Return the whole answer. Raises: PlanRefused where its sizes cannot be laid out."""
     try:
         found = estimate(asked.job, asked.k)
@@ -283,7 +283,7 @@ def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf
     if what_if is not None:
         return supposed_fleet(what_if, project), ""
     if spec.hardware.device == "cpu":
-        text = _("The run is to go on the CPU, which is not reckoned. Suppose some hardware to plan for it.")
+        text = _("Runs on CPU are not estimated. Choose hardware to plan for.")
         raise PlanRefused("what_if", text)
     return cluster_fleet(state, project)
 
@@ -309,8 +309,8 @@ def _of_several(kinds: int, nodes: int, per_node: int, accelerator: Accelerator)
     if kinds == 1:
         return ""
     text = ngettext(
-        "The cluster's nodes differ; reckoned is with %(n)s node of %(each)s × %(label)s.",
-        "The cluster's nodes differ; reckoned is with %(n)s nodes of %(each)s × %(label)s.",
+        "The cluster has several kinds of nodes; the estimate uses %(n)s node of %(each)s × %(label)s.",
+        "The cluster has several kinds of nodes; the estimate uses %(n)s nodes of %(each)s × %(label)s.",
         nodes,
     )
     return text % {"n": nodes, "each": per_node, "label": accelerator.label}

@@ -22,7 +22,7 @@ from jobs.planner.job import Fleet
 from jobs.planner.read.context import Workload
 from jobs.planner.time.generation import mean_lengths
 from jobs.planning.plan_vs_measured import Measured, Plan, PlannedRow, plan_of_processor, planned_rows, read_measured
-from jobs.planning.question import PlanRefused, Question, WhatIf, question, reckon
+from jobs.planning.question import PlanRefused, Question, WhatIf, estimate_of, question
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 Missing = Literal["", "no_steps", "phase_not_told", "no_peaks", "role_not_told", "state_not_told"]
@@ -109,19 +109,19 @@ def question_of(
 
 
 def _plan(asked: Question) -> Plan:
-    made, is_host = reckon(asked), asked.fleet.accelerator.is_host
+    made, is_host = estimate_of(asked), asked.fleet.accelerator.is_host
     return plan_of_processor(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
 
 
 def _of_lengths(asked: Question, measured: Measured) -> tuple[str, ...]:
-    """Return what the run generated, where the plan reckons with something else: seconds and memory follow from it."""
+    """Return what the run generated, where the plan uses something else: seconds and memory follow from it."""
     rollouts = asked.job.rollouts
     if rollouts is None or not measured.mean_response:
         return ()
     _prompt, planned = mean_lengths(rollouts.lengths, asked.k)
     if abs(measured.mean_response / planned - 1) < _ALIKE:
         return ()
-    text = _("Responses were %(measured)s tokens long in the mean; the plan reckons with %(planned)s.")
+    text = _("Responses had %(measured)s tokens on average; the plan assumes %(planned)s.")
     return (text % {"measured": f"{measured.mean_response:,.0f}", "planned": f"{planned:,.0f}"},)
 
 

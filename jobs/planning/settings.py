@@ -87,7 +87,7 @@ def keep_calibration(
     actor: AbstractBaseUser,
     today: date,
 ) -> None:
-    """Let plans for an accelerator reckon with what its runs measured; what counted there before can be had back.
+    """Let plans for an accelerator use what its runs measured; what counted there before can be had back.
 
     `found`: as in measured_on. Constants that are not in it keep what was measured earlier.
     Raises: PlanSettingsRefused.
@@ -111,7 +111,7 @@ def keep_calibration(
 
 
 def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseUser) -> bool:
-    """Take plans for an accelerator back to what they reckoned with before the last calibration; False if there is
+    """Take plans for an accelerator back to what they used before the last calibration; False if there is
     none."""
     if accelerator not in project.calibrations:
         return False

@@ -138,7 +138,7 @@ def room_for_answer(state: ClusterState, *, now: datetime) -> str:
 
 
 def waiting(*, device: str, now: datetime | None = None) -> list[Ask]:
-    """Return the queue in order, its demands reckoned for `device` where a spec leaves the device open.
+    """Return the queue in order, its demands estimated for `device` where a spec leaves the device open.
 
     A stored spec that this version no longer accepts is left out; `admit_waiting` ends its run.
     """

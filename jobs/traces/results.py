@@ -1,8 +1,8 @@
-"""What is reckoned of traces: each answer once, two at a time, kept beside the stores for the next who asks.
+"""What is computed of traces: each answer once, two at a time, kept beside the stores for the next who asks.
 
-An answer is known by what it is of (files, window, phases) and by the code that reckons it, so it is never out of date.
-It is reckoned in a thread of its own that reads stores alone: whoever asks waits for a moment and is then told to ask
-again, and many who ask the same have one answer.
+An answer is known by what it is of (files, window, phases) and by the code that computes it, so it is never out of
+date. It is computed in a thread of its own that reads stores alone: whoever asks waits for a moment and is then told to
+ask again, and many who ask the same have one answer.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ MOST_OF_PROJECT = 5
 MOST_KEPT = 32
 """Answers of one trace on disk, and of all traces in memory."""
 PATIENCE = 1.0
-"""Seconds that a page waits for an answer before it says that it is being reckoned."""
+"""Seconds that a page waits for an answer before it says that it is being computed."""
 
 _places = threading.Semaphore(MOST_AT_ONCE)
 _under_way: dict[Path, "Future[Any]"] = {}
@@ -44,7 +44,7 @@ _kept: "OrderedDict[Path, Any]" = OrderedDict()
 _lock = threading.Lock()
 
 
-class StillReckoning(NoAnswer):
+class StillComputing(NoAnswer):
     """The answer is not there yet; the sentence says to ask again."""
 
     status = 503
@@ -53,7 +53,7 @@ class StillReckoning(NoAnswer):
 def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *, patience: float | None = None) -> T:
     """Return what `work` returns, a dataclass of that shape; `about` says by its repr all that it depends on.
 
-    `work` must not touch the database. Raises: StillReckoning after `patience` seconds (None: PATIENCE), and at once
+    `work` must not touch the database. Raises: StillComputing after `patience` seconds (None: PATIENCE), and at once
     where too many others wait; whatever `work` raises, which is not kept.
     """
     name = sha256(f"{shape.__name__} {about!r} {_code()}".encode()).hexdigest()[:24]
@@ -67,14 +67,14 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
             project = str(trace.project_id)
             mine = sum(other == project for other in _projects.values())
             if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING or mine >= MOST_OF_PROJECT:
-                raise StillReckoning(_("The console reckons with other traces. Ask again in a few seconds."))
+                raise StillComputing(_("The console is busy with other traces. Try again in a few seconds."))
             language = translation.get_language()
             future = _under_way[path] = Future()
             _projects[path] = project
             # a daemon, unlike threads of a pool: a console that ends does not wait for what is in line
             job = (future, path, shape, work, language)
             try:
-                threading.Thread(target=_reckon, args=job, name="answer", daemon=True).start()
+                threading.Thread(target=_compute, args=job, name="answer", daemon=True).start()
             except RuntimeError:  # the system gives no thread: nobody would ever answer
                 del _under_way[path], _projects[path]
                 raise
@@ -83,11 +83,11 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
     except NotYet as error:
         if future.done():  # just now; or it was `work` that ran out of time
             return future.result()
-        raise StillReckoning(_("This is being reckoned. Ask again in a few seconds.")) from error
+        raise StillComputing(_("Computing. Try again in a few seconds.")) from error
     return found
 
 
-def _reckon(future: "Future[T]", path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> None:
+def _compute(future: "Future[T]", path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> None:
     with _places:
         try:
             found = _answer(path, shape, work, language)

@@ -24,7 +24,7 @@ Worker = tuple[str, int]
 class Compared:
     """What differs, which worker of each trace it is about, and who there are.
 
-    `is_cut`: one of the traces holds too many events, so that only its first steps are reckoned with.
+    `is_cut`: one of the traces holds too many events, so that only its first steps are used.
     """
 
     difference: Difference
@@ -127,7 +127,9 @@ def _side(
         raise NothingToCompare(text % {"name": name})
     steps = steps[1:] if drop_first and len(steps) > 1 else steps
     if not steps:
-        text = _("%(name)s holds no whole step, and a difference is reckoned per step. Record at least one whole step.")
+        text = _(
+            "%(name)s has no complete step, and differences are computed per step. Record at least one complete step."
+        )
         raise NothingToCompare(text % {"name": name})
     found = {}
     for key, work in works.items():

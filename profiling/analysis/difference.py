@@ -1,6 +1,6 @@
 """Two captures against each other: which parts explain how much of the difference in step time.
 
-Both are reckoned per step. Each moment of a step belongs to one item: the kernel that computes (of several the first
+Both are computed per step. Each moment of a step belongs to one item: the kernel that computes (of several the first
 that began), else a collective, else a copy, else an idle cause with the operator or range that the leading thread was
 in; without a device, the innermost operator of the leading thread. So the items of a side add up to its step time, and
 their differences to the difference of step times; what nothing recorded explains stays "unexplained".

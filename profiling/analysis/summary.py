@@ -64,7 +64,7 @@ class WorkerSummary:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, so that of the window
-    up to `asked_end` only the part up to `end` is reckoned with.
+    up to `asked_end` only the part up to `end` is used.
 
     `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1. Without a clock
     (`has_clock`) there is no budget, and of workers only how long things ran is told.

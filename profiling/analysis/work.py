@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 _READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.OTHER))
-"""Frames of Python are left out: they are many, and nothing here is reckoned from them."""
+"""Frames of Python are left out: they are many, and nothing here is computed from them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -312,7 +312,7 @@ class StoreWriter:
             )
 
     def _sweep(self) -> None:
-        """Reckon the depth of each event, lane by lane, in blocks."""
+        """Compute the depth of each event, lane by lane, in blocks."""
         run = self._connection.execute
         nestings: dict[int, Nesting] = {}
         deepest = 0

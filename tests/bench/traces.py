@@ -177,7 +177,7 @@ def tiles(target: Path) -> tuple[list[float], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Seconds that what is reckoned of a trace takes: the summary, all rules, and reading the kept summary again."""
+    """Seconds that what is computed of a trace takes: the summary, all rules, and reading the kept summary again."""
 
     summary: float
     rules: float
@@ -185,7 +185,7 @@ class Answers:
 
 
 def answers(target: Path) -> Answers:
-    """Reckon as the console does with the first who asks, and read as it does with the next."""
+    """Compute as the console does with the first who asks, and read as it does with the next."""
     began = time.perf_counter()
     with Store(target) as store:
         found = summarise([Recorded(store=store)], phase_spans(()))
@@ -227,7 +227,7 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
         result("first view: open and tiles of the whole trace", [seconds for seconds, _ in views], "s"),
         result(f"tile ({TILES} at all levels)", took, "s"),
         result("tile: the largest", [max(largest, *(size for _, size in views))], "bytes"),
-        result("summary, the first time: open and reckon", [one.summary for one in told], "s"),
+        result("summary, the first time: open and compute", [one.summary for one in told], "s"),
         result("diagnosis, the first time: open and all rules", [one.rules for one in told], "s"),
         result("summary, kept: read again", [one.again for one in told], "s"),
         result("import, a second of one core", [taken / each.processor for each in runs], "events/s"),

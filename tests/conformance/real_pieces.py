@@ -1,7 +1,7 @@
 """Checks that OpenRLHF and DeepSpeed make after the command line, cut out of their own files (standard library only).
 
 A function or a constructor is taken from the source as it stands, compiled alone and run on the arguments that the
-parser left; nothing of the package is imported. What is reckoned here and not there is only what a cluster would give:
+parser left; nothing of the package is imported. What is computed here and not there is only what a cluster would give:
 how many ranks a group has, and how many batches are scored.
 """
 

@@ -22,7 +22,7 @@ def _cluster_is_asked_anew() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _pages_of_traces_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a page wait for what is reckoned of a trace, however busy the machine is."""
+    """Let a page wait for what is computed of a trace, however busy the machine is."""
     monkeypatch.setattr(trace_answers, "PATIENCE", 120.0)
     monkeypatch.setattr(diagnosis, "API_PATIENCE", 120.0)
     monkeypatch.setattr(trace_summary, "API_PATIENCE", 120.0)

@@ -1,5 +1,5 @@
 """What the planner says of a case, beside what was measured: a reading per quantity. Nothing is skipped: what cannot be
-reckoned is a reading without an estimate, with the reason, and counts as wrong."""
+estimated is a reading without an estimate, with the reason, and counts as wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ _LIVE_SHARE = 0.6  # of its response a sequence holds in the mean while it is de
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One quantity of one case. `estimate` is None if it cannot be reckoned; `why` then says why.
+    """One quantity of one case. `estimate` is None if it cannot be estimated; `why` then says why.
 
     `error`: relative, None where there is none; `is_right`: whether it counts as right where that is a yes or no;
     `detail` is what the planner adds: an interval, the phase that binds.

@@ -1,4 +1,5 @@
-"""Imported traces made up by hand: kernels, launches, collectives, counters, at moments that a test can reckon with."""
+"""Imported traces made up by hand: kernels, launches, collectives, counters, at moments that a test can compute by
+hand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

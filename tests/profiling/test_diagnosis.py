@@ -1,4 +1,4 @@
-"""Every rule: one case that fires, one that is clear, one that lacks its input. The numbers are reckoned by hand."""
+"""Every rule: one case that fires, one that is clear, one that lacks its input. The numbers are computed by hand."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rules that look into recorded files: one case fires, one is clear, one lacks its input. Reckoned by hand."""
+"""Rules that look into recorded files: one case fires, one is clear, one lacks its input. Computed by hand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

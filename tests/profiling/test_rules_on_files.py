@@ -1,4 +1,4 @@
-"""Rules on files as other tools write them, by their documented formats, through the readers. Reckoned by hand.
+"""Rules on files as other tools write them, by their documented formats, through the readers. Computed by hand.
 
 None of these tools runs here: pages of DCGM's exporter and memory snapshots need a GPU, msprof needs Ascend.
 """

@@ -13,7 +13,7 @@ from console.command_line.calibration_text import calibration_text
 class Command(ApiCommand):
     """Calibrate the planner; exit code 0, 3 refused, 4 the console is away."""
 
-    help = "Say how far finished runs are from their plans, and let the planner reckon with what they measured"
+    help = "Say how far finished runs are from their plans, and let the planner use what they measured"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""

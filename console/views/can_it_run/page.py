@@ -406,8 +406,8 @@ def _published(found: Published) -> PublishedRow:
     row = found.row
     state, word = _BEARINGS[found.bearing]
     says = {
-        "supports": _("By this reckoning no more devices are needed."),
-        "contradicts": _("By this reckoning more devices are needed: one of the two is off."),
+        "supports": _("By this estimate no more devices are needed."),
+        "contradicts": _("By this estimate more devices are needed: one of the two is wrong."),
         "says nothing": _("It ran on devices with more memory, or one of the two is a mixture of experts."),
     }[found.bearing]
     return PublishedRow(each=shown_row(row), state=state, word=str(word), says=says)

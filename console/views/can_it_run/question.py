@@ -98,7 +98,7 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool, 
         config, shape = _pasted(whole or "", model, problems, session)
     elif found := _SIZE.fullmatch(model):
         size = float(found[1].replace(",", "."))
-        note = _("A size alone has no shape to reckon with, so that only what was published answers.")
+        note = _("A size alone has no model shape to estimate from; only published runs are shown.")
     elif model:
         shape, note = _named(model, problems, may_read=may_read, reads=reads)
     return Question(
@@ -128,7 +128,7 @@ def _named(model: str, problems: dict[str, str], *, may_read: bool, reads: bool)
         return policy_shape(source, may_read=may_read, reads=reads)
     except PlanRefused as refused:
         text = _("%(name)s is not known here.") % {"name": model} if refused.is_unread else error_text(refused)
-        problems["model"] = f"{text} {_('Paste its config.json, and it is reckoned.')}"
+        problems["model"] = f"{text} {_('Paste its config.json to get an estimate.')}"
         return None, ""
 
 

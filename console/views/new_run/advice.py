@@ -27,7 +27,7 @@ from jobs.planner.result import TIGHT_FROM, Interval, Verdict
 from jobs.planner.search.advice import Advice, Advised
 from jobs.planner.search.layout_space import spaces_of
 from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
-from jobs.planning.question import MAX_LAYOUTS_LISTED, PlanRefused, Question, moved_by, reckon, shape_of_config
+from jobs.planning.question import MAX_LAYOUTS_LISTED, PlanRefused, Question, estimate_of, moved_by, shape_of_config
 from jobs.planning.question import advice as advise
 from jobs.planning.question import layouts as search
 
@@ -150,7 +150,7 @@ def config(request: HttpRequest) -> JsonResponse:
 
 def _advised(asked: Question) -> tuple[AdvicePanel, LeversPanel]:
     """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
-    found, now = advise(asked), reckon(asked)
+    found, now = advise(asked), estimate_of(asked)
     return advice_panel(found, now.verdict, asked.spec), levers_panel(now, found.levers, moved_by(asked), asked.spec)
 
 

@@ -91,9 +91,7 @@ def _pasted_config(request: HttpRequest, values: dict[str, str]) -> tuple[dict[s
     if (text := text_of(request.session, given)) is None:
         return {}, _("The config.json is not kept any more. Paste it beside the plan.")
     name = values.get(f"model.id.{values.get('model.kind', '')}", "")
-    said = _(
-        "The plan reckons with the pasted config.json while the model is %(name)s, which is what would be trained."
-    )
+    said = _("The plan uses the pasted config.json, but the run would train %(name)s.")
     return {"plan.config": text, "plan.config_of": name}, said % {"name": name}
 
 

@@ -20,7 +20,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.planner.result import JobInvalid
-from jobs.planning.question import PlanRefused, Question, question, reckon, what_if_of
+from jobs.planning.question import PlanRefused, Question, estimate_of, question, what_if_of
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _KNOBS = {
@@ -80,7 +80,7 @@ def _panel(
     try:
         asked = asked_of(form, spec, project, user, state, reads=False, takes_processor=True)
         show = processor_panel if asked.fleet.accelerator.is_host else estimate_panel
-        return show(reckon(asked), asked), []
+        return show(estimate_of(asked), asked), []
     except PlanRefused as error:
         says = error_text(error)
         problems: list[dict[str, str]] = []

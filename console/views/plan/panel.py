@@ -51,7 +51,7 @@ class Planned(Protocol):
 
     @property
     def job(self) -> Job:
-        """What is reckoned."""
+        """What is estimated."""
 
     @property
     def fleet(self) -> Fleet:
@@ -163,7 +163,7 @@ class PlanPanel:
 
 
 def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = False) -> PlanPanel:
-    """Return the panel of a run that cannot be reckoned: why, and dashes where the numbers would be.
+    """Return the panel of a run that cannot be estimated: why, and dashes where the numbers would be.
 
     `is_unread`: its model was not read yet, which is still to be tried.
     """
@@ -196,11 +196,11 @@ def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
 
 
 def _unpriced(found: Estimate) -> tuple[str, ...]:
-    """Return a sentence about knobs that change memory or time and that the planner does not reckon with, if any."""
+    """Return a sentence about knobs that change memory or time and that the planner does not use, if any."""
     if not found.unpriced:
         return ()
     labels = ", ".join(_(knobs()[knob_id].label) for knob_id in found.unpriced)
-    return (_("The plan does not reckon with: %(knobs)s.") % {"knobs": labels},)
+    return (_("The plan ignores: %(knobs)s.") % {"knobs": labels},)
 
 
 def terms_of(pools: Iterable[PoolEstimate]) -> tuple[Term, ...]:

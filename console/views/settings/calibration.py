@@ -81,7 +81,7 @@ def change_calibration(request: HttpRequest, project: str) -> HttpResponse:
     except (NothingToTake, PlanSettingsRefused) as refused:
         messages.error(request, str(refused))
         return _back(home)
-    text = _("Plans for %(kind)s reckon with what runs measured now.")
+    text = _("Plans for %(kind)s now use what runs measured.")
     messages.success(request, text % {"kind": kind_label(kind.accelerator.id)})
     return _back(home)
 

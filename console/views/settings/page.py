@@ -1,4 +1,4 @@
-"""Settings: who belongs to the project, what its planner reckons with; for whoever runs the console, new projects and
+"""Settings: who belongs to the project, what its planner uses; for whoever runs the console, new projects and
 accounts."""
 
 from typing import Any
@@ -96,7 +96,7 @@ def change_constants(request: HttpRequest, project: str) -> HttpResponse:
     """Set constants of the planner, take some back to what is shipped, or all."""
     home = named_project(request, project, "admin")
     given = constants_posted(request.POST, home)
-    return _change_planner(request, project, _("The planner reckons with these values now."), constants=given)
+    return _change_planner(request, project, _("The planner now uses these values."), constants=given)
 
 
 def _change_planner(request: HttpRequest, slug: str, done: str, **changes: Any) -> HttpResponse:

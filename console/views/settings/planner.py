@@ -1,4 +1,4 @@
-"""What the planner reckons with in a project, as the settings page shows it: prices, constants and their evidence."""
+"""What the planner uses in a project, as the settings page shows it: prices, constants and their evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

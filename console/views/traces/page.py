@@ -23,7 +23,7 @@ from jobs.accounts.access import NotAllowed, Role, allows, require, role
 from jobs.models import Capture, Layer, Trace
 from jobs.traces.files import NoAnswer
 from jobs.traces.imports import disk_bytes, source_path
-from jobs.traces.results import StillReckoning
+from jobs.traces.results import StillComputing
 from jobs.traces.uploads import MAX_PIECE_BYTES
 from profiling.phases import PHASES
 
@@ -116,10 +116,10 @@ def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
 
 
 def unanswered(request: HttpRequest, context: dict[str, Any], said: NoAnswer) -> HttpResponse:
-    """Show why a tab has nothing to show; while it is being reckoned the page asks again. `context` is `page_of`'s."""
+    """Show why a tab has nothing to show; while it is being computed the page asks again. `context` is `page_of`'s."""
     told = {
         "problem": str(said),
-        "asks_again": isinstance(said, StillReckoning),
+        "asks_again": isinstance(said, StillComputing),
         "files_of": said.trace_id or context["trace"].id,
     }
     return render(request, "trace/unanswered.html", {**context, **told})

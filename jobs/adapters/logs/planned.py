@@ -65,7 +65,7 @@ def planned_steps(text: str, spec: RunSpec) -> int | None:
 
 
 def _micro_batches_per_step(spec: RunSpec) -> int:
-    """Return how many micro-batches of a rank make a step, as OpenRLHF's strategy reckons (utils/deepspeed)."""
+    """Return how many micro-batches of a rank make a step, as OpenRLHF's strategy (utils/deepspeed) has it."""
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
     shared = int(values.get("parallel.tensor_parallel_size") or 1)
     shared *= int(values.get("parallel.sequence_parallel_size") or 1)

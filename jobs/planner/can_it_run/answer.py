@@ -20,8 +20,8 @@ __all__ = ["ASSUMED_HOST_BYTES", "Need", "Option", "Published", "Verdict", "can_
 
 _RECOMMENDED_MICRO = 2
 MOST_FITS = 600
-"""Layouts that are reckoned for one kind of hardware, so that a page of eight kinds stays within seconds. Of a thousand
-questions drawn at random none of the usual lengths took more, and one in a hundred of up to 128 Ki tokens."""
+"""Layouts that are estimated for one kind of hardware, so that a page of eight kinds stays within seconds. Of a
+thousand questions drawn at random none of the usual lengths took more, and one in a hundred of up to 128 Ki tokens."""
 
 MOST_BOUNDS = 10 * MOST_FITS
 """Layouts that are held against a bound alone, which takes a tenth of the time."""
@@ -169,7 +169,7 @@ class _Question:
     def _enough(
         self, size: int, on_host: OnHost, *, micro_batch: int = 1, wants_wave: bool = False
     ) -> tuple[Job, Estimate] | None:
-        """Return the first layout that is enough; None if none is. What cannot fit by a bound is not reckoned."""
+        """Return the first layout that is enough; None if none is. What cannot fit by a bound is not estimated."""
         for plan in self._plans(size, on_host, micro_batch=micro_batch):
             if self._estimator.trainer_is_too_large(plan.job):
                 continue
@@ -189,7 +189,7 @@ class _Question:
         return None
 
     def _nearest(self, size: int, on_host: OnHost) -> tuple[Job, Estimate] | None:
-        """Return the layout that comes nearest where none is enough; None if none can be reckoned."""
+        """Return the layout that comes nearest where none is enough; None if none can be estimated."""
         best: tuple[float, Job, Fit] | None = None
         for plan in self._plans(size, on_host):
             for job in plan.jobs():
@@ -382,11 +382,11 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         return Published(
             row=row,
             bearing="contradicts",
-            says=Sentence("It was run on {where}; by this reckoning it fits on none.", where=where),
+            says=Sentence("It ran on {where}; by this estimate it fits on no number of devices.", where=where),
         )
     if need.num_devices > row.num_devices:
         says = Sentence(
-            "It was run on {where}; by this reckoning it takes {num_devices}.",
+            "It ran on {where}; by this estimate it takes {num_devices}.",
             where=where,
             num_devices=need.num_devices,
         )
@@ -394,7 +394,7 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
     return Published(
         row=row,
         bearing="supports",
-        says=Sentence("It was run on {where}; reckoned are {num_devices}.", where=where, num_devices=need.num_devices),
+        says=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
     )
 
 

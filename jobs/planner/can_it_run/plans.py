@@ -111,7 +111,7 @@ class Plan:
     engines: tuple[Engine, ...]
 
     def jobs(self) -> Iterator[Job]:
-        """Yield a job per engine, or the one without rollouts. They share their parts, so that an Estimator reckons
+        """Yield a job per engine, or the one without rollouts. They share their parts, so that an Estimator estimates
         each part once."""
         if self.job.rollouts is None:
             yield self.job

@@ -29,7 +29,7 @@ class Need:
 
     @property
     def phase(self) -> str:
-        """The phase that needs most, "" if nothing was reckoned."""
+        """The phase that needs most, "" if nothing was estimated."""
         return "" if self.estimate is None else self.estimate.phase
 
 

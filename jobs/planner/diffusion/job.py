@@ -51,7 +51,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffusionJob(Job):
-    """A job whose policy is a diffusion transformer: `policy.model` stands in for `shape` where states are reckoned,
+    """A job whose policy is a diffusion transformer: `policy.model` stands in for `shape` where states are estimated,
     its micro-batch counts samples. `has_reference`: a frozen copy scores beside it."""
 
     shape: DiffusionShape
@@ -184,7 +184,7 @@ def diffusion_job(
             optimizer_between_phases=moves,
         ),
     )
-    notes = (Sentence("The reward model is not reckoned: its size is not known."),) if recipe.has_rollouts else ()
+    notes = (Sentence("The reward model is not included: its size is unknown."),) if recipe.has_rollouts else ()
     return DiffusionJob(
         algorithm=recipe.algorithm,
         fleet=fleet,

@@ -1,4 +1,4 @@
-"""What a reader of a trainer's knobs has before it, and what all of them reckon alike."""
+"""What a reader of a trainer's knobs has before it, and what all of them estimate alike."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _ALIKE = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What is known of the data: mean tokens of prompts and answers (of a sample, both together; 0: unknown), sigma of
-    ln(answer length), samples of the training set (0: unknown), seconds in which rewards of one step are reckoned."""
+    ln(answer length), samples of the training set (0: unknown), seconds in which rewards of one step are computed."""
 
     mean_prompt: float = 0.0
     mean_response: float = 0.0

@@ -29,7 +29,7 @@ _NEGLIGIBLE = {
     "reward.overlong_buffer_tokens": "changes what is learned alone",
     "rollout.load_format": "only at the start",
 }
-"""Knobs whose effect on memory and time is none of a step's, or too small to be reckoned, and why."""
+"""Knobs whose effect on memory and time is none of a step's, or too small to be estimated, and why."""
 
 _NO_EFFECT = ("none", "tiny", "small", "disk", "about the same", "host memory", "no ")
 

@@ -14,7 +14,7 @@ _READERS = {"native": read_native, "openrlhf": read_openrlhf, "verl": read_verl}
 
 
 def read_job(spec: RunSpec, models: Models, fleet: Fleet, *, workload: Workload | None = None) -> Job:
-    """Return what the planner reckons with for a run of these models on devices of `fleet`'s kind.
+    """Return what the planner uses for a run of these models on devices of `fleet`'s kind.
 
     The devices are those that the run asks for, not those that the fleet has. A model that is not given is taken to
     have the shape that the trainer would give it: a critic that of the reward model (OpenRLHF) or the policy, a

@@ -1,4 +1,4 @@
-"""What would make a run fit, and what would make it faster: changes of knobs, each reckoned anew, the best first.
+"""What would make a run fit, and what would make it faster: changes of knobs, each estimated anew, the best first.
 
 Only performance knobs change (jobs.planner.search.tunable_knobs): never the learning rate, KL, lengths or the batch of
 a step. What does not do what it promises is not listed.
@@ -107,7 +107,7 @@ def advise(
 ) -> Advice:
     """Return what would help a run on a fleet.
 
-    Raises: JobInvalid if the run as it is cannot be reckoned.
+    Raises: JobInvalid if the run as it is cannot be estimated.
     """
     adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
     fit = adviser.fit()
@@ -121,7 +121,7 @@ def advise(
 
 
 class _Adviser:
-    """One run whose moves are reckoned once."""
+    """One run whose moves are estimated once."""
 
     def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, k: Constants) -> None:
         self._spec, self._models, self._fleet, self._workload, self._k = spec, models, fleet, workload, k
@@ -137,7 +137,7 @@ class _Adviser:
         return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
 
     def _tried(self, spec: RunSpec, job: Job, sofar: Mapping[str, Value], parts: tuple[str, ...]) -> list[Advised]:
-        """Return every move from a run, on top of what was changed so far, that the run takes and that is reckoned."""
+        """Return every move from a run, on top of what was changed so far, that the run takes and that is estimated."""
         here = Situation(spec=spec, job=job, fleet=self._fleet)
         found: dict[tuple[tuple[str, Value], ...], Advised] = {}
         for move in moves():
@@ -146,7 +146,7 @@ class _Adviser:
                 continue
             changes = differences(self._spec, {**sofar, **made})
             key = tuple(sorted(changes.items(), key=lambda item: item[0]))
-            if changes and key not in found and (after := self._reckoned(changes)) is not None:
+            if changes and key not in found and (after := self._estimated(changes)) is not None:
                 if not parts:
                     self._after[move.id] = after
                 found[key] = Advised(
@@ -159,7 +159,7 @@ class _Adviser:
                 )
         return list(found.values())
 
-    def _reckoned(self, changes: Mapping[str, Value]) -> Estimate | None:
+    def _estimated(self, changes: Mapping[str, Value]) -> Estimate | None:
         """Return the estimate of the run with these changes; None if its layout cannot be."""
         job = self._read(changed(self._spec, changes))
         if job.fleet.num_devices > self._fleet.num_devices or misfit_of(job) is not None:

@@ -1,7 +1,7 @@
 """The layouts that a search looks at, as changes to the knobs of a run, per trainer.
 
 A layout is a placement (who gets how many devices), a way to train and a way to generate. Ways to train and to
-generate do not touch each other's knobs, so that a search may reckon each of them once per placement. Nothing here
+generate do not touch each other's knobs, so that a search may estimate each of them once per placement. Nothing here
 changes what is learned (jobs.planner.search.tunable_knobs).
 """
 

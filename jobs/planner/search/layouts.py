@@ -1,7 +1,7 @@
 """Search the layouts of a run: every one that can be, does not break a rule and fits, ranked by time or by cost; every
 other one with its reason.
 
-Ways to train and ways to generate are reckoned apart and joined (jobs.planner.search.layout_space), so that a thousand
+Ways to train and ways to generate are estimated apart and joined (jobs.planner.search.layout_space), so that a thousand
 layouts take less than a second.
 """
 
@@ -187,7 +187,7 @@ class _Hunt:
         self._old_rules = {problem.message for problem in refused(spec)}
 
     def look_at(self, space: Space, *, most: int) -> None:
-        """Reckon a placement's layouts; at most so many."""
+        """Estimate a placement's layouts; at most so many."""
         trains = self._ways_to_train(space)
         generates = self._ways_to_generate(space, times=len(trains))
         pairs = len(trains) * len(generates)
@@ -248,7 +248,7 @@ class _Hunt:
         return way.job
 
     def _best_first(self, space: Space, trains: list[_Way], generates: list[tuple[Changes, Job]], most: int) -> int:
-        """Reckon the layouts that promise most, up to so many; return how many.
+        """Estimate the layouts that promise most, up to so many; return how many.
 
         First every way to train (if they are too many, evenly from the least divided to the most) beside the engine
         that takes least; then those that fitted, the fastest first, beside every other engine. A way to train that does
@@ -280,7 +280,7 @@ class _Hunt:
         return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
 
     def _consider(self, changes: Changes, job: Job) -> Ranked | None:
-        """Reckon one layout; return it if it fits."""
+        """Estimate one layout; return it if it fits."""
         try:
             fit = self._estimator.fit(job)
             if short := shortfall_of(fit):

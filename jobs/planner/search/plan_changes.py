@@ -1,6 +1,6 @@
 """Single steps that change memory or speed and not what is learned: each a knob or two, per trainer.
 
-A move says what it changes in this run, or that it changes nothing here. Whether it helps is reckoned by whoever asks
+A move says what it changes in this run, or that it changes nothing here. Whether it helps is estimated by whoever asks
 (jobs.planner.search.advice). Sources: the orders of trying in OpenRLHF's and verl's performance guides, which
 jobs/catalog/advice holds in words.
 """

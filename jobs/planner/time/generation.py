@@ -79,7 +79,7 @@ def generation_seconds(
     total = rollouts.prompts * rollouts.samples_per_prompt
     num, capacity = -(-total // num_engines), _capacity(memory, prompt + mean)
     width = max(min(float(memory.max_num_seqs), capacity / (prompt + mean)) / _WAVE_GROUPS, 1.0)
-    reckoned = min(num, _TAIL + int(_MOST_GROUPS * width))
+    estimated = min(num, _TAIL + int(_MOST_GROUPS * width))
     spread = lengths.spread or k["decode.spread"]
     shares = rollouts.samples_per_prompt if engine.has_prefix_cache else 1
     run = _Run(
@@ -91,9 +91,9 @@ def generation_seconds(
         most=memory.max_num_seqs,
     )
     drawn = response_lengths(
-        reckoned, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(reckoned / width)
+        estimated, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(estimated / width)
     )
-    seconds = run.seconds(drawn) * num / reckoned
+    seconds = run.seconds(drawn) * num / estimated
     factor = _decode_band(engine, k)
     if not lengths.mean_response:
         factor = max(factor, k["decode.band_lengths"])

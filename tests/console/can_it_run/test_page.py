@@ -104,7 +104,7 @@ def test_costs_are_there_where_the_project_has_prices(editor: Client, project: P
     assert found["rtx-4090"][9] == "—"
 
 
-def test_a_pasted_config_is_reckoned_and_stays_in_the_address(editor: Client) -> None:
+def test_a_pasted_config_is_estimated_and_stays_in_the_address(editor: Client) -> None:
     config = json.dumps(dict(models()["qwen3-0.6b"].config), indent=4)
     page = text(editor, config=config, method="sft", on="l4")
     shown = re.search(r'href="(/guide/devices\?[^"]*show=l4)#detail"', page)
@@ -122,7 +122,7 @@ def test_a_pasted_config_is_reckoned_and_stays_in_the_address(editor: Client) ->
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"model": "nobody/knows-it"}, "Paste its config.json, and it is reckoned."),
+        ({"model": "nobody/knows-it"}, "Paste its config.json to get an estimate."),
         ({"config": "{"}, "This is not JSON"),
         ({"config": "[1]"}, "A config.json is a JSON object"),
         ({"config": '{"model_type": "qwen2", "hidden_size": null}'}, "hidden_size"),
@@ -257,7 +257,7 @@ def test_a_long_config_is_kept_by_a_name_and_goes_on_to_a_run(editor: Client, pr
     assert len(address[1]) < 3000
     form = unescape(editor.get(address[1]).content.decode())
     assert "y" * 40_000 in form
-    assert "reckons with the pasted config.json" in form
+    assert "uses the pasted config.json" in form
     assert "is not kept here" in text(signed_in(project), config=kept)
     large = editor.post(f"{ADDRESS}/config", {"config": "y" * (1 << 20) + "y"})
     assert (large.status_code, large.json()["config"]) == (422, "")

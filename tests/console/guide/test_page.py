@@ -142,7 +142,7 @@ def test_a_size_alone_is_answered_by_what_was_published(viewer: Client) -> None:
     stated = page(viewer, address, model="8", method="ppo")
 
     assert "Yes: Qwen2.5-7B was trained with GRPO-LoRA on 1 × H100 80 GB." in reported
-    assert "only what was published answers" in reported
+    assert "only published runs are shown" in reported
     assert "Nobody reported it" in unknown
     assert "That does not say that it cannot run" in unknown
     assert "Its authors say so" in stated

@@ -308,4 +308,4 @@ def test_what_was_generated_is_said_where_the_plan_assumed_something_else(editor
     run = make_run(project, state="running", spec=ON_GPUS)
     told(run, events.metric({"response/length_mean": 400.0}, attempt=1, step=1, t=T0))
 
-    assert "Responses were 400 tokens long in the mean; the plan reckons with 128." in card(editor, run, **H200)
+    assert "Responses had 400 tokens on average; the plan assumes 128." in card(editor, run, **H200)

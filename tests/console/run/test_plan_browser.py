@@ -24,7 +24,7 @@ def test_a_run_is_held_against_the_plan_for_chosen_hardware(page: Page, live_con
     Reporter(console=live_console, run=run).steps(3)
     page.set_viewport_size({"width": 1280, "height": 700})
     open_run(page, live_console, run)
-    expect(page.locator("#run-plan section")).to_have_count(0)  # nothing is reckoned before somebody looks
+    expect(page.locator("#run-plan section")).to_have_count(0)  # nothing is estimated before somebody looks
 
     page.locator(".tabs a[data-tab=timeline], nav a[data-tab=timeline]").first.click()
     page.locator("#run-plan").scroll_into_view_if_needed()

@@ -144,7 +144,7 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
     expect(rows.nth(1).locator("td").nth(4)).to_have_text("1–4")
 
 
-def test_three_attempts_are_split_as_reckoned_by_hand(page: Page, live_console: LiveConsole) -> None:
+def test_three_attempts_are_split_as_computed_by_hand(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/")
     split = """async () => {
       const { Branches } = await import("/static/js/charts/branches.js");

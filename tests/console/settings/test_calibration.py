@@ -80,7 +80,7 @@ def test_values_are_shown_beside_those_of_now_taken_with_a_click_and_undone(
     assert re.search(r"Whole steps of runs that were left out are missed by \d+ % now, by 0 % with these values.", text)
     assert "Undo the last" not in text
 
-    assert "Plans for H200 SXM 141 GB reckon with what runs measured now." in change(admin)
+    assert "Plans for H200 SXM 141 GB now use what runs measured." in change(admin)
     project.refresh_from_db()
     assert constants_of(project, KIND)["decode.pace"] == pytest.approx(1.6)
     assert cells(card(admin), "decode.pace")[:2] == ["1.6 measured", "—"]

@@ -24,7 +24,7 @@ def test_what_runs_measured_is_taken_over_and_undone(page: Page, live_console: L
     assert page.evaluate(NAMELESS) == []
     card.get_by_role("button", name="Take these values").click()
 
-    expect(page.get_by_text("reckon with what runs measured now")).to_be_visible()
+    expect(page.get_by_text("now use what runs measured")).to_be_visible()
     page.locator("#calibration").scroll_into_view_if_needed()
     expect(rollout).to_contain_text("measured")
     card.get_by_role("button", name="Undo the last").click()

@@ -1,4 +1,4 @@
-"""Settings: what a project's planner reckons with: prices with their day, constants with their evidence; by admins."""
+"""Settings: what a project's planner uses: prices with their day, constants with their evidence; by admins."""
 
 import re
 from html import unescape

@@ -78,7 +78,7 @@ def test_a_window_and_the_first_step_can_be_left_out(client: Client, project: Pr
         assert client.get(f"/traces/{trace.pk}/summary{odd}").status_code == 200
 
 
-def test_use_of_the_peak_is_reckoned_with_the_formula_shown(client: Client, project: Project) -> None:
+def test_use_of_the_peak_is_computed_with_the_formula_shown(client: Client, project: Project) -> None:
     trace = imported(project, file=None)
     asked = "accelerator=H100&parameters=1e6&tokens=1000&devices=2"
     text = _text(client.get(f"/traces/{trace.pk}/summary?{asked}"))
@@ -127,7 +127,7 @@ def test_a_real_trace_over_the_api(client: Client, project: Project) -> None:
         ("devices=0", 422, "greater than or equal to 1"),
     ],
 )
-def test_what_cannot_be_reckoned_is_refused_in_a_sentence(
+def test_what_cannot_be_computed_is_refused_in_a_sentence(
     client: Client, project: Project, query: str, status: int, said: str
 ) -> None:
     trace = imported(project, file=None)
@@ -307,7 +307,7 @@ def test_of_a_captures_workers_only_the_compared_ones_are_read(
     assert "vLLM 0" in _text(client.get(f"/traces/{one.pk}/difference?other={other.pk}"))  # can be chosen
 
 
-def test_a_very_large_trace_says_which_part_is_reckoned(
+def test_a_very_large_trace_says_which_part_is_computed(
     client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = imported(project, file=None, steps=64)
@@ -315,7 +315,7 @@ def test_a_very_large_trace_says_which_part_is_reckoned(
     monkeypatch.setattr(trace_summary, "summarise", few)
     text = _text(client.get(f"/traces/{trace.pk}/summary"))
     # 64 steps of 100 us hold four events each; a 64th of it is a step, and the step that begins at its end counts
-    assert "These are 256 events in 6.40 ms: only the first 500 µs is reckoned with" in text
+    assert "These are 256 events in 6.40 ms. Only the first 500 µs are analyzed" in text
     assert "It holds steps 1 to 5." in text
     found = client.get(f"/api/traces/{trace.pk}/analysis").json()
     assert (found["is_cut"], int(found["asked_end"]) - int(found["end"])) == (True, 5_900_000)
@@ -334,13 +334,13 @@ def test_a_page_that_waits_shows_that_it_does(
     try:
         for address in addresses:
             page = client.get(address)
-            assert "This is being reckoned." in _text(page)
+            assert "Computing. Try again in a few seconds." in _text(page)
             assert f'hx-get="{address}"' in page.content.decode()
     finally:
         go.set()
     monkeypatch.setattr(trace_answers, "PATIENCE", 60)
     for address in addresses:
-        assert "being reckoned" not in _text(client.get(address))
+        assert "Computing." not in _text(client.get(address))
 
 
 def test_a_file_that_cannot_be_opened_is_named_and_its_silence_is_not_kept(client: Client, project: Project) -> None:

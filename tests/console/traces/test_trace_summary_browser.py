@@ -35,7 +35,7 @@ def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_con
     )
     assert sum(widths) == pytest.approx(100, abs=0.5)
     page.get_by_label("Accelerator").fill("A100")
-    page.get_by_role("button", name="Reckon").click()
+    page.get_by_role("button", name="Compute").click()
     expect(page.locator("#tsum-use").locator("xpath=ancestor::section")).to_contain_text("FLOP/s dense in bf16")
     look(page, "summary")
     page.locator('[aria-labelledby="tsum-idle"] td a').first.click()

@@ -1,4 +1,4 @@
-"""MFU of a run's own capture: the formula's inputs are the run's, each with where it is from. Reckoned by hand."""
+"""MFU of a run's own capture: the formula's inputs are the run's, each with where it is from. Computed by hand."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Expressions of rules: what they reckon, and what they refuse to be."""
+"""Expressions of rules: what they compute, and what they refuse to be."""
 
 from typing import Any
 

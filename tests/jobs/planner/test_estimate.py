@@ -300,7 +300,7 @@ def test_bytes_on_disk_and_in_hosts_are_there(answer: tuple[Job, Estimate]) -> N
         assert found.rollout.mean_sequences >= found.rollout.full_sequences
 
 
-def test_bad_jobs_are_refused_before_anything_is_reckoned() -> None:
+def test_bad_jobs_are_refused_before_anything_is_estimated() -> None:
     job = supervised()
     for bad in (replace(job.policy, sequence=0), replace(job.policy, micro_batch=-1)):
         with pytest.raises(JobInvalid):

@@ -1,4 +1,4 @@
-"""Which constants move an answer, and how far: the same as reckoning with them, in a fraction of the time."""
+"""Which constants move an answer, and how far: the same as using them, in a fraction of the time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs that cannot be: each is refused with its field and a sentence, and none is reckoned or breaks anything."""
+"""Jobs that cannot be: each is refused with its field and a sentence, and none is estimated or breaks anything."""
 
 import math
 from dataclasses import replace

@@ -186,7 +186,7 @@ def test_the_queue_summary_says_how_long_the_oldest_waits() -> None:
     assert (summary.num_queued, summary.oldest_at) == (1, NOW)
 
 
-def test_the_cluster_page_reckons_use_from_our_own_runs() -> None:
+def test_the_cluster_page_compute_use_from_our_own_runs() -> None:
     run = make_run(state="running")
     make_run()
     Attempt.objects.filter(run=run).update(num_cpus=4)

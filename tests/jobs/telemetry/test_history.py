@@ -1,4 +1,4 @@
-"""Which steps of which attempt a run's history shows; every limit here is reckoned by hand."""
+"""Which steps of which attempt a run's history shows; every limit here is computed by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers of traces: reckoned once, two at a time, kept with the trace, and never out of date."""
+"""Answers of traces: computed once, two at a time, kept with the trace, and never out of date."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 from jobs.models import Trace
 from jobs.traces import results as trace_answers
 from jobs.traces.imports import trace_folder
-from jobs.traces.results import MOST_AT_ONCE, MOST_KEPT, MOST_OF_PROJECT, MOST_WAITING, StillReckoning, answer
+from jobs.traces.results import MOST_AT_ONCE, MOST_KEPT, MOST_OF_PROJECT, MOST_WAITING, StillComputing, answer
 from profiling import plain
 from tests.rows import make_project
 
@@ -45,7 +45,7 @@ def kept(trace: Trace) -> list[Path]:
     return sorted(trace_folder(trace).glob("answer-*.json"))
 
 
-def test_an_answer_is_reckoned_once_and_outlives_the_process(trace: Trace) -> None:
+def test_an_answer_is_computed_once_and_outlives_the_process(trace: Trace) -> None:
     calls = []
 
     def work() -> Whole:
@@ -64,7 +64,7 @@ def test_an_answer_is_reckoned_once_and_outlives_the_process(trace: Trace) -> No
     assert len(kept(trace)) == 2
 
 
-def test_half_an_answer_is_reckoned_anew(trace: Trace) -> None:
+def test_half_an_answer_is_computed_anew(trace: Trace) -> None:
     answer(trace, "a", Whole, lambda: Whole(number=1), patience=60)
     (path,) = kept(trace)
     for odd in ('{"number"', "[]", '{"other": 1}'):
@@ -73,7 +73,7 @@ def test_half_an_answer_is_reckoned_anew(trace: Trace) -> None:
         assert answer(trace, "a", Whole, lambda: Whole(number=2), patience=60).number == 2
 
 
-def test_what_cannot_be_reckoned_is_not_kept(trace: Trace) -> None:
+def test_what_cannot_be_computed_is_not_kept(trace: Trace) -> None:
     def fails() -> Whole:
         raise ValueError("no step")
 
@@ -110,14 +110,14 @@ def test_two_at_a_time_and_others_are_told_to_ask_again(trace: Trace) -> None:
     assert len(asked) == MOST_AT_ONCE + MOST_WAITING
     try:
         for one, number in asked:
-            with pytest.raises(StillReckoning, match="being reckoned"):
+            with pytest.raises(StillComputing, match="Computing"):
                 answer(one, number, Whole, slow, patience=0)
             if (one, number) == (trace, MOST_OF_PROJECT - 1):
-                with pytest.raises(StillReckoning, match="other traces"):  # a project leaves room for others
+                with pytest.raises(StillComputing, match="other traces"):  # a project leaves room for others
                     answer(trace, "one more", Whole, slow, patience=0)
-        with pytest.raises(StillReckoning, match="being reckoned"):
+        with pytest.raises(StillComputing, match="Computing"):
             answer(trace, 0, Whole, slow, patience=0)  # the same is asked for once
-        with pytest.raises(StillReckoning, match="other traces"):
+        with pytest.raises(StillComputing, match="other traces"):
             answer(third, "one more", Whole, slow, patience=0)
         for _ in range(MOST_AT_ONCE):
             assert begun.acquire(timeout=30)

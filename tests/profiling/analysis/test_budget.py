@@ -1,4 +1,4 @@
-"""The budget of a step against cases reckoned by hand, and that it always adds up."""
+"""The budget of a step against cases computed by hand, and that it always adds up."""
 
 from hypothesis import given
 from hypothesis import strategies as st

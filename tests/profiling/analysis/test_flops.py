@@ -1,4 +1,4 @@
-"""FLOPs and MFU of cases that were reckoned by hand, and against torch's own counter."""
+"""FLOPs and MFU of cases that were computed by hand, and against torch's own counter."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_attention_sees_half_of_the_document_and_recomputation_is_no_use() -> No
         training_flops(model, tokens=1, context=1, recompute="some")
 
 
-def test_the_share_of_the_peak_says_how_it_was_reckoned() -> None:
+def test_the_share_of_the_peak_says_how_it_was_computed() -> None:
     # 8 devices of 989 TFLOP/s for 2 s could do 1.5824e16.
     found = use(6.3296e15, seconds=2, devices=8, peak=989e12)
     assert found is not None

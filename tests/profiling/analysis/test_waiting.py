@@ -1,4 +1,4 @@
-"""Idle gaps, collectives and the tail of rollouts, reckoned by hand."""
+"""Idle gaps, collectives and the tail of rollouts, computed by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tiles show what is in the store: against a reckoning that looks at every event and every column."""
+"""Tiles show what is in the store: against a computation that looks at every event and every column."""
 
 import json
 import struct

@@ -21,7 +21,7 @@ def _device_module():
     for name in zero:
         setattr(module, name, lambda *_arguments, **_more: 0)
     module.current_device = lambda: "cpu"
-    module.get_device_name = lambda *_arguments: "CPU"  # as verl calls it where it reckons floating point operations
+    module.get_device_name = lambda *_arguments: "CPU"  # as verl calls it where it computes floating point operations
     module.device_count = lambda: 1
     module.is_available = lambda: True
     module.is_initialized = lambda: True

@@ -84,11 +84,11 @@ def test_published_rows_say_what_they_say() -> None:
     assert by_id  # the table has 7B rows
     for each in by_id.values():
         assert each.row.method == "GRPO"
-        reckoned = found.minimum.num_devices or 1 << 30
+        estimated = found.minimum.num_devices or 1 << 30
         if each.bearing == "supports":
-            assert reckoned <= each.row.num_devices
+            assert estimated <= each.row.num_devices
         if each.bearing == "contradicts":
-            assert reckoned > each.row.num_devices or found.minimum.num_devices is None
+            assert estimated > each.row.num_devices or found.minimum.num_devices is None
         assert each.says.endswith(".")
 
 

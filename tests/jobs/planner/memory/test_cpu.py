@@ -1,4 +1,4 @@
-"""Training on a processor, reckoned by hand: what is there at the fullest moment of a step."""
+"""Training on a processor, computed by hand: what is there at the fullest moment of a step."""
 
 from dataclasses import replace
 

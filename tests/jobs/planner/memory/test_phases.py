@@ -105,7 +105,7 @@ def test_a_frozen_base_in_fp32_takes_twice_what_one_in_bf16_does() -> None:
     assert wide.weights - narrow.weights == pytest.approx(2 * 8_030_261_248)
 
 
-def test_a_named_number_of_adapter_elements_takes_the_place_of_the_reckoned() -> None:
+def test_a_named_number_of_adapter_elements_takes_the_place_of_the_estimated() -> None:
     t = training(method="lora", lora_rank=16, adapter_parameters=1_000_000)
     assert held(t).trained.total == pytest.approx(1_000_000)
     assert export_bytes(t) == 2_000_000
