@@ -44,11 +44,8 @@ format: install-dev ## let ruff change the files
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-messages: install-dev ## gather the pages' texts into console/locale and compile the translations (needs gettext)
-	@$(BIN)/python -m console.labels.catalog
-	@for domain in django djangojs; do \
-		$(RUN) makemessages -l zh_Hans -d $$domain --no-obsolete --no-wrap -i tests -i node_modules -i 'static/vendor/*'; done
-	@cd console && ../$(BIN)/python ../manage.py compilemessages -l zh_Hans
+messages: install-dev ## gather the pages' texts into console/locale, name what has no translation (needs gettext)
+	@$(RUN) messages
 
 proof-resume: install-dev ## checkpoints in every layout and drivers killed at seeded moments, into docs/proofs/resume.md
 	@exec $(BIN)/python -m tests.proofs.resume

@@ -4,6 +4,8 @@ from importlib import import_module
 
 from django.apps import AppConfig
 
+from console.translations import compile_catalogs
+
 
 class ConsoleConfig(AppConfig):
     """What people see."""
@@ -11,5 +13,6 @@ class ConsoleConfig(AppConfig):
     name = "console"
 
     def ready(self) -> None:
-        """Make our Celery app the one that tasks are sent with."""
+        """Compile the translations if need be; make our Celery app the one that tasks are sent with."""
+        compile_catalogs()
         import_module("console.celery")

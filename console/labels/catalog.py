@@ -1,8 +1,8 @@
 """The catalogue's texts in the reader's language: knobs, rules, recipes, symptoms, metrics. It knows no gettext itself.
 
-makemessages cannot see TOML files nor the names of fields, so `python -m console.labels.catalog` writes their texts
-into console/labels/catalog_texts.py, where it can; `make messages` does that first. Sources, ids, options and
-expressions are told as they are, and so is everything that the API answers.
+gettext's programs cannot see TOML files nor the names of fields, so `make messages` writes their texts into a module in
+build/, where they can. Sources, ids, options and expressions are shown as they are, and so is everything that the API
+answers.
 """
 
 import ast
@@ -40,17 +40,6 @@ from profiling.finding import rules as diagnosis_rules
 from profiling.judging import NO_PHASE
 from profiling.phases import BY_KEY, PHASES
 from profiling.recorders.recorder import load_tool, tool_names
-
-MODULE = Path(__file__).with_name("catalog_texts.py")
-_HEAD = '''"""Texts of the catalogue and the phases for makemessages; made by console.labels.catalog, do not edit."""
-
-# ruff: noqa: E501
-# fmt: off
-
-from django.utils.translation import gettext_noop
-
-TEXTS = (
-'''
 
 
 def knob_label(knob_id: str) -> str:
@@ -97,16 +86,20 @@ def metric_words() -> dict[str, dict[str, Any]]:
     return found
 
 
+def catalog_texts() -> list[str]:
+    """Return every text of the catalog, the planner and the diagnosis rules once, in the order of the files."""
+    return [text for text in dict.fromkeys(_texts()) if text]
+
+
 def module_text() -> str:
-    """Return what console/labels/catalog_texts.py must hold."""
-    lines = [_line(text) for text in dict.fromkeys(_texts()) if text]
-    return f"{_HEAD}{''.join(lines)})\n"
+    """Return a Python module in which xgettext finds these texts."""
+    return "".join(_line(text) for text in catalog_texts())
 
 
 def _line(text: str) -> str:
     # "30 % slower" is no placeholder, whatever xgettext thinks
-    hint = "    # xgettext:no-python-format\n" if "%" in text else ""
-    return f"{hint}    gettext_noop({_quoted(text)}),\n"
+    hint = "# xgettext:no-python-format\n" if "%" in text else ""
+    return f"{hint}gettext_noop({_quoted(text)})\n"
 
 
 def _field_text(name: str) -> str:
@@ -246,7 +239,3 @@ def _texts_of_missing() -> Iterator[str]:
 def _quoted(text: str) -> str:
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{quoted}"'
-
-
-if __name__ == "__main__":
-    MODULE.write_text(module_text(), encoding="utf-8")

@@ -1,5 +1,6 @@
 """What the catalogue says reaches makemessages, and pages in the reader's language."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,6 @@ from django.utils import translation
 
 from console.forms.new_run.form import default_spec, spec_to_form
 from console.labels import catalog as catalog_words
-from console.labels.catalog_texts import TEXTS
 from jobs.catalog.knob import knobs
 from jobs.catalog.rule import findings
 from jobs.catalog.runspec import parse_spec
@@ -26,15 +26,21 @@ _FOUND = {
 """A spec that rules have something to say of."""
 
 
-def test_the_texts_for_makemessages_are_those_of_the_catalogue() -> None:
-    written = catalog_words.MODULE.read_text(encoding="utf-8")
+def test_gettext_finds_every_text_of_the_catalog_in_the_module_that_is_made_for_it() -> None:
+    module = ast.parse(catalog_words.module_text())
 
-    assert written == catalog_words.module_text(), "run: make messages"
+    texts = [
+        call.args[0].value
+        for call in ast.walk(module)
+        if isinstance(call, ast.Call) and isinstance(call.args[0], ast.Constant)
+    ]
+    assert texts == catalog_words.catalog_texts()
+    assert {knob.help for knob in knobs().values()} <= set(texts)
 
 
 def test_every_text_of_the_catalogue_has_chinese_words_with_the_same_values() -> None:
     with translation.override("zh-hans"):
-        chinese = {text: translation.gettext(text) for text in TEXTS}
+        chinese = {text: translation.gettext(text) for text in catalog_words.catalog_texts()}
 
     sentences = re.compile(r"[a-z]+ [a-z]+ [a-z]+ [a-z]+")  # shorter ones may be names: "LoRA alpha"
     assert [text for text, said in chinese.items() if said == text and sentences.search(text)] == []
@@ -73,7 +79,6 @@ def test_the_guide_speaks_chinese(client: Client, name: str, item: str, words: s
     assert words in page
 
 
-@pytest.mark.django_db
 @pytest.mark.django_db
 def test_the_api_answers_in_english_whatever_the_page_speaks(client: Client) -> None:
     client.force_login(make_user(project=make_project()), backend="django.contrib.auth.backends.ModelBackend")
