@@ -2,7 +2,7 @@
 
 The catalogue reads that table. What a trainer does beyond it is code in the same folder, which stands above the
 catalogue and the planner: they own the protocols and ask `part` for the trainer's implementation, by name (decision
-0028). Nothing here imports a trainer.
+0019). Nothing here imports a trainer.
 """
 
 from collections.abc import Mapping

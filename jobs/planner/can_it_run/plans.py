@@ -12,7 +12,7 @@ from itertools import product
 from typing import Literal
 
 from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Method, Objective, Offload, Rollouts, Training
-from jobs.planner.search.layout_space import last_stage, powers, stage_counts
+from jobs.planner.search.axes import last_stage, powers, stage_counts
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.validity import least_bytes
 

@@ -1,4 +1,4 @@
-"""Read a RunSpec as a Job: what each knob of the built-in trainer, OpenRLHF and verl does to memory and time."""
+"""Read a RunSpec as a Job: what each of its knobs does to memory and time."""
 
 from dataclasses import replace
 
@@ -6,18 +6,14 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet, Job
 from jobs.planner.read.context import Models, Source, Workload, samples_per_update
-from jobs.planner.read.native import read_native
-from jobs.planner.read.openrlhf import read_openrlhf
-from jobs.planner.read.verl import read_verl
-
-_READERS = {"native": read_native, "openrlhf": read_openrlhf, "verl": read_verl}
+from jobs.planner.trainer import planning_of
 
 
 def read_job(spec: RunSpec, models: Models, fleet: Fleet, *, workload: Workload | None = None) -> Job:
     """Return what the planner uses for a run of these models on devices of `fleet`'s kind.
 
     The devices are those that the run asks for, not those that the fleet has. A model that is not given is taken to
-    have the shape that the trainer would give it: a critic that of the reward model (OpenRLHF) or the policy, a
+    have the shape that the trainer would give it: a critic that of the policy or the reward model, a
     reference, reward model or teacher that of the policy; `notes` says so for a reward model and a teacher.
     `workload` says what is known of the data; without it lengths are the caps.
     """
@@ -27,7 +23,7 @@ def read_job(spec: RunSpec, models: Models, fleet: Fleet, *, workload: Workload 
 def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, *, samples: int) -> Job:
     """Return the job of a run whose models and samples per update are known already, as a search knows them."""
     source = Source(spec, models, fleet, workload, samples)
-    job = _READERS[spec.trainer.name](source)
+    job = planning_of(spec).job(source)
     return replace(
         job,
         fleet=replace(fleet, num_devices=source.num_workers()),

@@ -20,7 +20,8 @@ from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.read.context import Models, Workload, samples_per_update
 from jobs.planner.read.spec import read_models
 from jobs.planner.result import TIGHT_FROM, Estimate, JobInvalid
-from jobs.planner.search.layout_space import Changes, Space, powers, spaces_of
+from jobs.planner.search.axes import Changes, powers
+from jobs.planner.search.layout_space import Space, spaces_of
 from jobs.planner.search.shortfall import Shortfall, no_cache, shortfall_of, too_large
 from jobs.planner.search.tunable_knobs import teaches_the_same
 from jobs.planner.validity import REASONS, engine_misfit, training_misfit

@@ -1,7 +1,7 @@
-"""Single steps that change memory or speed and not what is learned: each a knob or two, per trainer.
+"""Single steps that change memory or speed and not what is learned: each a knob or two.
 
 A move says what it changes in this run, or that it changes nothing here. Whether it helps is estimated by whoever asks
-(jobs.planner.search.advice). Sources: the orders of trying in OpenRLHF's and verl's performance guides, which
+(jobs.planner.search.advice). Sources: the orders of trying in the trainers' performance guides, which
 jobs/catalog/advice holds in words.
 """
 
@@ -14,7 +14,8 @@ from jobs.catalog.knob import is_live, knobs
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.job import Fleet, Job
-from jobs.planner.search.layout_space import Changes
+from jobs.planner.search.axes import Changes
+from jobs.planner.trainer import planning_of
 
 Make = Callable[["Situation"], Changes | None]
 
@@ -128,8 +129,7 @@ def _token_budget(knob_id: str, factor: float) -> Make:
         value = here.now(knob_id) if here.has(knob_id) else None
         if not isinstance(value, int):
             return None
-        layout = here.job.policy.layout
-        degree = layout.context * layout.ulysses * (layout.tensor if here.spec.trainer.name == "openrlhf" else 1)
+        degree = planning_of(here.spec).budget_devices(here.job.policy.layout)
         least = -(-int(DERIVED["length.longest"](here.spec)) // degree)
         found = max(int(value * factor), least)
         return {knob_id: found} if (found - value) * (factor - 1) > 0 else None
@@ -177,29 +177,14 @@ def _engine_size(factor: float) -> Make:
         tensor, pool = int(engine.tensor * factor), engine.num_engines * engine.tensor
         if tensor < 1 or tensor == engine.tensor or pool % tensor or tensor > pool:
             return None
-        if here.spec.is_native:
-            return {"hardware.tensor_parallel_size": tensor, "hardware.rollout_engines": pool // tensor}
-        changes: dict[str, Value] = {"placement.rollout_tensor_parallel": tensor}
-        if here.spec.trainer.name == "openrlhf":
-            changes["placement.rollout_engines"] = pool // tensor
-        return changes
+        return planning_of(here.spec).engine_changes(tensor=tensor, engines=pool // tensor)
 
     return make
 
 
 def _more_devices(here: Situation) -> Changes | None:
     """Give the policy twice the devices, where the fleet has them."""
-    used, there = here.spec.num_workers, here.fleet.num_devices
-    if here.spec.is_native:
-        ranks = here.spec.hardware.policy_ranks
-        return {"hardware.policy_ranks": 2 * ranks} if used + ranks <= there else None
-    if here.spec.trainer.name == "verl" and 2 * used <= there and here.job.placement == "colocated":
-        per_node = here.now("placement.policy_gpus_per_node")
-        if isinstance(per_node, int) and 2 * per_node <= here.fleet.devices_per_node:
-            return {"placement.policy_gpus_per_node": 2 * per_node}
-        nodes = here.now("placement.policy_nodes")
-        return {"placement.policy_nodes": 2 * nodes} if isinstance(nodes, int) else None
-    return None
+    return planning_of(here.spec).more_devices(here)
 
 
 def _next_stage(by: int) -> Make:

@@ -12,7 +12,8 @@ from jobs.planner.estimate import estimate
 from jobs.planner.job import Layout
 from jobs.planner.read.knob_values import Knobs
 from jobs.planner.read.spec import read_job
-from jobs.planner.search.layout_space import last_stage, spaces_of
+from jobs.planner.search.axes import last_stage
+from jobs.planner.search.layout_space import spaces_of
 from jobs.planner.search.layouts import SearchResult, search
 from jobs.planner.search.tunable_knobs import PERFORMANCE, teaches_the_same
 from jobs.planner.validity import REASONS, misfit_of

@@ -6,12 +6,31 @@ cli/train_ppo_ray.py (groups), trainer/ray/vllm_engine.py (bfloat16 engines, sle
 catalogue's help. Token budgets count per device: a ring or tensor parallel group holds as many times more.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
+from jobs.adapters.openrlhf.layouts import openrlhf_spaces
 from jobs.catalog.placement import placement_of
-from jobs.planner.job import Checkpointing, Engine, Frozen, Job, Kernels, Layout, Method, Offload, Optimizer, Training
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.job import (
+    Checkpointing,
+    Engine,
+    Fleet,
+    Frozen,
+    Job,
+    Kernels,
+    Layout,
+    Method,
+    Offload,
+    Optimizer,
+    Training,
+)
 from jobs.planner.read.context import Rows, Source, split_targets
+from jobs.planner.search.axes import Changes
+from jobs.planner.search.layout_space import Space
+from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.trainer import TrainerPlanning
 
 _ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
     "eager": "eager",
@@ -25,7 +44,7 @@ _OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "muon": "muon", "adam_8bit"
 NF4_BYTES = 4.127 / 8  # bits of nf4 with double quantization: 4 + 8/64 + 32/(64*256)
 
 
-def read_openrlhf(source: Source) -> Job:
+def _job(source: Source) -> Job:
     """Return the job of a run of OpenRLHF."""
     return _rl(source) if source.is_rl else _supervised(source)
 
@@ -226,3 +245,30 @@ def _method(rank: int, *, is_quantized: bool) -> Method:
     if rank <= 0:
         return "full"
     return "qlora" if is_quantized else "lora"
+
+
+class OpenRLHFPlanning:
+    """How the planner sees a run of OpenRLHF."""
+
+    def job(self, source: Source) -> Job:
+        """See TrainerPlanning."""
+        return _job(source)
+
+    def spaces(self, spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
+        """See TrainerPlanning."""
+        return openrlhf_spaces(spec, shape, fleet, size)
+
+    def budget_devices(self, layout: Layout) -> int:
+        """See TrainerPlanning."""
+        return layout.context * layout.ulysses * layout.tensor
+
+    def engine_changes(self, *, tensor: int, engines: int) -> Changes:
+        """See TrainerPlanning."""
+        return {"placement.rollout_tensor_parallel": tensor, "placement.rollout_engines": engines}
+
+    def more_devices(self, here: Situation) -> Changes | None:  # noqa: ARG002
+        """See TrainerPlanning: groups are sized one by one."""
+        return None
+
+
+PLUGIN: TrainerPlanning = OpenRLHFPlanning()

@@ -9,12 +9,16 @@ happens between phases: the step itself runs on the device, except with FSDP2's 
 Token budgets count per device.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
+from jobs.adapters.verl.layouts import verl_spaces
+from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import (
     Checkpointing,
     Engine,
     Family,
+    Fleet,
     Frozen,
     Head,
     Job,
@@ -26,7 +30,11 @@ from jobs.planner.job import (
     Training,
 )
 from jobs.planner.read.context import Rows, Source, split_targets
+from jobs.planner.search.axes import Changes
+from jobs.planner.search.layout_space import Space
+from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.trainer import TrainerPlanning
 
 _ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
     "eager": "eager",
@@ -44,7 +52,7 @@ _FUSED_CHUNK = 512
 """Tokens that verl's fused head takes at once (utils/experimental/torch_functional.py, FusedLinearForPPO)."""
 
 
-def read_verl(source: Source) -> Job:
+def _job(source: Source) -> Job:
     """Return the job of a run of verl."""
     spec, knobs, models = source.spec, source.knobs, source.models
     devices = max(source.group("policy"), 1)
@@ -332,3 +340,36 @@ def _critic(source: Source, devices: int) -> Training:
     if _is_megatron(source):
         return _megatron(source, shape, devices, is_critic=True)
     return _fsdp(source, shape, devices, is_critic=True)
+
+
+class VerlPlanning:
+    """How the planner sees a run of verl."""
+
+    def job(self, source: Source) -> Job:
+        """See TrainerPlanning."""
+        return _job(source)
+
+    def spaces(self, spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
+        """See TrainerPlanning."""
+        return verl_spaces(spec, shape, fleet, size)
+
+    def budget_devices(self, layout: Layout) -> int:
+        """See TrainerPlanning."""
+        return layout.context * layout.ulysses
+
+    def engine_changes(self, *, tensor: int, engines: int) -> Changes:  # noqa: ARG002
+        """See TrainerPlanning."""
+        return {"placement.rollout_tensor_parallel": tensor}
+
+    def more_devices(self, here: Situation) -> Changes | None:
+        """See TrainerPlanning."""
+        if 2 * here.spec.num_workers > here.fleet.num_devices or here.job.placement != "colocated":
+            return None
+        per_node = here.now("placement.policy_gpus_per_node")
+        if isinstance(per_node, int) and 2 * per_node <= here.fleet.devices_per_node:
+            return {"placement.policy_gpus_per_node": 2 * per_node}
+        nodes = here.now("placement.policy_nodes")
+        return {"placement.policy_nodes": 2 * nodes} if isinstance(nodes, int) else None
+
+
+PLUGIN: TrainerPlanning = VerlPlanning()

@@ -6,11 +6,20 @@ fused; attention by sdpa; logits as the model gives them, then in float32 for th
 the entropy.
 """
 
-from jobs.planner.job import Engine, Frozen, Job, Layout, Training
+from collections.abc import Iterator
+
+from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Training
 from jobs.planner.read.context import Source
+from jobs.planner.search.axes import Changes
+from jobs.planner.search.layout_space import Space
+from jobs.planner.search.plan_changes import Situation
+from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.trainer import TrainerPlanning
 
 
-def read_native(source: Source) -> Job:
+def _job(source: Source) -> Job:
     """Return the job of a run of the built-in trainer."""
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
@@ -70,3 +79,31 @@ def read_native(source: Source) -> Job:
         engine_devices=hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
     )
+
+
+class NativePlanning:
+    """How the planner sees a run of the built-in trainer."""
+
+    def job(self, source: Source) -> Job:
+        """See TrainerPlanning."""
+        return _job(source)
+
+    def spaces(self, spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
+        """See TrainerPlanning."""
+        return native_spaces(spec, shape, fleet, size)
+
+    def budget_devices(self, layout: Layout) -> int:
+        """See TrainerPlanning."""
+        return layout.context * layout.ulysses
+
+    def engine_changes(self, *, tensor: int, engines: int) -> Changes:
+        """See TrainerPlanning."""
+        return {"hardware.tensor_parallel_size": tensor, "hardware.rollout_engines": engines}
+
+    def more_devices(self, here: Situation) -> Changes | None:
+        """See TrainerPlanning."""
+        ranks, used = here.spec.hardware.policy_ranks, here.spec.num_workers
+        return {"hardware.policy_ranks": 2 * ranks} if used + ranks <= here.fleet.num_devices else None
+
+
+PLUGIN: TrainerPlanning = NativePlanning()

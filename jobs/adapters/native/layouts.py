@@ -1,0 +1,41 @@
+"""The built-in trainer's layouts: every role on devices of its own."""
+
+from collections.abc import Iterator
+
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec
+from jobs.planner.job import Fleet
+from jobs.planner.read.context import samples_per_update
+from jobs.planner.search.axes import OWN_FRACTIONS, across, axis, engine_sizes, micro_batches
+from jobs.planner.search.layout_space import Space
+from jobs.planner.shapes.model_shape import ModelShape
+
+
+def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
+    """Yield the placements of a run on `size` devices, with every way to train and to generate."""
+    is_rl = is_in(spec.algorithm, "rl")
+    samples = samples_per_update(spec)
+    rest = size - int(spec.needs_reference)
+    ranks = [r for r in range(1, rest + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
+    for count in ranks:
+        train = tuple(
+            across(
+                axis("memory.zero_stage", ("0", "1", "2", "3") if count > 1 else ("0",)),
+                axis("memory.gradient_checkpointing", (False, True)),
+                axis("train.micro_batch_size", micro_batches(samples, count)),
+            )
+        )
+        if not is_rl:
+            yield Space(placement={"hardware.policy_ranks": count}, ways_to_train=train, ways_to_generate=({},))
+            continue
+        for tensor in engine_sizes(shape, min(rest - count, fleet.devices_per_node)):
+            engines = (rest - count) // tensor
+            yield Space(
+                placement={
+                    "hardware.policy_ranks": count,
+                    "hardware.rollout_engines": engines,
+                    "hardware.tensor_parallel_size": tensor,
+                },
+                ways_to_train=train,
+                ways_to_generate=axis("rollout.gpu_memory_fraction", OWN_FRACTIONS),
+            )
