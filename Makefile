@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test check lint format docs messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ lint: install-dev ## ruff: rules and format
 format: install-dev ## let ruff change the files
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+docs: install-dev ## write the reference (knobs, rules, diagnosis rules) into build/docs/reference
+	@$(BIN)/python -m console.docs_pages build/docs/reference
 
 messages: install-dev ## gather the pages' texts into console/locale, name what has no translation (needs gettext)
 	@$(RUN) messages

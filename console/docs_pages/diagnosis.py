@@ -1,13 +1,7 @@
-"""Make the tables of docs/use/diagnosis.md: `python -m console.docs_pages.diagnosis docs/use/diagnosis.md`."""
+"""The tables of docs/reference/diagnosis.md, which `make docs` writes."""
 
-import sys
-from pathlib import Path
-
-from console.docs_pages.doc_page import put_between, table_row
+from console.docs_pages.doc_page import table_row
 from profiling.finding import QUESTIONS, Rule, amount, rules
-
-BEGIN = "<!-- diagnosis: made from profiling/diagnosis, do not edit -->"
-END = "<!-- end of diagnosis -->"
 
 
 def rule_tables() -> str:
@@ -18,11 +12,6 @@ def rule_tables() -> str:
         head = ["| rule | number | fires, bad | from | what to change |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"### {title}", "", *head, *rows]))
     return "\n\n".join(parts)
-
-
-def write(page: Path) -> None:
-    """Put the tables into the page between their marks. Raises: ValueError if a mark is missing."""
-    put_between(page, BEGIN, END, rule_tables())
 
 
 def _row(key: str, rule: Rule) -> str:
@@ -40,7 +29,3 @@ def _row(key: str, rule: Rule) -> str:
             f"{rule.advice}{knobs}",
         ]
     )
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -1,19 +1,22 @@
-"""Tables of the catalogue in pages of docs/, between two marks: what stands outside of these is written by people."""
+"""Pages of the reference: text that people wrote, and below it tables that are made."""
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#]+")
 
-def put_between(page: Path, begin: str, end: str, text: str) -> None:
-    """Put the text between the marks of the page, in place of what stands there.
 
-    Raises: ValueError if a mark is missing.
-    """
-    whole = page.read_text(encoding="utf-8")
-    if begin not in whole or end not in whole:
-        raise ValueError(f"{page} lacks {begin!r} or {end!r}.")
-    before, after = whole.partition(begin)[0], whole.partition(end)[2]
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+def write_page(source: Path, target: Path, tables: str) -> None:
+    """Write the source's text with the tables below it; links that are relative lead to the same files from there."""
+
+    def link(match: re.Match[str]) -> str:
+        return os.path.relpath(source.parent / match[0], target.parent)
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = _LINK.sub(link, source.read_text(encoding="utf-8"))
+    target.write_text(f"{text.rstrip()}\n\n{tables}\n", encoding="utf-8")
 
 
 def table_row(cells: Sequence[str]) -> str:

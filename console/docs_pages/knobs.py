@@ -1,20 +1,16 @@
-"""Make the tables of docs/reference/knobs.md: `python -m console.docs_pages.knobs docs/reference/knobs.md`."""
+"""The tables of docs/reference/knobs.md, which `make docs` writes."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 
-from console.docs_pages.doc_page import put_between, table_row
+from console.docs_pages.doc_page import table_row
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import Knob, applicable, knobs
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.value import Value
 
-BEGIN = "<!-- knobs: made from jobs/catalog/knobs, do not edit -->"
-END = "<!-- end of knobs -->"
-_HEAD = ["| knob | takes | default | spelled | what it does |", "|---|---|---|---|---|"]
+_HEAD = ["| knob | takes | default | option | what it does |", "|---|---|---|---|---|"]
 
 
 def knob_tables() -> str:
@@ -23,11 +19,6 @@ def knob_tables() -> str:
     for group, members in groupby(knobs().values(), key=lambda knob: knob.group):
         parts.append("\n".join([f"## `{group}`", "", *_HEAD, *(_row(knob) for knob in members)]))
     return "\n\n".join(parts)
-
-
-def write(page: Path) -> None:
-    """Put the tables into the page between their marks. Raises: ValueError if a mark is missing."""
-    put_between(page, BEGIN, END, knob_tables())
 
 
 def _row(knob: Knob) -> str:
@@ -112,7 +103,3 @@ def _spell(value: Value) -> str:
     if isinstance(value, str):
         return value.replace("\n", "\\n") or "empty"
     return f"{value:,.10g}" if isinstance(value, int) else f"{value:g}"
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -1,16 +1,11 @@
-"""Make the table of docs/reference/rules.md: `python -m console.docs_pages.rules docs/reference/rules.md`."""
+"""The tables of docs/reference/rules.md, which `make docs` writes."""
 
-import sys
 from itertools import groupby
-from pathlib import Path
 
-from console.docs_pages.doc_page import put_between, table_row
+from console.docs_pages.doc_page import table_row
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.rule import Rule, rules
 from jobs.catalog.trainer import trainers
-
-BEGIN = "<!-- rules: made from jobs/catalog/rules, do not edit -->"
-END = "<!-- end of rules -->"
 
 
 def rule_tables() -> str:
@@ -20,11 +15,6 @@ def rule_tables() -> str:
         rows = [_row(rule) for rule in members]
         parts.append("\n".join([f"### `{group}`", "", "| rule | says | why, source |", "|---|---|---|", *rows]))
     return "\n\n".join(parts)
-
-
-def write(page: Path) -> None:
-    """Put the tables into the page between their marks. Raises: ValueError if a mark is missing."""
-    put_between(page, BEGIN, END, rule_tables())
 
 
 def _row(rule: Rule) -> str:
@@ -47,7 +37,3 @@ def _whom(rule: Rule) -> str:
     everything = not rule.algorithms or len(rule.algorithms) == len(algorithms())
     which = "" if everything else f": {', '.join(algorithms()[name].label for name in rule.algorithms)}"
     return f"{', '.join(names)}{since}{before}{which}"
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from console.docs_pages.rules import BEGIN, END, rule_tables
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import parse_expression
 from jobs.catalog.knob import knobs
@@ -165,11 +164,3 @@ def test_a_change_makes_the_48_gpu_recipe_fit_48_gpus() -> None:
 
     assert spec.num_workers == 64
     assert changed(spec, fix.changes).num_workers == 48
-
-
-def test_the_page_of_rules_is_made_from_them() -> None:
-    page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
-
-    between = page.partition(BEGIN)[2].partition(END)[0].strip()
-
-    assert between == rule_tables(), "run: python -m console.docs_pages.rules docs/reference/rules.md"
