@@ -11,7 +11,7 @@ from console.embedded.service import Service
 
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 10.0
-HEALTHY_SECONDS = 60.0  # after this long a death counts as the first one again
+HEALTHY_SECONDS = 60.0  # after this long an exit counts as the first one again
 
 
 class Child:
@@ -23,7 +23,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.start_again_at = 0.0
-        self.num_deaths = 0  # since it was last healthy
+        self.num_exits = 0  # since it was last healthy
         self.is_ready = False
 
     @property
@@ -54,7 +54,7 @@ class Child:
             self.is_ready = self.service.is_ready()
         return self.is_ready
 
-    def check_death(self, now: float) -> int | None:
+    def check_exit(self, now: float) -> int | None:
         """Return the exit code if the process has just ended, and set the time of its next start."""
         if self.process is None or (code := self.process.poll()) is None:
             return None
@@ -65,9 +65,9 @@ class Child:
             self.start_again_at = math.inf
             return code
         if now - self.started_at > HEALTHY_SECONDS:
-            self.num_deaths = 0
-        self.start_again_at = now + min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**self.num_deaths)
-        self.num_deaths += 1
+            self.num_exits = 0
+        self.start_again_at = now + min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**self.num_exits)
+        self.num_exits += 1
         return code
 
     def terminate(self) -> None:

@@ -94,7 +94,7 @@ class Supervisor:
     ) -> None:
         now = time.monotonic()
         for name, child in self.children.items():
-            self._note_death(child, now)
+            self._note_exit(child, now)
             if (
                 child.process is None
                 and may_start(child)
@@ -109,8 +109,8 @@ class Supervisor:
     def _are_ready(self, names: Sequence[str]) -> bool:
         return all(self.children[name].is_ready for name in names)
 
-    def _note_death(self, child: Child, now: float) -> None:
-        code = child.check_death(now)
+    def _note_exit(self, child: Child, now: float) -> None:
+        code = child.check_exit(now)
         if code is None:
             return
         if not child.service.is_once:

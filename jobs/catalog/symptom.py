@@ -26,7 +26,7 @@
     source = "whose remedy"
 
 A remedy without `change` is advice. A symptom without logs and metrics is for people only: nothing that a run reports
-tells of it. Patterns are regular expressions, searched line by line in the log and in the cause of death, in what a
+tells of it. Patterns are regular expressions, searched line by line in the log and in the exit cause, in what a
 line says without its prefixes, colors and times (`jobs.catalog.log_line`); conditions read canonical metrics
 (jobs.catalog.metric), see `jobs.catalog.condition`.
 """
@@ -144,7 +144,7 @@ def symptoms() -> Mapping[str, Symptom]:
 def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: Say = str) -> list[Match]:
     """Return the symptoms that a run has: those that its log tells of first, then those of its numbers.
 
-    `log_lines` are lines of its log, the cause of its death among them; `metrics` are values by canonical name, in the
+    `log_lines` are lines of its log, its exit cause among them; `metrics` are values by canonical name, in the
     order of steps. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
     used for evidence and for the titles of remedies, the symptom keeps its own.
     """

@@ -1,7 +1,7 @@
-"""What a run looks like: the symptoms that its log, the cause of its death and its metrics match.
+"""What a run looks like: the symptoms that its log, its exit cause and its metrics match.
 
-What is read is bounded, however long the run is: the newest lines of each process, which are those around a death, and
-the newest steps of the metrics that some symptom asks for.
+What is read is bounded, however long the run is: the newest lines of each process, which are those around a failure,
+and the newest steps of the metrics that some symptom asks for.
 """
 
 from collections.abc import Mapping, Sequence

@@ -101,13 +101,13 @@ class Session:
             self._loop.recording.abandon(why)
 
     def behind(self, error: BaseException) -> BaseException:
-        """Return the death of a worker that stands behind an error of the driver's own, else the error itself.
+        """Return the failure of a worker that stands behind an error of the driver's own, else the error itself.
 
         A full disk, and what names who is at fault, stand for themselves.
         """
         if self._workers is None or isinstance(error, NAMED) or not isinstance(error, Exception) or is_full(error):
             return error
-        return self._workers.first_death(step=self.step) or error
+        return self._workers.first_failure(step=self.step) or error
 
     def place_of(self, role: str, rank: int) -> Place | None:
         """Return where a worker sits; None while there are none."""

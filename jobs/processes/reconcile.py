@@ -19,7 +19,7 @@ from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.runs import admission, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
-from jobs.runs.exit_cause import cause_of_death
+from jobs.runs.exit_cause import exit_cause_of
 from jobs.telemetry.eta import STEP_TIME
 from jobs.telemetry.notify import run_changed
 from jobs.traces import imports as layers
@@ -124,7 +124,7 @@ def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
         text = _("cluster lost: Ray no longer knows its job %(job)s. The head was restarted; resume the run.")
         cause = {"side": "cluster", "text": text % {"job": attempt.submission_id}}
     else:
-        cause = cause_of_death(job)
+        cause = exit_cause_of(job)
     lifecycle.finish(
         run_id=attempt.run_id,
         attempt=attempt.number,

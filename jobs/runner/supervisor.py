@@ -16,7 +16,7 @@ from jobs.runner.captures.uploads import CaptureUploads
 from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import environment_for
-from jobs.runner.failures.cause import cause_of_death, oom_kill_count
+from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.failures.recover_captures import Salvage
 from jobs.runner.finish import hand_over_files, outcome
@@ -160,7 +160,7 @@ class AttemptSupervisor:
             escalation=escalation,
             progress=self.progress,
             other_trainer="" if prepared.spec.is_native else label_of(prepared.spec),
-            find_cause=lambda: cause_of_death(
+            find_cause=lambda: exit_cause_of(
                 ended=ended,
                 progress=self.progress,
                 run_dir=self.job.run_dir,

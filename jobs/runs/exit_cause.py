@@ -17,7 +17,7 @@ _LOG_START = "last available logs"
 _NOISE = ("job_manager.py", "Running entrypoint for job")
 
 
-def cause_of_death(job: JobInfo) -> dict[str, Any]:
+def exit_cause_of(job: JobInfo) -> dict[str, Any]:
     """Return the cause of a job's end: side, a sentence, and the last line of its log where Ray has one."""
     head, _sep, tail = job.message.partition(_LOG_START)
     line = _last_line(tail)

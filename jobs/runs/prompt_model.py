@@ -15,7 +15,7 @@ from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import JOB_ENDED, ClusterState, ClusterUnreachable, JobInfo, JobRefused
 from jobs.models import Answer, Artifact, Run
 from jobs.runs import admission, launch
-from jobs.runs.exit_cause import cause_of_death
+from jobs.runs.exit_cause import exit_cause_of
 from jobs.telemetry.notify import run_changed
 
 MAX_PROMPT_CHARS = 8000
@@ -99,7 +99,7 @@ def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: 
             _submit(answer, state, now)  # whoever claimed it died before Ray had it; if not, Ray knows the name
         elif job.status in JOB_ENDED:
             # Its own word is posted before it exits; without one here it will not come.
-            cause = cause_of_death(job)
+            cause = exit_cause_of(job)
             said = f"{cause['text']}. {cause['log_line']}".strip()
             problem = _("The job that answers died: %(why)s") % {"why": said}
             settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)

@@ -21,7 +21,7 @@ class NativeAdapter:
         return Launch(
             argv=argv,
             env={
-                "PYTHONUNBUFFERED": "1",  # the last lines before a death are the ones that matter
+                "PYTHONUNBUFFERED": "1",  # the last lines before a crash are the ones that matter
                 "PYTHONFAULTHANDLER": "1",  # a crash in native code leaves the Python stack in the log
             },
         )

@@ -15,7 +15,7 @@ from jobs.adapters.recorded import RecordedFile
 from jobs.catalog.runspec import RunSpec
 
 _ENV = {
-    "PYTHONUNBUFFERED": "1",  # the last lines before a death are the ones that matter
+    "PYTHONUNBUFFERED": "1",  # the last lines before a crash are the ones that matter
     "PYTHONFAULTHANDLER": "1",
 }
 _ON_CPU = {  # one process, which is its own launcher

@@ -42,7 +42,7 @@ class VerlAdapter:
         metrics = str(run_dir / METRICS)
         overrides = [override(key, value) for key, value in settings(spec, run_dir, VERL_CONVERSIONS)]
         env = {
-            "PYTHONUNBUFFERED": "1",  # the last lines before a death are the ones that matter
+            "PYTHONUNBUFFERED": "1",  # the last lines before a crash are the ones that matter
             "PYTHONFAULTHANDLER": "1",
             "HYDRA_FULL_ERROR": "1",  # Hydra else hides where an error was raised
             "RAY_DEDUP_LOGS": "0",

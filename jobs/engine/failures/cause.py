@@ -106,10 +106,10 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
         text = f"The process of {who} died at step {at}: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line)
     if error.how == "lost":
-        text = f"The answer of {who} at step {at} was lost, and Ray tells of nobody's death: {error.text}"
+        text = f"The answer of {who} at step {at} was lost, and Ray reports no dead worker: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line)
     if tells_of_lost_peer(error.text):
-        text = f"{who} lost its connection to another rank at step {at}, and Ray tells of nobody's death: {error.text}"
+        text = f"{who} lost its connection to another rank at step {at}, and Ray reports no dead worker: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line or error.text)
     return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
 

@@ -13,25 +13,25 @@ import ray
 from ray._private import state as gcs
 from ray.exceptions import ActorUnavailableError, RayError
 
-from jobs.engine.workers.worker import DEATHS, Worker, WorkerFailed
+from jobs.engine.workers.worker import DEAD_ACTOR_ERRORS, Worker, WorkerFailed
 
 _TOGETHER_SECONDS = 1.0  # within which Ray tells of those who died with the first, or before it
 _AGAIN_SECONDS = 0.2
 
 
-def first_death(workers: Sequence[Worker], *, step: int, seconds: float) -> WorkerFailed | None:
-    """Return the death of the worker that died first; None if Ray tells of none within `seconds`.
+def first_failure(workers: Sequence[Worker], *, step: int, seconds: float) -> WorkerFailed | None:
+    """Return the failure of the worker that died first; None if Ray reports none within `seconds`.
 
     Returns earlier if every worker answers. One that is at work does not answer, and is waited for all the time.
     """
-    deaths = _deaths(workers, step=step, seconds=seconds)
-    if len(deaths) > 1:
-        deaths.sort(key=lambda death: _ended_at(death[0]))
-    return deaths[0][1] if deaths else None
+    failures = _dead_workers(workers, step=step, seconds=seconds)
+    if len(failures) > 1:
+        failures.sort(key=lambda failure: _ended_at(failure[0]))
+    return failures[0][1] if failures else None
 
 
-def _deaths(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
-    """Return the deaths in the order in which they are told."""
+def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
+    """Return the dead workers in the order in which Ray reports them."""
     waiting = {_asked(worker): worker for worker in workers}
     found: list[tuple[Worker, WorkerFailed]] = []
     end = time.monotonic() + seconds
@@ -44,7 +44,7 @@ def _deaths(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tup
             except ActorUnavailableError:  # its connection broke, and nobody knows yet why
                 time.sleep(_AGAIN_SECONDS)
                 waiting[_asked(worker)] = worker
-            except DEATHS as error:
+            except DEAD_ACTOR_ERRORS as error:
                 found.append((worker, worker.died(error, step=step)))
                 end = min(end, time.monotonic() + _TOGETHER_SECONDS)
             except RayError:  # Ray itself does not answer
@@ -61,5 +61,5 @@ def _ended_at(worker: Worker) -> float:
     """Return when Ray saw the worker end, in ms since 1970; inf if it does not say, so that the first told counts."""
     try:
         return float(gcs.actors(worker.actor._actor_id.hex())["EndTime"]) or float("inf")
-    except Exception:  # not part of Ray's public interface, and wanted only to tell deaths apart
+    except Exception:  # not part of Ray's public interface, and wanted only to order failures
         return float("inf")

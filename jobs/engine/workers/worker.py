@@ -20,9 +20,9 @@ from jobs.engine.problem import RunProblem
 from jobs.engine.workers.actor import Answer, RoleError
 from jobs.engine.workers.node_placement import Place
 
-DEATHS = (
+DEAD_ACTOR_ERRORS = (
     RayActorError,
-    OutOfMemoryError,  # Ray's own killer, which is told instead of the actor's death
+    OutOfMemoryError,  # Ray's own killer, which is told instead of the actor's end
     WorkerCrashedError,
     NodeDiedError,
     RuntimeEnvSetupError,
@@ -30,7 +30,7 @@ DEATHS = (
 )
 """How Ray says that an actor's process is gone, or never came. No one of them is a subclass of RayTaskError."""
 
-GONE = (*DEATHS, ActorUnavailableError)
+GONE = (*DEAD_ACTOR_ERRORS, ActorUnavailableError)
 """The same, for who need not know whether it may come back."""
 
 _CUT_OFF = "connection error code 2. End of file"
@@ -98,7 +98,7 @@ def answer_of(call: Pending) -> Answer:
     except (ActorUnavailableError, ObjectLostError) as error:  # it may be alive: whoever gathers asks who died
         text = _first_line(error)
         raise WorkerFailed(role=worker.role, rank=worker.rank, step=call.step, text=text, how="lost") from None
-    except DEATHS as error:
+    except DEAD_ACTOR_ERRORS as error:
         raise worker.died(error, step=call.step) from None
     return answer
 

@@ -1,4 +1,4 @@
-"""The actors of a run: placed together, called together, and whose death or error is told apart."""
+"""The actors of a run: placed together, called together, and failures attributed to the one that failed first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -12,7 +12,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
 from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue
-from jobs.engine.workers.first_failure import first_death
+from jobs.engine.workers.first_failure import first_failure
 from jobs.engine.workers.node_placement import Place, places_of
 from jobs.engine.workers.worker import Pending, Worker, WorkerFailed, answer_of
 from profiling.captures.tool_selection import planned_tool
@@ -20,7 +20,7 @@ from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
 
 _POLL_SECONDS = 0.5
-_DEATH_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
+_FAILURE_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
 _NODE_SECONDS = 40.0  # within which it tells of a node that is gone
 
 
@@ -131,8 +131,8 @@ class WorkerGroup:
         """Return the values of all calls, in order, as soon as all are there.
 
         The first error ends the waiting: where one rank is gone the others would wait in a collective for ever. Of
-        deaths, and the errors that they cause in the others, the first death is told, whoever's it is.
-        With `interruptible` the check for commands runs meanwhile. Raises: WorkerFailed, RunProblem.
+        failures, and the errors that they cause in the others, the first failure is reported, whichever worker it is
+        of. With `interruptible` the check for commands runs meanwhile. Raises: WorkerFailed, RunProblem.
         """
         waiting = {p.reference: p for p in pending}
         values: dict[Any, Any] = {}
@@ -150,19 +150,19 @@ class WorkerGroup:
                 self._check()
         return [values[p.reference] for p in pending]
 
-    def first_death(self, *, step: int = -1, seconds: float = _DEATH_SECONDS) -> WorkerFailed | None:
-        """Return the death of the worker that died first, None if nobody is known to be dead within `seconds`."""
-        return first_death(self.all(), step=step, seconds=seconds)
+    def first_failure(self, *, step: int = -1, seconds: float = _FAILURE_SECONDS) -> WorkerFailed | None:
+        """Return the failure of the worker that died first, None if nobody is known to be dead within `seconds`."""
+        return first_failure(self.all(), step=step, seconds=seconds)
 
     def _death_behind(self, failed: WorkerFailed) -> WorkerFailed:
-        """Return the first death of a worker if one is told of soon, else `failed` itself.
+        """Return the first failure of a worker if one is reported soon, else `failed` itself.
 
         A rank that dies closes its connections, so its peers may raise before Ray knows of the death; where its whole
         node died Ray knows long after them.
         """
         has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
-        seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _DEATH_SECONDS
-        return self.first_death(step=failed.step, seconds=seconds) or failed
+        seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _FAILURE_SECONDS
+        return self.first_failure(step=failed.step, seconds=seconds) or failed
 
     def close(self) -> None:
         """End every actor and give the place back."""

@@ -141,7 +141,7 @@ class _Line:
     said: str  # as it is looked at: without what loggers put before it
 
 
-def cause_of_death(
+def exit_cause_of(
     *, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int, disk_free_bytes: int
 ) -> dict[str, Any]:
     """Return side, role, rank, step, text and log_line (protocol, section 2) of a trainer that failed.

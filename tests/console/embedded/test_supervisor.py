@@ -151,7 +151,7 @@ def crash(child: Child, now: float) -> float:
     child.start(now)
     assert child.process
     child.process.wait()
-    assert child.check_death(now) == 3
+    assert child.check_exit(now) == 3
     return child.start_again_at - now
 
 
@@ -170,6 +170,6 @@ def test_back_off_begins_anew_after_a_healthy_minute(tmp_path: Path) -> None:
     child.start(200.0)
     assert child.process
     child.process.wait()
-    child.check_death(261.0)
+    child.check_exit(261.0)
 
     assert child.start_again_at == 261.5

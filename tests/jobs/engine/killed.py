@@ -1,4 +1,5 @@
-"""Program of test_deaths: argument RUN_DIR. Kills real actors of real workers; writes who is blamed to `found.json`."""
+"""Program of test_first_failure: argument RUN_DIR. Kills real actors of real workers; writes who is blamed to
+`found.json`."""
 
 import contextlib
 import json

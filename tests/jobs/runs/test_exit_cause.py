@@ -3,14 +3,14 @@
 from typing import Any
 
 from jobs.cluster.ray_api import JobInfo
-from jobs.runs.exit_cause import cause_of_death
+from jobs.runs.exit_cause import exit_cause_of
 
 LOG = "Job entrypoint command failed with exit code {code}, last available logs (truncated to 20,000 chars):\n{line}\n"
 
 
 def died(code: int, line: str) -> dict[str, Any]:
     message = LOG.format(code=code, line=line)
-    return cause_of_death(JobInfo(submission_id="run-r-1-a1", status="FAILED", message=message, exit_code=code))
+    return exit_cause_of(JobInfo(submission_id="run-r-1-a1", status="FAILED", message=message, exit_code=code))
 
 
 def test_a_node_without_the_interpreter_is_told_from_a_fault_of_ours(settings: Any) -> None:

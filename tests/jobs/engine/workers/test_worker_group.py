@@ -20,12 +20,11 @@ from ray.exceptions import (
 from jobs.engine.failures.cause import cause_of
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.session import Session
-from jobs.engine.workers import first_failure as deaths
-from jobs.engine.workers import worker
+from jobs.engine.workers import first_failure, worker
 from jobs.engine.workers import worker_group as worker_group_module
 from jobs.engine.workers.actor import Answer, RoleError
 from jobs.engine.workers.node_placement import Place
-from jobs.engine.workers.worker import DEATHS, Pending, Worker, WorkerFailed
+from jobs.engine.workers.worker import DEAD_ACTOR_ERRORS, Pending, Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 
 HERE = Place(node="", index=0, address="10.0.0.1", name="head")
@@ -98,10 +97,10 @@ def raised(cause: Exception) -> RayTaskError:
 
 def workers_of(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> WorkerGroup:
     fake = SimpleNamespace(wait=story.wait, get=story.get)
-    for module in (worker_group_module, deaths, worker):
+    for module in (worker_group_module, first_failure, worker):
         monkeypatch.setattr(module, "ray", fake)
-    monkeypatch.setattr(deaths, "gcs", story)
-    monkeypatch.setattr(deaths, "time", SimpleNamespace(monotonic=lambda: story.now, sleep=story.pass_))
+    monkeypatch.setattr(first_failure, "gcs", story)
+    monkeypatch.setattr(first_failure, "time", SimpleNamespace(monotonic=lambda: story.now, sleep=story.pass_))
     workers = object.__new__(WorkerGroup)
     workers._on_answer = lambda worker, answer: None
     workers.by_role = {
@@ -163,7 +162,7 @@ def test_a_lost_connection_is_given_the_time_in_which_ray_notices_a_dead_node(mo
     told(monkeypatch, own_error)
     told(monkeypatch, lost_peer)
 
-    assert max(own_error.budgets[1:]) == worker_group_module._DEATH_SECONDS
+    assert max(own_error.budgets[1:]) == worker_group_module._FAILURE_SECONDS
     assert max(lost_peer.budgets[1:]) == worker_group_module._NODE_SECONDS
 
 
@@ -187,7 +186,7 @@ def test_of_several_errors_the_first_is_told(monkeypatch: pytest.MonkeyPatch) ->
     ids=lambda error: type(error).__name__,
 )
 def test_a_worker_is_named_by_however_ray_tells_of_its_death(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    assert isinstance(error, DEATHS)
+    assert isinstance(error, DEAD_ACTOR_ERRORS)
 
     failed = told(monkeypatch, Story((0, "fine"), (1, error), dead={1: error}))
 

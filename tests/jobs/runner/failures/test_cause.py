@@ -1,4 +1,4 @@
-"""The cause of a death, of real processes that really die that way."""
+"""The exit cause of real processes that really die that way."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.runner.failures.cause import cause_of_death
+from jobs.runner.failures.cause import exit_cause_of
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.trainer import Exit
 from profiling import events
@@ -36,12 +36,12 @@ def die(
         code = subprocess.run([python, "-c", body], stdout=out, stderr=err, check=False).returncode
     progress = Progress(path=run_dir / "events.jsonl")
     progress.read()
-    return cause_of_death(
+    return exit_cause_of(
         ended=Exit(code=code), progress=progress, run_dir=run_dir, oom_kills=oom_kills, disk_free_bytes=free
     )
 
 
-DEATHS = [
+EXITS = [
     (
         "raise ValueError('the reward has shape [3], not [4]')",
         "trainer",
@@ -78,7 +78,7 @@ DEATHS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "side", "text"), DEATHS)
+@pytest.mark.parametrize(("body", "side", "text"), EXITS)
 def test_a_dead_driver_is_explained(tmp_path: Path, body: str, side: str, text: str) -> None:
     cause = die(tmp_path, body)
 
@@ -200,7 +200,7 @@ def test_what_the_trainer_says_of_itself_is_trusted_and_completed(tmp_path: Path
 def test_a_death_before_the_first_step_says_so(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
 
-    cause = cause_of_death(
+    cause = exit_cause_of(
         ended=Exit(code=1),
         progress=Progress(path=tmp_path / "events.jsonl"),
         run_dir=tmp_path,
@@ -238,7 +238,7 @@ def test_a_cause_is_known_with_whatever_stands_before_it(tmp_path: Path, before:
     log.mkdir()
     (log / "driver-0.stderr").write_text(f"Traceback (most recent call last):\n{before}{line}\n")
 
-    cause = cause_of_death(
+    cause = exit_cause_of(
         ended=Exit(code=1),
         progress=Progress(path=tmp_path / "events.jsonl"),
         run_dir=tmp_path,
