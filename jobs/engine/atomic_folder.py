@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all."""
+"""A folder that is there complete or not at all."""
 
 import os
 import shutil
@@ -8,27 +8,27 @@ from pathlib import Path
 
 
 @contextmanager
-def whole_folder(final: Path) -> Iterator[Path]:
+def atomic_folder(final: Path) -> Iterator[Path]:
     """Give a new folder to fill; at the end it is synced and takes the place `final`, replacing what stood there.
 
     If the body raises, nothing of it is left.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    draft = final.with_name(f".{final.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
+    partial = final.with_name(f".{final.name}.draft")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
     try:
-        yield draft
-        _sync_tree(draft)
+        yield partial
+        _sync_tree(partial)
         old = final.with_name(f".{final.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         if final.exists():
             final.rename(old)
-        draft.rename(final)
+        partial.rename(final)
         sync(final.parent)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 

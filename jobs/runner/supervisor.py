@@ -18,7 +18,7 @@ from jobs.runner.console_client.job import Job
 from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
-from jobs.runner.failures.recover_captures import Salvage
+from jobs.runner.failures.recover_captures import CaptureRecovery
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import kill_orphans
@@ -51,7 +51,7 @@ class AttemptSupervisor:
         self.console = console
         self.asked_to_end = threading.Event()
         self.progress = Progress(path=job.run_dir / "events.jsonl")
-        self.salvage = Salvage(job, self.progress)
+        self.recovery = CaptureRecovery(job, self.progress)
 
     def run(self) -> int:
         """Do all of it; return the exit code of the process."""
@@ -78,7 +78,7 @@ class AttemptSupervisor:
             run=self.job.run,
             attempt=self.job.attempt,
             leave_seconds=min(1.0, self.job.leave_seconds),
-            write_seconds=self.salvage.write_seconds(is_hurried=self.asked_to_end.is_set()),
+            write_seconds=self.recovery.write_seconds(is_hurried=self.asked_to_end.is_set()),
             recordings=recordings(self.job.run_dir),
         )
 
@@ -98,12 +98,12 @@ class AttemptSupervisor:
             is_hurried = self.asked_to_end.is_set()
             remote_nodes.begin_end(
                 min(1.0, self.job.leave_seconds),
-                write_seconds=self.salvage.write_seconds(is_hurried=is_hurried),
-                captures=self.salvage.tools,
+                write_seconds=self.recovery.write_seconds(is_hurried=is_hurried),
+                captures=self.recovery.tools,
             )
             cleanup = remote_nodes.finish_end(cleanup, is_hurried=is_hurried)
             why = "The runner was killed, and the trainer with it."
-            self.salvage.finish(report, why=why, remote=remote_nodes.left)
+            self.recovery.finish(report, why=why, remote=remote_nodes.left)
             step = self.progress.step
             text = "the runner was killed, and the trainer with it" + (f", in step {step + 1}" if step else "")
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
@@ -219,8 +219,8 @@ class AttemptSupervisor:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
         self.progress.read()
-        write_seconds = self.salvage.write_seconds(is_hurried=is_hurried)
-        remote_nodes.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.salvage.tools)
+        write_seconds = self.recovery.write_seconds(is_hurried=is_hurried)
+        remote_nodes.begin_end(leave_seconds, write_seconds=write_seconds, captures=self.recovery.tools)
         cleanup = kill_orphans(
             run=self.job.run,
             attempt=self.job.attempt,
@@ -232,7 +232,7 @@ class AttemptSupervisor:
         )
         cleanup = remote_nodes.finish_end(cleanup, is_hurried=is_hurried)
         if not report.is_fenced:
-            self.salvage.finish(report, why=why, remote=remote_nodes.left)
+            self.recovery.finish(report, why=why, remote=remote_nodes.left)
         if cleanup["ended"]:
             report.say(
                 f"Ended {len(cleanup['ended'])} processes that the trainer left: {'; '.join(cleanup['ended'][:5])}"

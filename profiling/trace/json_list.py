@@ -116,7 +116,7 @@ class JsonList:
         except json.JSONDecodeError as error:
             if error.pos >= len(piece) - 1:
                 return None
-            return self._salvage(piece[1 : error.pos])
+            return self._recover(piece[1 : error.pos])
         if end < len(piece):
             self._is_over = True
             self._end(self._text[len(piece[:end].encode()) - 1 :])
@@ -124,7 +124,7 @@ class JsonList:
             self._text = self._text[rest:]
         return list(found)
 
-    def _salvage(self, piece: str) -> list[Any]:
+    def _recover(self, piece: str) -> list[Any]:
         """Return the values before a place that is no JSON, and stop there."""
         self.problem, self._is_over = _NOT_WHOLE, True
         text = piece.encode()
@@ -147,7 +147,7 @@ class JsonList:
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
-            yield self._salvage(piece[1 : error.pos if error.pos < len(piece) else None])
+            yield self._recover(piece[1 : error.pos if error.pos < len(piece) else None])
             self.problem = self._file.problem or _NOT_WHOLE
             return
         yield found

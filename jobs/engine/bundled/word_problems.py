@@ -32,7 +32,7 @@ UNMARKED_PROBABILITY = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordProblem:
-    """`a` plus or minus `b`, told as a story; the numbers are 1 to 49 and the result is never negative."""
+    """`a` plus or minus `b`, as a word problem; the numbers are 1 to 49 and the result is never negative."""
 
     text: str
     a: int

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -65,13 +65,13 @@ class Checkpoints:
         """
         begin = time.perf_counter()
         final = self._folder / f"step-{state.step}"
-        with whole_folder(final) as draft:
+        with atomic_folder(final) as partial:
             index = (
                 asdict(state)
                 | {"version": VERSION, "ranks": len(workers.policies)}
-                | write_state(workers, draft, state)
+                | write_state(workers, partial, state)
             )
-            (draft / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
+            (partial / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
         seconds = time.perf_counter() - begin
         removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
         return Saved(folder=final, seconds=seconds, removed=tuple(removed))
@@ -88,18 +88,18 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in found if match)
 
 
-def write_state(workers: WorkerGroup, draft: Path, state: LoopState) -> dict[str, Any]:
-    """Have every rank's training state written into `draft`; return what `checkpoint.json` says of it."""
+def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[str, Any]:
+    """Have every rank's training state written into `partial`; return what `checkpoint.json` says of it."""
     from jobs.engine.roles.parts import PartFile, part_name, to_json, write_part
 
     token = secrets.token_hex(16)
-    (draft / TOKEN).write_text(token, encoding="utf-8")
-    near, far = who_sees(workers, draft, token)
+    (partial / TOKEN).write_text(token, encoding="utf-8")
+    near, far = who_sees(workers, partial, token)
     telling = workers.policies[0]
     (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
     files: list[PartFile] = []
     for written in workers.gather(
-        [p.call("save_parts", str(draft), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
+        [p.call("save_parts", str(partial), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
     ):
         files += written
     index = 0
@@ -107,7 +107,7 @@ def write_state(workers: WorkerGroup, draft: Path, state: LoopState) -> dict[str
         calls = [p.call("state_part", index, HANDED_BYTES, step=state.step, phase="checkpoint") for p in far]
         handed = dict(zip(far, workers.gather(calls), strict=True))
         far = [p for p, data in handed.items() if data is not None]
-        files += [write_part(draft / part_name(p.rank, index), handed[p]) for p in far]
+        files += [write_part(partial / part_name(p.rank, index), handed[p]) for p in far]
         index += 1
     return {
         "optimizer_step": optimizer_step,

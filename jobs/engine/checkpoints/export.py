@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.workers.worker_group import WorkerGroup
 
 ABOUT = "pitwall.json"
@@ -21,13 +21,15 @@ def export_model(workers: WorkerGroup, final: Path, *, precision: str, about: Ma
     """
     from safetensors.torch import save_file
 
-    with whole_folder(final) as draft:
+    with atomic_folder(final) as partial:
         (texts,) = workers.gather([workers.policies[0].call("text_files")])
         for name, data in texts.items():
-            (draft / name).write_bytes(data)
+            (partial / name).write_bytes(data)
         config = json.loads(texts["config.json"])
         config.pop("torch_dtype", None)
-        (draft / "config.json").write_text(json.dumps(config | {"dtype": precision}, indent=2) + "\n", encoding="utf-8")
+        (partial / "config.json").write_text(
+            json.dumps(config | {"dtype": precision}, indent=2) + "\n", encoding="utf-8"
+        )
         files: list[list[str]] = []
         num_bytes = 0
         while True:
@@ -35,21 +37,21 @@ def export_model(workers: WorkerGroup, final: Path, *, precision: str, about: Ma
             if weights is None:
                 break
             num_bytes += sum(w.numel() * w.element_size() for w in weights.values())
-            save_file(weights, draft / f"part-{len(files) + 1}.safetensors", metadata={"format": "pt"})
+            save_file(weights, partial / f"part-{len(files) + 1}.safetensors", metadata={"format": "pt"})
             files.append(list(weights))
-        _name_parts(draft, files, num_bytes)
-        (draft / ABOUT).write_text(json.dumps(dict(about), indent=2) + "\n", encoding="utf-8")
+        _name_parts(partial, files, num_bytes)
+        (partial / ABOUT).write_text(json.dumps(dict(about), indent=2) + "\n", encoding="utf-8")
 
 
-def _name_parts(draft: Path, files: list[list[str]], num_bytes: int) -> None:
+def _name_parts(partial: Path, files: list[list[str]], num_bytes: int) -> None:
     """Give the weight files the names that transformers looks for, and an index where there are several."""
     if len(files) == 1:
-        (draft / "part-1.safetensors").rename(draft / "model.safetensors")
+        (partial / "part-1.safetensors").rename(partial / "model.safetensors")
         return
     index: dict[str, str] = {}
     for number, names in enumerate(files, start=1):
         file = f"model-{number:05d}-of-{len(files):05d}.safetensors"
-        (draft / f"part-{number}.safetensors").rename(draft / file)
+        (partial / f"part-{number}.safetensors").rename(partial / file)
         index |= dict.fromkeys(names, file)
     text = json.dumps({"metadata": {"total_size": num_bytes}, "weight_map": index}, indent=2)
-    (draft / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")
+    (partial / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")

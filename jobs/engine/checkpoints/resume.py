@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from jobs.engine.checkpoints.export import ABOUT
 from jobs.engine.data.examples import Example
@@ -102,10 +102,10 @@ def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, Any] | None:
         return None
     if about.get("step") != checkpoint.state.best_step:
         return None
-    with whole_folder(run_dir / "model" / "best") as draft:
+    with atomic_folder(run_dir / "model" / "best") as partial:
         for file in sorted(source.iterdir()):
             try:
-                os.link(file, draft / file.name)  # nobody writes into a finished folder
+                os.link(file, partial / file.name)  # nobody writes into a finished folder
             except OSError:
-                shutil.copyfile(file, draft / file.name)
+                shutil.copyfile(file, partial / file.name)
     return about

@@ -84,7 +84,8 @@ class Ridden:
         self._is_ended = True
 
     def finish(self, *, step: int) -> None:
-        """See Capture. What was recording is found, and told of, by whoever looks after the trainer's end (salvage)."""
+        """See Capture. What was recording is found, and told of, by whoever looks after the trainer's end
+        (recovery)."""
         if self._state == "armed":
             self._fail(f"The run ended after step {step}, before {self.request.steps}.", step)
         elif self._state == "starting":

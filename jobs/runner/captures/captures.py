@@ -82,7 +82,7 @@ class Recording:
     def finish(self, *, step: int) -> None:
         """The trainer has ended, its last step is `step`: say how each capture ended.
 
-        Nobody looks at what was recording any more: salvage has its files, and has told of them.
+        Nobody looks at what was recording any more: recovery has its files, and has told of them.
         """
         try:
             self._obey(step)

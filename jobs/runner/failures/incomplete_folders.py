@@ -1,7 +1,7 @@
 """What a trainer that was killed leaves half done: folders that it was about to put into place.
 
-The trainer fills `.<name>.draft` and, where `<name>` is there already, moves that to `.<name>.old` before the draft
-takes its place (jobs/engine/atomic_folder.py).
+The trainer fills `.<name>.draft` and, where `<name>` is there already, moves that to `.<name>.old` before the
+incomplete folder takes its place (jobs/engine/atomic_folder.py).
 """
 
 import shutil
@@ -12,7 +12,8 @@ _KEPT_IN = ("checkpoints", "model")
 
 
 def tidy(run_dir: Path) -> list[str]:
-    """Delete drafts, put an old folder back where the new one did not get there; return the names of drafts deleted.
+    """Delete incomplete folders, put an old folder back where the new one did not get there; return the names of
+    incomplete folders deleted.
 
     Only once the trainer has ended. A disk that refuses is left as it is: nobody reads these folders.
     """
@@ -23,9 +24,9 @@ def tidy(run_dir: Path) -> list[str]:
             shutil.rmtree(old, ignore_errors=True)
         else:
             old.rename(final)
-    for draft in _hidden(run_dir, ".draft"):
-        shutil.rmtree(draft, ignore_errors=True)
-        deleted.append(f"{draft.parent.name}/{draft.name[1 : -len('.draft')]}")
+    for partial in _hidden(run_dir, ".draft"):
+        shutil.rmtree(partial, ignore_errors=True)
+        deleted.append(f"{partial.parent.name}/{partial.name[1 : -len('.draft')]}")
     return deleted
 
 

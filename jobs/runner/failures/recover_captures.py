@@ -34,7 +34,7 @@ OPEN = ("recording", "stopping", "writing")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what a trainer calls a capture becomes part of paths and patterns
 
 
-class Salvage:
+class CaptureRecovery:
     """The captures of one attempt that somebody recorded, and nobody has told the end of."""
 
     def __init__(self, job: Job, progress: Progress) -> None:

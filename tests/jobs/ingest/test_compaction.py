@@ -34,17 +34,19 @@ def same(a: list[float], b: list[float]) -> bool:
     return len(a) == len(b) and all(x == y or (math.isnan(x) and math.isnan(y)) for x, y in zip(a, b, strict=True))
 
 
-class TestAnyStory(TestCase):
+class TestAnyOrder(TestCase):
     @settings(max_examples=40, deadline=None)
     @given(batches, st.integers(1, 12), st.integers(1, 60))
-    def test_chunks_and_tail_are_all_points_in_order(self, story: list[Any], chunk_points: int, at_once: int) -> None:
+    def test_chunks_and_tail_are_all_points_in_order(
+        self, scenario: list[Any], chunk_points: int, at_once: int
+    ) -> None:
         run = make_run(state="running")
         memory, step, number = Memory(), 0, 0
         expected: dict[str, list[float]] = {}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folding, "CHUNK_POINTS", chunk_points)
             patch.setattr(folding, "CHUNK_ROWS", 10**9)  # no roll-ups: their chunks hold 1,000 points
-            for part in story:
+            for part in scenario:
                 if part == "fold":
                     fold(run_id=run.pk, limit=at_once)
                     continue

@@ -115,9 +115,9 @@ def _wait_for(moment: str, scene: Scene, target: Target, draw: random.Random) ->
         time.sleep(delay)
         return f"{delay * 1e3:.0f} ms into the rollout of step {step + 1}"
     step = draw.choice([s for s in range(EVERY, STEPS + 1, EVERY) if s > done][:2] or [STEPS])
-    draft = scene.run_dir / "checkpoints" / f".step-{step}.draft"
+    partial = scene.run_dir / "checkpoints" / f".step-{step}.draft"
     _until_step(scene, step - 1)
-    until(lambda: draft.exists() or _is_over(scene), seconds=180, what=f"checkpoint {step} came", every=0.0005)
+    until(lambda: partial.exists() or _is_over(scene), seconds=180, what=f"checkpoint {step} came", every=0.0005)
     delay = draw.uniform(0.0, 0.02)
     time.sleep(delay)
     return f"{delay * 1e3:.0f} ms into writing checkpoint {step}"

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from jobs.engine.atomic_folder import whole_folder
+from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.checkpoints import checkpoint
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, open_checkpoint, read_state
 from jobs.engine.problem import CheckpointLost, RunProblem
@@ -26,8 +26,8 @@ def restore(folder: Path, *ranks: Rank) -> None:
 
 
 def test_the_folder_appears_whole(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "a") as draft:
-        (draft / "x").write_text("1")
+    with atomic_folder(tmp_path / "a") as partial:
+        (partial / "x").write_text("1")
         assert not (tmp_path / "a").exists()
 
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
@@ -35,12 +35,12 @@ def test_the_folder_appears_whole(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_the_old_folder_as_it_was_and_nothing_else(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "a") as draft:
-        (draft / "x").write_text("old")
+    with atomic_folder(tmp_path / "a") as partial:
+        (partial / "x").write_text("old")
 
     def fail() -> None:
-        with whole_folder(tmp_path / "a") as draft:
-            (draft / "x").write_text("new")
+        with atomic_folder(tmp_path / "a") as partial:
+            (partial / "x").write_text("new")
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
@@ -54,8 +54,8 @@ def test_a_draft_of_a_killed_process_is_swept_away(tmp_path: Path) -> None:
     (tmp_path / ".a.draft").mkdir()
     (tmp_path / ".a.draft" / "half").write_text("")
 
-    with whole_folder(tmp_path / "a") as draft:
-        (draft / "x").write_text("1")
+    with atomic_folder(tmp_path / "a") as partial:
+        (partial / "x").write_text("1")
 
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["x"]
 

@@ -38,7 +38,7 @@ SIGNALLED = "it was killed, or crashed in native code (Ray saw its connection en
 REFERENCE = "00" * 28
 
 
-class Story:
+class Scenario:
     """Stands for Ray. Calls end in the order of `outcomes`, each with what it gives or raises; others never end.
 
     `dead`: what Ray says of a worker that is asked whether it is there, by rank; `ended`: when it saw it end. `deaf`:
@@ -95,70 +95,70 @@ def raised(cause: Exception) -> RayTaskError:
     return RayTaskError("call", "a traceback", cause)
 
 
-def workers_of(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> WorkerGroup:
-    fake = SimpleNamespace(wait=story.wait, get=story.get)
+def workers_of(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks: int = 2) -> WorkerGroup:
+    fake = SimpleNamespace(wait=scenario.wait, get=scenario.get)
     for module in (worker_group_module, first_failure, worker):
         monkeypatch.setattr(module, "ray", fake)
-    monkeypatch.setattr(first_failure, "gcs", story)
-    monkeypatch.setattr(first_failure, "time", SimpleNamespace(monotonic=lambda: story.now, sleep=story.pass_))
+    monkeypatch.setattr(first_failure, "gcs", scenario)
+    monkeypatch.setattr(first_failure, "time", SimpleNamespace(monotonic=lambda: scenario.now, sleep=scenario.pass_))
     workers = object.__new__(WorkerGroup)
     workers._on_answer = lambda worker, answer: None
     workers.by_role = {
-        "policy": [Worker(story.actor(rank), role="policy", rank=rank, place=HERE) for rank in range(num_ranks)]
+        "policy": [Worker(scenario.actor(rank), role="policy", rank=rank, place=HERE) for rank in range(num_ranks)]
     }
     return workers
 
 
-def gather(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> list[Any]:
-    workers = workers_of(monkeypatch, story, num_ranks=num_ranks)
+def gather(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks: int = 2) -> list[Any]:
+    workers = workers_of(monkeypatch, scenario, num_ranks=num_ranks)
     return workers.gather([Pending(worker=w, reference=f"call {w.rank}", step=7) for w in workers.policies])
 
 
-def told(monkeypatch: pytest.MonkeyPatch, story: Story, *, num_ranks: int = 2) -> WorkerFailed:
+def told(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks: int = 2) -> WorkerFailed:
     with pytest.raises(WorkerFailed) as caught:
-        gather(monkeypatch, story, num_ranks=num_ranks)
+        gather(monkeypatch, scenario, num_ranks=num_ranks)
     return caught.value
 
 
 def test_values_come_in_the_order_of_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gather(monkeypatch, Story((1, "b"), (0, "a"))) == ["a", "b"]
+    assert gather(monkeypatch, Scenario((1, "b"), (0, "a"))) == ["a", "b"]
 
 
 def test_a_death_is_told_before_the_errors_that_it_caused(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = told(monkeypatch, Story((0, raised(LOST_PEER)), dead={1: RayActorError(error_msg=KILLED)}))
+    failed = told(monkeypatch, Scenario((0, raised(LOST_PEER)), dead={1: RayActorError(error_msg=KILLED)}))
 
     assert (failed.rank, failed.how, failed.step, failed.text) == (1, "died", 7, SIGNALLED)
 
 
 def test_who_died_after_its_own_answer_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story((1, "done"), (0, raised(LOST_PEER)), dead={1: ActorDiedError()})
+    scenario = Scenario((1, "done"), (0, raised(LOST_PEER)), dead={1: ActorDiedError()})
 
-    assert (told(monkeypatch, story).rank, told(monkeypatch, story).how) == (1, "died")
+    assert (told(monkeypatch, scenario).rank, told(monkeypatch, scenario).how) == (1, "died")
 
 
 def test_of_several_deaths_the_first_is_told_in_whatever_order_ray_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
     both = {0: RayActorError(error_msg=KILLED), 2: RayActorError(error_msg=KILLED)}
-    story = Story((0, ActorDiedError()), dead=both, ended={0: 2000.0, 2: 1000.0}, deaf=(1,))
+    scenario = Scenario((0, ActorDiedError()), dead=both, ended={0: 2000.0, 2: 1000.0}, deaf=(1,))
 
-    assert told(monkeypatch, story, num_ranks=3).rank == 2
+    assert told(monkeypatch, scenario, num_ranks=3).rank == 2
 
 
 def test_the_death_that_is_told_first_counts_where_ray_says_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     both = {0: RayActorError(error_msg=KILLED), 2: RayActorError(error_msg=KILLED)}
 
-    assert told(monkeypatch, Story((2, ActorDiedError()), dead=both), num_ranks=3).rank == 0
+    assert told(monkeypatch, Scenario((2, ActorDiedError()), dead=both), num_ranks=3).rank == 0
 
 
 def test_an_error_is_told_when_nobody_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = told(monkeypatch, Story((0, raised(LOST_PEER))), num_ranks=3)
+    failed = told(monkeypatch, Scenario((0, raised(LOST_PEER))), num_ranks=3)
 
     assert (failed.rank, failed.how) == (0, "raised")
     assert "Connection closed by peer" in failed.text
 
 
 def test_a_lost_connection_is_given_the_time_in_which_ray_notices_a_dead_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    own_error = Story((0, raised(RoleError("ValueError: wrong", "", ""))), deaf=(1,))
-    lost_peer = Story((0, raised(LOST_PEER)), deaf=(1,))
+    own_error = Scenario((0, raised(RoleError("ValueError: wrong", "", ""))), deaf=(1,))
+    lost_peer = Scenario((0, raised(LOST_PEER)), deaf=(1,))
     told(monkeypatch, own_error)
     told(monkeypatch, lost_peer)
 
@@ -169,7 +169,7 @@ def test_a_lost_connection_is_given_the_time_in_which_ray_notices_a_dead_node(mo
 def test_of_several_errors_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     first = raised(RoleError("ValueError: wrong", "", ""))
 
-    failed = told(monkeypatch, Story((1, first), (0, raised(LOST_PEER))))
+    failed = told(monkeypatch, Scenario((1, first), (0, raised(LOST_PEER))))
 
     assert (failed.rank, failed.text) == (1, "ValueError: wrong")
 
@@ -188,7 +188,7 @@ def test_of_several_errors_the_first_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_worker_is_named_by_however_ray_tells_of_its_death(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     assert isinstance(error, DEAD_ACTOR_ERRORS)
 
-    failed = told(monkeypatch, Story((0, "fine"), (1, error), dead={1: error}))
+    failed = told(monkeypatch, Scenario((0, "fine"), (1, error), dead={1: error}))
 
     cause = cause_of(failed, step=7, log_tail={})
     assert (failed.how, cause["side"], cause["role"], cause["rank"]) == ("died", "cluster", "policy", 1)
@@ -207,8 +207,8 @@ def test_a_worker_is_named_by_however_ray_tells_of_its_death(monkeypatch: pytest
 def test_an_answer_that_is_lost_names_who_is_dead_or_who_owed_it(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    behind = told(monkeypatch, Story((0, error), dead={1: RayActorError(error_msg=KILLED)}))
-    alone = told(monkeypatch, Story((0, error)))
+    behind = told(monkeypatch, Scenario((0, error), dead={1: RayActorError(error_msg=KILLED)}))
+    alone = told(monkeypatch, Scenario((0, error)))
 
     assert (behind.rank, behind.how) == (1, "died")
     assert (alone.rank, alone.how) == (0, "lost")
@@ -219,11 +219,11 @@ def test_a_worker_that_cannot_be_reached_is_asked_again_until_its_death_is_known
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unavailable = ActorUnavailableError("The actor is temporarily unavailable", None)
-    story = Story((1, unavailable))
+    scenario = Scenario((1, unavailable))
     answers = iter([unavailable, unavailable])
-    story.dead = DeadAfter(answers, RayActorError(error_msg=KILLED))
+    scenario.dead = DeadAfter(answers, RayActorError(error_msg=KILLED))
 
-    failed = told(monkeypatch, story)
+    failed = told(monkeypatch, scenario)
 
     assert (failed.rank, failed.how, failed.text) == (1, "died", SIGNALLED)
 
@@ -242,7 +242,7 @@ class DeadAfter(dict[int, Exception]):
 
 def test_who_dies_before_it_has_told_its_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     died = RayActorError(error_msg=KILLED)
-    workers = workers_of(monkeypatch, Story((0, died), dead={0: died}), num_ranks=1)
+    workers = workers_of(monkeypatch, Scenario((0, died), dead={0: died}), num_ranks=1)
 
     with pytest.raises(WorkerFailed) as caught:
         workers.address_of(workers.policies[0])
@@ -263,9 +263,9 @@ def test_who_dies_before_it_has_told_its_address_is_named(monkeypatch: pytest.Mo
 def test_the_driver_is_never_blamed_for_who_died(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     session = object.__new__(Session)
     session._loop = None
-    session._workers = workers_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
+    session._workers = workers_of(monkeypatch, Scenario(dead={1: RayActorError(error_msg=KILLED)}))
     behind = cause_of(session.behind(error), step=0, log_tail={})
-    session._workers = workers_of(monkeypatch, Story())
+    session._workers = workers_of(monkeypatch, Scenario())
     own = cause_of(session.behind(error), step=0, log_tail={})
 
     assert (behind["side"], behind["role"], behind["rank"]) == ("cluster", "policy", 1)
@@ -278,6 +278,6 @@ def test_the_driver_is_never_blamed_for_who_died(monkeypatch: pytest.MonkeyPatch
 def test_what_says_itself_who_is_at_fault_stands(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     session = object.__new__(Session)
     session._loop = None
-    session._workers = workers_of(monkeypatch, Story(dead={1: RayActorError(error_msg=KILLED)}))
+    session._workers = workers_of(monkeypatch, Scenario(dead={1: RayActorError(error_msg=KILLED)}))
 
     assert session.behind(error) is error
