@@ -1,6 +1,7 @@
-"""Fold frames into chunks, roll chunks up, and let frames go once nobody can still need them.
+"""Compact frames into chunks, roll chunks up, and let frames go once nobody can still need them.
 
-A run is folded in one transaction that also moves `folded_seq`: neither repeating it nor dying in it changes anything.
+A run is compacted in one transaction that also moves `folded_seq`: neither repeating it nor dying in it changes
+anything.
 """
 
 import logging
@@ -41,26 +42,26 @@ T = TypeVar("T", bound=Sized)
 FOLD_FRAMES = 500
 FOLD_BYTES = 4 << 20
 FOLD_SECONDS = 300.0
-FOLD_AT_ONCE = 2000  # frames in one transaction
+COMPACT_AT_ONCE = 2000  # frames in one transaction
 RETRY_SECONDS = 60.0
-KEEP_SECONDS = 600.0  # a frame stays this long after it was folded, for pages that come back
+KEEP_SECONDS = 600.0  # a frame stays this long after it was compacted, for pages that come back
 KEEP_LOG_LINES = 200_000  # of one role, rank and stream of an attempt; the oldest go first
 DELETE_AT_ONCE = 2000
 
 
 @dataclass(slots=True, kw_only=True)
 class _Tail:
-    """What a run has gathered since it was folded, and when which frames were folded."""
+    """What a run has gathered since it was compacted, and when which frames were compacted."""
 
     num_frames: int = 0
     num_bytes: int = 0
     since: float = 0.0  # monotonic
-    folded: deque[tuple[float, int]] = field(default_factory=deque)
-    not_before: float = 0.0  # after folding failed
+    compacted: deque[tuple[float, int]] = field(default_factory=deque)
+    not_before: float = 0.0  # after compaction failed
 
 
-class Folder:
-    """Decides when which run is folded; one run a call, so that ingest is never held up for long."""
+class Compactor:
+    """Decides when which run is compacted; one run a call, so that ingest is never held up for long."""
 
     def __init__(self, *, keep_seconds: float = KEEP_SECONDS, fold_seconds: float = FOLD_SECONDS) -> None:
         self._keep_seconds = keep_seconds
@@ -76,28 +77,28 @@ class Folder:
         tail.num_bytes += num_bytes
 
     def work(self) -> None:
-        """Fold the run that needs it most, if one does; forget frames that were folded long enough ago."""
+        """Compact the run that needs it most, if one does; forget frames that were compacted long enough ago."""
         tails, clock = self._known(), time.monotonic()
         due = [run_id for run_id, tail in tails.items() if self._is_due(tail, clock)]
         if due:
             run_id = max(due, key=lambda each: tails[each].num_frames)
             try:
-                folded = fold(run_id=run_id)
+                compacted = compact(run_id=run_id)
             except (OperationalError, InterfaceError):
                 raise
             except Exception:  # storing must go on; the frames stay and are read as they are
-                log.exception("Run %s could not be folded; trying again in a minute.", run_id)
+                log.exception("Run %s could not be compacted; trying again in a minute.", run_id)
                 tails[run_id].not_before = clock + RETRY_SECONDS
                 return
-            is_done = folded.num_frames < FOLD_AT_ONCE
-            tails[run_id].num_frames = 0 if is_done else tails[run_id].num_frames - folded.num_frames
+            is_done = compacted.num_frames < COMPACT_AT_ONCE
+            tails[run_id].num_frames = 0 if is_done else tails[run_id].num_frames - compacted.num_frames
             tails[run_id].num_bytes = 0 if is_done else tails[run_id].num_bytes
-            tails[run_id].folded.append((clock, folded.through_seq))
+            tails[run_id].compacted.append((clock, compacted.through_seq))
         for run_id, tail in list(tails.items()):
-            if tail.folded and clock - tail.folded[0][0] > self._keep_seconds:
-                forget_frames(run_id=run_id, through_seq=tail.folded.popleft()[1])
+            if tail.compacted and clock - tail.compacted[0][0] > self._keep_seconds:
+                forget_frames(run_id=run_id, through_seq=tail.compacted.popleft()[1])
                 forget_log_lines(run_id=run_id)
-            if not tail.folded and not tail.num_frames:
+            if not tail.compacted and not tail.num_frames:
                 del tails[run_id]
 
     def _is_due(self, tail: _Tail, clock: float) -> bool:
@@ -112,23 +113,23 @@ class Folder:
             self._tails = {}
             clock = time.monotonic()
             for run_id, newest in Frame.objects.values_list("run_id").annotate(Max("seq")).order_by():
-                folded = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)
-                tail = _Tail(num_frames=newest - folded, since=clock)
-                if folded:
-                    tail.folded.append((clock, folded))
+                compacted = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)
+                tail = _Tail(num_frames=newest - compacted, since=clock)
+                if compacted:
+                    tail.compacted.append((clock, compacted))
                 self._tails[run_id] = tail
         return self._tails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
-    """What one folding did: frames through `through_seq` are in chunks now."""
+class Compaction:
+    """What one compaction did: frames through `through_seq` are in chunks now."""
 
     num_frames: int
     through_seq: int
 
 
-def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
+def compact(*, run_id: str, limit: int = COMPACT_AT_ONCE) -> Compaction:
     """Move what the run's next frames hold into its chunks, at most `limit` frames, in one transaction."""
     with transaction.atomic():
         run = Run.objects.select_for_update().only("folded_seq", "latest_attempt").get(pk=run_id)
@@ -138,7 +139,7 @@ def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
             for seq, attempt, payload in rows.values_list("seq", "attempt", "payload")
         ]
         if not frames:
-            return Folded(num_frames=0, through_seq=run.folded_seq)
+            return Compaction(num_frames=0, through_seq=run.folded_seq)
         through = frames[-1][0]
         ids = {
             tuple(key): pk
@@ -152,7 +153,7 @@ def fold(*, run_id: str, limit: int = FOLD_AT_ONCE) -> Folded:
             by_id_spans = {ids[key]: s for key, s in spans.items() if key in ids}
             _append(by_id_spans, _SPANS, attempt, through)
         Run.objects.filter(pk=run_id).update(folded_seq=through)
-    return Folded(num_frames=len(frames), through_seq=through)
+    return Compaction(num_frames=len(frames), through_seq=through)
 
 
 def append_points(fresh: dict[int, Points], *, attempt: int, through: int) -> None:
@@ -271,13 +272,13 @@ def _roll_up_sealed(sealed: list[tuple[int, int]], attempt: int, through: int, *
 
 
 def forget_frames(*, run_id: str, through_seq: int) -> int:
-    """Delete folded frames through `through_seq`, a few at a time, and return how many went."""
-    folded = Run.objects.values_list("folded_seq", flat=True).filter(pk=run_id).first()
-    if folded is None:
+    """Delete compacted frames through `through_seq`, a few at a time, and return how many went."""
+    compacted = Run.objects.values_list("folded_seq", flat=True).filter(pk=run_id).first()
+    if compacted is None:
         return 0
     num = 0
     while True:
-        old = Frame.objects.filter(run_id=run_id, seq__lte=min(through_seq, folded)).order_by("seq")
+        old = Frame.objects.filter(run_id=run_id, seq__lte=min(through_seq, compacted)).order_by("seq")
         ids = list(old.values_list("pk", flat=True)[:DELETE_AT_ONCE])
         num += Frame.objects.filter(pk__in=ids)._raw_delete("default") if ids else 0
         if len(ids) < DELETE_AT_ONCE:

@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from jobs.ingest.compaction import Folder
+from jobs.ingest.compaction import Compactor
 from jobs.ingest.store import Delivery, Memory, Stored, skip, store
 from jobs.telemetry.streams import INGEST, LIVE, LIVE_ENTRIES, beat, client, expect_key
 
@@ -40,7 +40,7 @@ class Ingest:
         self._redis = redis_client or client()
         self._stop = threading.Event()
         self._memories: dict[tuple[str, int], Memory] = {}
-        self._folder = Folder()
+        self._compactor = Compactor()
         self._trouble = ""
         self._beaten_at = 0.0
 
@@ -91,7 +91,7 @@ class Ingest:
             self._hand_on(run_id, attempt, mine, stored)
         if trouble is not None:
             raise trouble
-        self._folder.work()
+        self._compactor.work()
         return len(deliveries)
 
     def _read(self) -> list[Delivery]:
@@ -146,7 +146,7 @@ class Ingest:
             memory = self._memories[run_id, attempt] = Memory()
         stored = store(deliveries, memory=memory, now=datetime.now(UTC))
         if stored.frames:
-            self._folder.saw(
+            self._compactor.saw(
                 run_id, num_bytes=sum(len(payload) for _, payload in stored.frames), num_frames=len(stored.frames)
             )
         return stored

@@ -9,7 +9,7 @@ from jobs.telemetry.frames import decode_frame
 
 T = TypeVar("T")
 
-_TRIES = 10  # each one lost means that the run was folded meanwhile, which takes minutes to happen again
+_TRIES = 10  # each one lost means that the run was compacted meanwhile, which takes minutes to happen again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,19 @@ class WithTail(Generic[T]):
 def read_with_tail(run_id: str, read: Callable[[], tuple[T, int]]) -> WithTail[T]:
     """Return what `read` returns with the frames that are not in it.
 
-    `read` gives its chunks and their highest `through_seq`. The order matters: first how far the run is folded, then
-    chunks, then frames. Chunks that go further were folded in between, and all is read again; frames stay for minutes.
+    `read` gives its chunks and their highest `through_seq`. The order matters: first how far the run is compacted, then
+    chunks, then frames. Chunks that go further were compacted in between, and all is read again; frames stay for
+    minutes.
     """
     for _ in range(_TRIES):
-        folded = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)
+        compacted = Run.objects.values_list("folded_seq", flat=True).get(pk=run_id)
         chunks, through = read()
-        if through > folded:
+        if through > compacted:
             continue
-        rows = Frame.objects.filter(run_id=run_id, seq__gt=folded).order_by("seq").values_list("seq", "payload")
+        rows = Frame.objects.filter(run_id=run_id, seq__gt=compacted).order_by("seq").values_list("seq", "payload")
         frames = []
         for seq, payload in rows:
-            folded = seq
+            compacted = seq
             frames.append(decode_frame(payload))
-        return WithTail(chunks=chunks, frames=frames, through_seq=folded)
-    raise RuntimeError(f"run {run_id} was folded {_TRIES} times while it was read")
+        return WithTail(chunks=chunks, frames=frames, through_seq=compacted)
+    raise RuntimeError(f"run {run_id} was compacted {_TRIES} times while it was read")

@@ -1,6 +1,6 @@
 """Storage, measured: durable ingest and reading for charts. `python -m tests.bench.storage [--postgres]`.
 
-Ingest is the whole way from the Redis stream through the commit to the live stream, folding into chunks included, on
+Ingest is the whole way from the Redis stream through the commit to the live stream, compaction into chunks included, on
 real Valkey; reading is `read_series` and its JSON for ten runs, from chunks of random float64 (which nothing shortens).
 """
 

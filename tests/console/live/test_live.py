@@ -18,7 +18,7 @@ from console.asgi import application
 from console.live import consumers
 from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
-from jobs.ingest.compaction import fold, forget_frames
+from jobs.ingest.compaction import compact, forget_frames
 from jobs.ingest.process import Ingest
 from jobs.ingest.store import Memory, store
 from jobs.models import Membership
@@ -283,7 +283,7 @@ async def test_a_restart_of_redis_leaves_no_hole(stage: Stage, monkeypatch: pyte
 
 async def test_folded_frames_are_answered_with_reset(stage: Stage) -> None:
     await stage.report(5)
-    await sync_to_async(fold)(run_id=stage.run.pk)
+    await sync_to_async(compact)(run_id=stage.run.pk)
     await sync_to_async(forget_frames)(run_id=stage.run.pk, through_seq=5)
     await stage.report(2)
 

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.diagnosis.symptoms import MAX_LINES, MAX_STEPS, OWN_LINES, RunSymptoms, run_symptoms
-from jobs.ingest.compaction import fold
+from jobs.ingest.compaction import compact
 from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Run
 from profiling import events as make
@@ -151,7 +151,7 @@ def test_numbers_are_those_of_the_newest_steps(is_folded: bool) -> None:
     values(run, range(MAX_STEPS + 500, MAX_STEPS + 510), kl__reference=0.75)
     if is_folded:
         run.refresh_from_db()
-        fold(run_id=run.pk, limit=run.seq)
+        compact(run_id=run.pk, limit=run.seq)
 
     (match,) = found(run).matches
 

@@ -1,4 +1,5 @@
-"""Chunks plus tail are all points, for any batches and any moments of folding, and dying in between changes nothing."""
+"""Chunks plus tail are all points, for any batches and any moments of compaction, and dying in between changes
+nothing."""
 
 import math
 from typing import Any
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from jobs.ingest import compaction as folding
-from jobs.ingest.compaction import Folder, fold, forget_frames, forget_log_lines
+from jobs.ingest import compaction
+from jobs.ingest.compaction import Compactor, compact, forget_frames, forget_log_lines
 from jobs.ingest.store import Memory, store
 from jobs.models import Chunk, Frame, LogChunk, Metric, Run
 from jobs.telemetry.chunks import decode_all, decode_rows, decode_spans
@@ -23,7 +24,7 @@ from tests.rows import NOW, make_run
 values = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf])
 batches = st.lists(
     st.one_of(
-        st.just("fold"),
+        st.just("compact"),
         st.lists(st.tuples(st.sampled_from(["loss", "reward"]), values), max_size=40),
     ),
     max_size=25,
@@ -44,11 +45,11 @@ class TestAnyOrder(TestCase):
         memory, step, number = Memory(), 0, 0
         expected: dict[str, list[float]] = {}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(folding, "CHUNK_POINTS", chunk_points)
-            patch.setattr(folding, "CHUNK_ROWS", 10**9)  # no roll-ups: their chunks hold 1,000 points
+            patch.setattr(compaction, "CHUNK_POINTS", chunk_points)
+            patch.setattr(compaction, "CHUNK_ROWS", 10**9)  # no roll-ups: their chunks hold 1,000 points
             for part in scenario:
-                if part == "fold":
-                    fold(run_id=run.pk, limit=at_once)
+                if part == "compact":
+                    compact(run_id=run.pk, limit=at_once)
                     continue
                 number += 1
                 events = []
@@ -86,12 +87,12 @@ def chunks(level: int) -> list[Chunk]:
 def test_full_chunks_are_sealed_and_the_open_one_is_filled_up() -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 1500, memory=memory, per_batch=100)
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
     sealed = chunks(0)[0]
     assert [c.n for c in chunks(0)] == [1000, 500]
 
     write(run, 1501, 2600, memory=memory, per_batch=100)
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
 
     assert [(c.seq, c.n, c.x0, c.x1) for c in chunks(0)] == [
         (0, 1000, 1, 1000),
@@ -106,7 +107,7 @@ def test_every_10000_points_are_rolled_up_and_every_million_again() -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 20_500, memory=memory)
 
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
 
     assert [(c.seq, c.n, c.x0, c.x1) for c in chunks(1)] == [(0, 100, 1, 10_000), (1, 100, 10_001, 20_000)]
     rows = decode_rows(chunks(1)[0].blob)
@@ -124,7 +125,7 @@ def test_a_million_points_reach_level_two() -> None:
     Chunk.objects.bulk_create(level_one)
     del memory
 
-    folding._roll_up_sealed([(metric_row.pk, 99)], 1, 1, level=2)
+    compaction._roll_up_sealed([(metric_row.pk, 99)], 1, 1, level=2)
 
     rows = decode_rows(chunks(2)[0].blob)
     assert (len(rows), rows.n[0], rows.ymin[0], rows.ymax[99]) == (100, 10_000, 0.0, 9999.0)
@@ -138,31 +139,31 @@ def _level_one(i: int) -> bytes:
     return encode_rows(join_rows(rows))
 
 
-def test_folding_again_changes_nothing() -> None:
+def test_compaction_again_changes_nothing() -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 2500, memory=memory)
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
     before = [(c.pk, bytes(c.blob)) for c in Chunk.objects.order_by("pk")]
 
-    assert fold(run_id=run.pk).num_frames == 0
+    assert compact(run_id=run.pk).num_frames == 0
 
     assert [(c.pk, bytes(c.blob)) for c in Chunk.objects.order_by("pk")] == before
 
 
-def test_dying_while_folding_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dying_while_compaction_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 1500, memory=memory)
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folding, "collect_spans", die)  # after the points were written
+    monkeypatch.setattr(compaction, "collect_spans", die)  # after the points were written
     with pytest.raises(KeyboardInterrupt), transaction.atomic():
-        fold(run_id=run.pk)
+        compact(run_id=run.pk)
     monkeypatch.undo()
 
     assert Chunk.objects.count() == 0
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
     assert read_series(run_id=run.pk, names=["loss"], num_points=5000).series[0].of == 1500
 
 
@@ -175,13 +176,13 @@ def test_attempts_have_chunks_of_their_own() -> None:
     Run.objects.filter(pk=run.pk).update(latest_attempt=2)
     store([delivery(run.pk, 1, [metric(1, attempt=2, loss=2.0)], attempt=2)], memory=Memory(), now=NOW)
 
-    fold(run_id=run.pk)
+    compact(run_id=run.pk)
 
     found = read_series(run_id=run.pk, names=["loss"]).series
     assert [(s.attempt, s.y.tolist()) for s in found] == [(1, [1.0]), (2, [2.0])]
 
 
-def test_spans_are_folded_and_sealed_like_points() -> None:
+def test_spans_are_compacted_and_sealed_like_points() -> None:
     run, memory = make_run(state="running"), Memory()
     for number in range(1, 4):
         spans = [
@@ -189,7 +190,7 @@ def test_spans_are_folded_and_sealed_like_points() -> None:
             for i in range((number - 1) * 600, number * 600)
         ]
         store([delivery(run.pk, number, spans)], memory=memory, now=NOW)
-        fold(run_id=run.pk)
+        compact(run_id=run.pk)
 
     assert [c.n for c in chunks(0)] == [1000, 800]
     assert decode_spans(chunks(0)[1].blob).step.tolist() == list(range(1000, 1800))
@@ -201,7 +202,7 @@ def test_frames_stay_ten_minutes_after_they_were_folded() -> None:
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
-        folder = Folder()
+        folder = Compactor()
         write(run, 1, 600, memory=memory, per_batch=1)
         folder.work()
         assert Run.objects.get(pk=run.pk).folded_seq == 600
@@ -215,13 +216,13 @@ def test_frames_stay_ten_minutes_after_they_were_folded() -> None:
         assert Frame.objects.count() == 0
 
 
-def test_a_quiet_run_is_folded_after_five_minutes() -> None:
+def test_a_quiet_run_is_compacted_after_five_minutes() -> None:
     run, memory = make_run(state="running"), Memory()
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
         write(run, 1, 3, memory=memory, per_batch=1)
-        folder = Folder()
+        folder = Compactor()
         folder.work()
         assert Run.objects.get(pk=run.pk).folded_seq == 0
 
@@ -231,15 +232,15 @@ def test_a_quiet_run_is_folded_after_five_minutes() -> None:
         assert Run.objects.get(pk=run.pk).folded_seq == 3
 
 
-def test_a_run_that_cannot_be_folded_stops_nothing_and_is_tried_again() -> None:
+def test_a_run_that_cannot_be_compacted_stops_nothing_and_is_tried_again() -> None:
     run, memory = make_run(state="running"), Memory()
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
         write(run, 1, 600, memory=memory, per_batch=1)
-        folder = Folder()
+        folder = Compactor()
         with pytest.MonkeyPatch.context() as broken:
-            broken.setattr(folding, "decode_frame", lambda _: {}["nothing"])
+            broken.setattr(compaction, "decode_frame", lambda _: {}["nothing"])
             folder.work()
             folder.work()
         assert Run.objects.get(pk=run.pk).folded_seq == 0
@@ -250,20 +251,20 @@ def test_a_run_that_cannot_be_folded_stops_nothing_and_is_tried_again() -> None:
         assert Run.objects.get(pk=run.pk).folded_seq == 600
 
 
-def test_spans_past_the_limit_of_series_do_not_stop_folding() -> None:
+def test_spans_past_the_limit_of_series_do_not_stop_compaction() -> None:
     run = make_run(state="running")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.store.MAX_SERIES", 1)
         events = [metric(1, loss=1.0), make.span("rollout", start=T0, duration=1, attempt=1, step=1, role="vllm")]
         store([delivery(run.pk, 1, events)], memory=Memory(), now=NOW)
 
-    assert fold(run_id=run.pk).num_frames == 1
+    assert compact(run_id=run.pk).num_frames == 1
 
 
-def test_frames_that_are_not_folded_are_never_forgotten() -> None:
+def test_frames_that_are_not_compacted_are_never_forgotten() -> None:
     run, memory = make_run(state="running"), Memory()
     write(run, 1, 5, memory=memory, per_batch=1)
-    fold(run_id=run.pk, limit=2)
+    compact(run_id=run.pk, limit=2)
 
     assert forget_frames(run_id=run.pk, through_seq=5) == 2
 

@@ -1,11 +1,11 @@
-"""One clean line over attempts, before and after folding, at every level, in every window."""
+"""One clean line over attempts, before and after compaction, at every level, in every window."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
 
-from jobs.ingest.compaction import append_points, fold
+from jobs.ingest.compaction import append_points, compact
 from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Metric, Run
 from jobs.runs.header import run_header
@@ -44,16 +44,16 @@ def line(found: Sequence[Series]) -> dict[int, float]:
     return dict(zip(only.x.tolist(), only.y.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("fold_through", [0, 7, 12, 14])
-def test_three_attempts_are_one_line(fold_through: int) -> None:
+@pytest.mark.parametrize("compact_through", [0, 7, 12, 14])
+def test_three_attempts_are_one_line(compact_through: int) -> None:
     run = make_run(state="running")
     train(run, 1, range(1, 8), plus=0.1)  # died after 7, saved 4
     begin(run, 2, (1, 4))
     train(run, 2, [4, 5, 6, 7, 8], plus=0.2)  # says step 4 once more; saved 6
     begin(run, 3, (2, 6))
     train(run, 3, [7, 8], plus=0.3)
-    if fold_through:
-        fold(run_id=run.pk, limit=fold_through)
+    if compact_through:
+        compact(run_id=run.pk, limit=compact_through)
 
     answer = read_clean(run_id=run.pk, names=["loss"])
 
@@ -100,7 +100,8 @@ def test_what_lies_over_time_is_not_cut() -> None:
 
 
 def long_run() -> tuple[Run, np.ndarray]:
-    """Return a folded run of 60,000 visible steps: 1 to 30,123 of the first attempt, of 40,000; and its clean line."""
+    """Return a compacted run of 60,000 visible steps: 1 to 30,123 of the first attempt, of 40,000; and its clean
+    line."""
     run = make_run(state="running")
     row = Metric.objects.create(run=run, name="loss")
     y = np.random.default_rng(0).normal(size=70_000)

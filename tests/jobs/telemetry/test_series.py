@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jobs.ingest.compaction import append_points, fold
+from jobs.ingest.compaction import append_points, compact
 from jobs.ingest.store import Memory, store
 from jobs.models import Chunk, Metric, Run
 from jobs.telemetry.chunks import CHUNK_POINTS, points
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 def seal(run: Run, y: np.ndarray, name: str = "loss", kind: str = "metric") -> None:
-    """Put points with x = 1, 2, ... into chunks, as folding does."""
+    """Put points with x = 1, 2, ... into chunks, as compaction does."""
     row, _ = Metric.objects.get_or_create(run=run, name=name, kind=kind)
     x = np.arange(1, len(y) + 1) * (1 if kind == "metric" else 10**9)
     for start in range(0, len(y), 50_000):
@@ -164,7 +164,7 @@ def test_series_of_all_roles_and_ranks_of_a_name_come_together() -> None:
     assert [(s.name, s.role, s.rank) for s in series_names(run_id=run.pk)] == [(s.name, s.role, s.rank) for s in found]
 
 
-def test_a_run_folded_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run()
     memory = Memory()
     for batch in range(1, 6):
@@ -175,7 +175,7 @@ def test_a_run_folded_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyP
 
     def fold_first(*args: object) -> object:
         if not calls:
-            fold(run_id=run.pk, limit=3)
+            compact(run_id=run.pk, limit=3)
         calls.append(1)
         return original(*args)  # type: ignore[arg-type]
 

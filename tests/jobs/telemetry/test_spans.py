@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.ingest.compaction import fold
+from jobs.ingest.compaction import compact
 from jobs.ingest.store import Memory, store
 from jobs.models import Run
 from jobs.telemetry.spans import SpansAnswer, read_spans, read_steps
@@ -17,7 +17,7 @@ SECOND = 10**9
 
 @pytest.fixture
 def run() -> Run:
-    """A run with two lanes of 1,500 spans each, half of them folded; span i lasts i ms and begins at second i."""
+    """A run with two lanes of 1,500 spans each, half of them compacted; span i lasts i ms and begins at second i."""
     run, memory = make_run(state="running"), Memory()
     for batch in range(1, 4):
         spans = [
@@ -27,7 +27,7 @@ def run() -> Run:
         ]
         store([delivery(run.pk, batch, spans)], memory=memory, now=NOW)
         if batch == 2:
-            fold(run_id=run.pk)
+            compact(run_id=run.pk)
     return run
 
 
