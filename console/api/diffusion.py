@@ -108,7 +108,7 @@ class DiffusionOut(Schema):
 )
 def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> DiffusionOut:
     """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
-    takes. A supposition: no trainer that is started from here trains these, and nothing is queued."""
+    takes. A hypothetical plan: no trainer here trains these, and nothing is queued."""
     home = project_for(request, project)
     shape, picture = _asked(asked)
     try:

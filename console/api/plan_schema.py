@@ -14,7 +14,7 @@ from jobs.planning.question import Question
 
 
 class WhatIfIn(Schema):
-    """Hardware to suppose, whatever the cluster has. `accelerator`: an id or name of `GET /accelerators`."""
+    """Hypothetical hardware, whatever the cluster has. `accelerator`: an id or name of `GET /accelerators`."""
 
     model_config = {"extra": "forbid"}
 

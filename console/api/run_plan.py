@@ -16,7 +16,7 @@ from jobs.planning.run_plan import Absent, Missing, RunPlan, run_plan
 router = Router(tags=["runs", "planner"])
 
 
-class SupposedIn(Schema):
+class HypotheticalHardware(Schema):
     """Hardware to plan for instead of the cluster's, if `accelerator` is given."""
 
     accelerator: str = Field("", max_length=200, description="An id or name of `GET /accelerators`")
@@ -70,10 +70,12 @@ class RunPlanOut(Schema):
 
 
 @router.get("/{run_id}/plan", response={200: RunPlanOut, **REFUSALS}, summary="Plan and measurement")
-def read_run_plan(request: HttpRequest, run_id: str, supposed: Annotated[SupposedIn, Query(...)]) -> RunPlanOut:
+def read_run_plan(
+    request: HttpRequest, run_id: str, hypothetical: Annotated[HypotheticalHardware, Query(...)]
+) -> RunPlanOut:
     """Return the plan of the run's spec beside what the run told; 422 where there is no plan, with the reason."""
     run = run_for(request, run_id)
-    what_if = WhatIf(**supposed.dict()) if supposed.accelerator else None
+    what_if = WhatIf(**hypothetical.dict()) if hypothetical.accelerator else None
     try:
         found = run_plan(run, user=caller(request), state=cluster_state(), what_if=what_if)
     except PlanRefused as error:

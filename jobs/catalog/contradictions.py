@@ -48,8 +48,8 @@ def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
             )
     if (diffusion := _diffusion_model(spec.model.id)) is not None:
         text = Sentence(
-            "{model} is a diffusion transformer, which none of the trainers here trains. Guide, Can it run? plans it as"
-            " a supposition.",
+            "{model} is a diffusion transformer, which no trainer here trains. Guide, Can it run? makes a "
+            "hypothetical plan for it.",
             model=diffusion.label,
         )
         refuse("model.id", text)

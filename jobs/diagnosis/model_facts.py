@@ -159,7 +159,7 @@ def _precision(spec: RunSpec) -> Iterator[Known]:
 def _notes(spec: RunSpec, attempt: Attempt) -> Iterator[str]:
     values = spec.values()
     if not attempt.num_gpus:
-        yield _("The run went on processors, of which no peak is known, so there is no MFU. Suppose an accelerator.")
+        yield _("The run used CPUs, whose peak is unknown, so there is no MFU. Choose an accelerator.")
     elif values.get("memory.precision") == "float32":
         yield _("The run computes in float32, of which no peak is known here: the share is of the type that is chosen.")
     if values.get("lora.rank") or values.get("lora.megatron_rank"):

@@ -7,7 +7,7 @@
     layouts(asked, goal="time") -> SearchResult
 
 A model is read from a config.json that somebody pasted, the catalog of known models, or, for people who may launch,
-the config.json of a folder or a hub repository (jobs.runs.preview.read_config). Hardware is what somebody supposes
+the config.json of a folder or a hub repository (jobs.runs.preview.read_config). Hardware is hypothetical
 (`WhatIf`) or what the cluster has. Whatever cannot be is a PlanRefused: the field at fault and a sentence.
 """
 
@@ -63,7 +63,7 @@ class PlanRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Devices that are supposed, whatever the cluster has. `accelerator`: its id or any of its names."""
+    """Hypothetical devices, whatever the cluster has. `accelerator`: its id or any of its names."""
 
     accelerator: str
     nodes: int = 1
@@ -177,7 +177,7 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
 
 
 def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
-    """Return the hardware that a form or an address supposes (`accelerator`, `nodes`, `devices_per_node`), None if it
+    """Return the hardware that a form or an address names (`accelerator`, `nodes`, `devices_per_node`), None if it
     names no accelerator. Raises: PlanRefused.
     """
     if not (accelerator := texts.get("accelerator", "").strip()):
@@ -239,8 +239,8 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
         raise PlanRefused("config", told(unreadable)) from unreadable
 
 
-def supposed_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
-    """Return hardware that is supposed, at the project's price. Raises: PlanRefused."""
+def hypothetical_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
+    """Return hypothetical hardware, at the project's price. Raises: PlanRefused."""
     try:
         kind = find_accelerator(what_if.accelerator)
         fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
@@ -257,18 +257,18 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
     Memory of a node is what Ray may give away, a little less than it has. Raises: PlanRefused.
     """
     if not state.is_reachable:
-        text = _("The cluster does not answer, so its devices are not known. Suppose some hardware.")
+        text = _("The cluster does not answer, so its devices are unknown. Choose hardware to plan for.")
         raise PlanRefused("what_if", text)
     nodes = [node for node in state.nodes if node.gpus >= 1]
     if not nodes:
-        raise PlanRefused("what_if", _("The cluster has no GPUs. Suppose some hardware to plan for it."))
+        raise PlanRefused("what_if", _("The cluster has no GPUs. Choose hardware to plan for."))
     counts: Counter[tuple[str, int]] = Counter()
     for node in nodes:
         counts[_kind(node)] += int(node.gpus)
     (name, per_node), _most = counts.most_common(1)[0]
     alike = [node for node in nodes if _kind(node) == (name, per_node)]
     if not name:
-        text = _("Ray does not say of which kind the cluster's GPUs are. Suppose some hardware.")
+        text = _("Ray does not report the model of the cluster's GPUs. Choose hardware to plan for.")
         raise PlanRefused("what_if", text)
     try:
         kind = find_accelerator(name)
@@ -281,7 +281,7 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
 
 def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
     if what_if is not None:
-        return supposed_fleet(what_if, project), ""
+        return hypothetical_fleet(what_if, project), ""
     if spec.hardware.device == "cpu":
         text = _("Runs on CPU are not estimated. Choose hardware to plan for.")
         raise PlanRefused("what_if", text)

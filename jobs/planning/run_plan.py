@@ -4,7 +4,7 @@
 
 A run of the built-in trainer that took no GPU is planned on the CPU. Any other is planned on what it ran on, as it was
 kept when its job was handed over (jobs.cluster.nodes); one that waits, on the cluster as it is now. Of an older one
-nobody knows the devices: it is planned on what somebody supposes, and on nothing by itself.
+nobody knows the devices: it is planned on hypothetical hardware, and on nothing by itself.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _ALIKE = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
     """The lines of a run. `fleet`: what was planned for; `is_as_it_ran`: that is what the run went on, not what
-    somebody supposes or what the cluster has now; `notes`: what was assumed, in sentences."""
+    what somebody chose or what the cluster has now; `notes`: what was assumed, in sentences."""
 
     rows: tuple[PlannedRow, ...]
     measured: Measured

@@ -22,7 +22,7 @@ class Command(ApiCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
         parser.add_argument("spec", help="path of a JSON file with the run spec, or - for standard input")
-        parser.add_argument("--on", help="accelerator to suppose, as in h200; else the cluster's own devices")
+        parser.add_argument("--on", help="hypothetical accelerator, as in h200; else the cluster's own devices")
         parser.add_argument("--nodes", type=int, default=1, help="with --on: nodes")
         parser.add_argument("--per-node", type=int, default=8, help="with --on: devices of a node")
         parser.add_argument("--config", help="config.json of a model that the console does not know")

@@ -55,7 +55,7 @@ def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 def _devices(run: Run) -> dict[str, int]:
-    """Return the nodes that the run's GPUs fill, to suppose as many of another kind."""
+    """Return the nodes that the run's GPUs fill, to assume as many of another kind."""
     attempt = run.attempts.filter(number=run.latest_attempt).first()
     wanted = max(1, int(attempt.num_gpus if attempt is not None else 0))
     per_node = min(wanted, _MOST_PER_NODE)
@@ -64,8 +64,8 @@ def _devices(run: Run) -> dict[str, int]:
 
 def _new_run(run: Run, texts: dict[str, str]) -> str:
     """Return the address of New run with this run's spec, planned for the same hardware."""
-    supposed = [(name, text) for name, text in texts.items() if text and texts["accelerator"]]
-    return f"{reverse('new-run')}?{urlencode([('from', run.pk), *supposed])}"
+    hypothetical = [(name, text) for name, text in texts.items() if text and texts["accelerator"]]
+    return f"{reverse('new-run')}?{urlencode([('from', run.pk), *hypothetical])}"
 
 
 urlpatterns: list[URLPattern] = [

@@ -1,8 +1,8 @@
 """Can it train a diffusion transformer? The same answer as jobs.planner.can_it_run.answer gives for a language model.
 
-No trainer that Pitwall starts trains these: the answer is a supposition on FSDP, or on DeepSpeed's ZeRO-3 with its
-optimizer on the host, with every block recomputed. No run was measured, so that the margin is as wide as for anything
-that was not.
+No trainer that Pitwall starts trains these: the answer is a hypothetical plan on FSDP, or on DeepSpeed's ZeRO-3 with
+its optimizer on the host, with every block recomputed. No run was measured, so that the margin is as wide as for
+anything that was not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term
 from jobs.planner.result import Verdict as Fits
 from jobs.planner.shapes.diffusion import DiffusionShape
 
-WHAT_IF = Sentence("No trainer that is started from here trains diffusion transformers: this plan is a supposition.")
+WHAT_IF = Sentence("No trainer here trains diffusion transformers: this plan is hypothetical.")
 _RECOMMENDED_MICRO = 2
 
 

@@ -38,7 +38,7 @@ def test_a_known_model_has_the_planners_own_numbers(editor: Client, method: str)
     found = page(editor, model="black-forest-labs/FLUX.1-dev", method=method, on=["h100-sxm", "l40s"])
 
     assert "11,901,408,320" in found
-    assert "supposition" in found
+    assert "hypothetical" in found
     assert "Plan a run with this" not in found
     for name, cells in rows(found).items():
         picture = Picture(width=1024, height=1024)

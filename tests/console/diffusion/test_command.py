@@ -31,7 +31,7 @@ def test_a_known_model_is_planned_side_by_side() -> None:
     assert "11,901,408,320 parameters, 4,096 latent and 512 text tokens" in out
     assert "h100-sxm" in out
     assert "l40s" in out
-    assert "supposition" in out
+    assert "hypothetical" in out
 
 
 def test_a_config_that_fits_nowhere_is_exit_code_1(tmp_path: Path) -> None:

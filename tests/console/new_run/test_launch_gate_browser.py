@@ -92,7 +92,7 @@ def test_it_is_asked_again_once_the_run_did_fit_in_between(too_large: Page) -> N
     expect(refusal(page)).to_be_visible()
 
 
-def test_hardware_that_is_only_supposed_refuses_nothing(too_large: Page) -> None:
+def test_hardware_that_is_only_hypothetical_refuses_nothing(too_large: Page) -> None:
     page = too_large
     page.select_option('[name="plan.accelerator"]', "a100-40-sxm")
 

@@ -142,7 +142,7 @@ def test_hardware_that_cannot_be_is_refused(project: Project, what_if: Any, fiel
 def test_without_hardware_the_cluster_is_asked_and_says_what_it_lacks(project: Project) -> None:
     refused = ask(client_of(project, "viewer"), spec=spec(), what_if=None)
 
-    assert "Suppose some hardware" in problems(refused)["what_if"]
+    assert "Choose hardware to plan for" in problems(refused)["what_if"]
 
 
 def test_advice_and_layouts_change_knobs_of_the_run(project: Project) -> None:

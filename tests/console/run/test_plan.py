@@ -187,7 +187,7 @@ def test_a_finished_run_is_planned_on_what_it_ran_on_whatever_the_cluster_has_no
 
     assert (found["accelerator"], found["num_devices"], found["is_as_it_ran"]) == ("h200-sxm", 8, True)
     assert "planned for 8 × H200 SXM 141 GB, on which it ran" in card(editor, run)
-    assert "on which it ran" not in card(editor, run, **H200)  # somebody supposes it
+    assert "on which it ran" not in card(editor, run, **H200)  # hypothetical
     assert editor.get(f"/api/runs/{run.pk}/plan", {"accelerator": "l4"}).json()["is_as_it_ran"] is False
 
 

@@ -216,7 +216,7 @@ def test_no_more_devices_are_tried_than_a_step_has_samples() -> None:
     assert verdict.need("always").num_devices in (1, 2)
 
 
-def test_what_does_not_fit_is_said_and_the_plan_is_a_supposition() -> None:
+def test_what_does_not_fit_is_said_and_the_plan_is_hypothetical() -> None:
     verdict = can_it_train(
         shape_of_diffusion("qwen-image"), H100, "sft-lora", 1, picture=Picture(width=8192, height=8192)
     )
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_said_and_the_plan_is_a_supposition() -> None:
     assert verdict.answer == "no"
     assert verdict.at is not None
     assert verdict.at.estimate is not None
-    assert any("supposition" in note for note in verdict.at.estimate.notes)
+    assert any("hypothetical" in note for note in verdict.at.estimate.notes)
     options = compare_for_diffusion(shape_of_diffusion("sd3-medium"), [H100], "grpo-lora", picture=Picture())
     assert options[0].step is not None
 
