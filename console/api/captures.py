@@ -77,7 +77,7 @@ class WithdrawalOut(Schema):
 
 
 class CaptureOut(Schema):
-    """A capture and how far its custody is; `state_times` says when each state was reached."""
+    """A capture and its state; `state_times` says when each state was reached."""
 
     id: str
     attempt: int
@@ -162,7 +162,7 @@ class ChoicesOut(Schema):
 
 
 class CapturesOut(Schema):
-    """The newest captures first, the states of custody in order, and what can record here, at what cost."""
+    """The newest captures first, the states in order, and what can record here, at what cost."""
 
     captures: list[CaptureOut]
     total: int

@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 CAPTURE_MS = 90_000  # steps of half a second, and nsys's importer on two busy cores
-CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"]
+CAPTURE_STATES = ["armed", "recording", "stopping", "writing", "importing", "ready"]
 NAMES = "select coalesce(text, value, '') from NVTX_EVENTS left join StringIds on textId = StringIds.id"
 UPDATE = "update"  # a phase that every step of every policy rank has
 
@@ -60,7 +60,7 @@ def record_by_time(page: Page, meanwhile: Callable[[], None]) -> None:
     page.get_by_role("button", name="Record", exact=True).click()
     chosen = page.locator("[data-captures] [aria-selected='true']")
     expect(chosen).to_contain_text("torch")
-    expect(chosen.locator("[data-custody-state]")).to_have_text("recording", timeout=CAPTURE_MS)
+    expect(chosen.locator("[data-capture-state]")).to_have_text("recording", timeout=CAPTURE_MS)
     tab = open_timeline(page)
     expect(tab.locator("[data-layers] li")).to_have_count(0)  # nothing but phases is there while it records
     meanwhile()
@@ -117,16 +117,18 @@ def withdraw_a_capture(page: Page) -> None:
     expect(dialog).to_be_hidden()
     page.get_by_role("button", name="Withdraw").click()
     chosen = page.locator("[data-captures] [aria-selected='true']")
-    expect(chosen.locator("[data-custody-state]")).to_have_text("withdrawn", timeout=CAPTURE_MS)
-    expect(page.locator('[data-field="custody-text"]')).to_contain_text("Nothing was recorded.")
+    expect(chosen.locator("[data-capture-state]")).to_have_text("withdrawn", timeout=CAPTURE_MS)
+    expect(page.locator('[data-field="capture-state-text"]')).to_contain_text("Nothing was recorded.")
 
 
 def _wait_until_ready(page: Page, tool: str) -> None:
     chosen = page.locator("[data-captures] [aria-selected='true']")
     expect(chosen).to_contain_text(tool)
-    expect(chosen.locator("[data-custody-state]")).to_have_text(re.compile("ready|failed"), timeout=CAPTURE_MS)
-    expect(page.locator('[data-field="custody-text"]')).to_contain_text("All files are here, checksums right.")
-    expect(page.locator("[data-custody] [data-step='done']")).to_have_text([re.compile(word) for word in CUSTODY])
+    expect(chosen.locator("[data-capture-state]")).to_have_text(re.compile("ready|failed"), timeout=CAPTURE_MS)
+    expect(page.locator('[data-field="capture-state-text"]')).to_contain_text("All files are here, checksums right.")
+    expect(page.locator("[data-capture-states] [data-step='done']")).to_have_text(
+        [re.compile(word) for word in CAPTURE_STATES]
+    )
     expect(page.locator("[data-capture-table]")).to_contain_text("Update")
 
 

@@ -158,7 +158,7 @@ def captures_arrive_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> N
         done = wait_until(partial(ended_capture, api, capture["id"]), seconds=90)
         assert done["state"] == "ready", done
         page.goto(f"{api.url.replace('/api/runs', '/runs')}/profile")
-        expect(page.locator("[data-custody]")).to_contain_text("ready")
+        expect(page.locator("[data-capture-states]")).to_contain_text("ready")
         archive = page.request.get(f"{cluster.url}{done['zip_url']}").body()
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             names = [name for name in opened.namelist() if suffix in name]

@@ -25,7 +25,7 @@ from profiling.captures.files import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
 from tests.jobs.engine.conftest import Ended, Running
-from tests.proofs.console_custody import Custody, custody_of, set_up
+from tests.proofs.console_custody import CaptureOutcome, outcome_of, set_up
 from tests.proofs.ridden_run import RiddenRun, Shipped
 from tests.ray_head import HOUSE, RayHead, running_head
 from tests.waiting import wait_until
@@ -167,7 +167,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
         shipped = running.wait()
     finally:
         running.close()
-    found = custody_of(shipped, capture, tool=tool)
+    found = outcome_of(shipped, capture, tool=tool)
     wrong = _judge(way, found, tool=tool, is_written=is_written, files=announced(shipped, capture))
     left = shipped.terminal_event["meta"]["processes_left"]
     wrong = wrong or (f"{left} processes are left" if left else "")
@@ -175,7 +175,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
     return found.state, wrong and f"{name} {number}, {tool}: {wrong}", found.problem
 
 
-def _judge(way: Way, found: Custody, *, tool: str, is_written: bool, files: list[Path]) -> str:
+def _judge(way: Way, found: CaptureOutcome, *, tool: str, is_written: bool, files: list[Path]) -> str:
     if found.state == "ready":
         if not files or not all(map(is_usable, files)):
             return f"ready, but a file does not open: {files}"
@@ -418,7 +418,7 @@ def write() -> None:
         "# Captures that survive",
         "",
         "Written by `make proof-captures`: real runs (SFT, one DeepSpeed rank) on a Ray head. For the ways to end",
-        "each is a Ray job with its runner; what its console was sent is played to a real one's custody, whose",
+        "each is a Ray job with its runner; what its console was sent is played to a real one's capture state, whose",
         "verdict counts. *Usable*: it is ready, its checksum held, its own reader (nsys itself for its reports)",
         "finds events in it, and it says that it was cut short where it was. *Reason true*: the sentence names",
         "what was done.",

@@ -13,7 +13,7 @@ from tests.proofs.ridden_run import Shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Custody:
+class CaptureOutcome:
     """How a capture ended on the console: `ready` or `failed`, why, and what it was told of it."""
 
     state: str
@@ -23,7 +23,7 @@ class Custody:
 
 def set_up() -> None:
     """Make an empty console's database of this process's own."""
-    os.environ["PITWALL_DATA_DIR"] = tempfile.mkdtemp(prefix="pw-custody-")
+    os.environ["PITWALL_DATA_DIR"] = tempfile.mkdtemp(prefix="pw-captures-")
     os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
     import django
     from django.core.management import call_command
@@ -32,7 +32,7 @@ def set_up() -> None:
     call_command("migrate", verbosity=0)
 
 
-def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
+def outcome_of(shipped: Shipped, capture: str, *, tool: str) -> CaptureOutcome:
     """Play a run to the console as its runner does, and return its verdict. Nothing is kept of it.
 
     Of a runner that was killed the attempt has ended before the clean-up job brings the rest.
@@ -78,6 +78,6 @@ def custody_of(shipped: Shipped, capture: str, *, tool: str) -> Custody:
         if not rest:
             finish(run_id=run.pk, attempt=1, state=shipped.terminal_event["state"], cause={}, cleanup={}, now=now)
         row.refresh_from_db()
-        found = Custody(state=row.state, problem=row.problem, meta=row.meta)
+        found = CaptureOutcome(state=row.state, problem=row.problem, meta=row.meta)
         transaction.set_rollback(True)
     return found

@@ -1,4 +1,4 @@
-"""The tab Traces of the page Compare in words: each capture's steps, workers, custody and files."""
+"""The tab Traces of the page Compare in words: each capture's steps, workers, state and files."""
 
 from dataclasses import dataclass
 from itertools import count, groupby
@@ -41,7 +41,7 @@ class FileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLine:
-    """One capture: `look` and `icon` are those of its custody's badge, `who` the roles and ranks asked for.
+    """One capture: `look` and `icon` are those of its state's badge, `who` the roles and ranks asked for.
 
     `timeline_url` shows it, `summary_url` says where its time goes, `difference_url` what it does differently from the
     base's of the same steps; "" until the files were imported.
@@ -96,7 +96,7 @@ def _line(trace: Trace, side: Side, base: str) -> TraceLine:
         capture=row,
         title=steps_title(trace.steps, row.num_steps),
         who=workers_text(row.roles, row.ranks),
-        word=custody_word(row.state),
+        word=state_label(row.state),
         look=look,
         icon=icon,
         is_dead=trace.is_dead,
@@ -156,8 +156,8 @@ def workers_text(roles: list[str], ranks: list[int]) -> str:
     return f"{names}, {some}" if names else _("all roles, %(ranks)s") % {"ranks": some}
 
 
-def custody_word(state: str) -> str:
-    """Return the word of a state of custody."""
+def state_label(state: str) -> str:
+    """Return the label of a capture's state."""
     words = {
         "armed": _("armed"),
         "recording": _("recording"),

@@ -6,7 +6,7 @@ import { get } from "../api.js";
 const SOON_MS = 120;
 const ENDED = ["finished", "failed", "stopped"];
 const OVER = ["ready", "failed", "withdrawn"]; // nothing follows these
-export const CUSTODY = ["armed", "recording", "stopping", "writing", "importing", "ready"];
+export const CAPTURE_STATES = ["armed", "recording", "stopping", "writing", "importing", "ready"];
 
 export class Captures extends EventTarget {
   constructor({ page, store }) {
@@ -72,7 +72,7 @@ export class Captures extends EventTarget {
       if (!known || OVER.includes(known.state)) continue;
       if (state === "withdrawn") known.state = state;
       else if (state === "failed") Object.assign(known, { state, problem: text });
-      else if (CUSTODY.indexOf(state) > CUSTODY.indexOf(known.state)) known.state = state;
+      else if (CAPTURE_STATES.indexOf(state) > CAPTURE_STATES.indexOf(known.state)) known.state = state;
     }
     this.dispatchEvent(new Event("change"));
     this.soon();
@@ -81,7 +81,7 @@ export class Captures extends EventTarget {
 
 /** Return true if steps were recorded: not of one that still waits for its steps, or never came to them. */
 export function hasBegun({ state, state_times: times }) {
-  return Boolean(times.recording) || CUSTODY.indexOf(state) > 0;
+  return Boolean(times.recording) || CAPTURE_STATES.indexOf(state) > 0;
 }
 
 /** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */

@@ -1,9 +1,9 @@
-/** The Profile tab: captures at the left, with the custody of the chosen one; its phases; its files. */
+/** The Profile tab: captures at the left, with the state of the chosen one; its phases; its files. */
 
 import { bytes, el, fill, gettext, icon, ngettext, renew, write } from "../format.js";
 import { toast } from "../toast.js";
 import { send } from "../api.js";
-import { CUSTODY, roleName, stepsTitle, toolText, whoText } from "./captures.js";
+import { CAPTURE_STATES, roleName, stepsTitle, toolText, whoText } from "./captures.js";
 import * as numbers from "../charts/numbers.js";
 import { CapturePhases } from "./profile-phases.js";
 
@@ -16,8 +16,8 @@ const BADGES = {
   withdrawn: ["stopped", "arrow-back-up"],
 };
 
-/** The custody words, translated. */
-function custodyWord(state) {
+/** The labels of states, translated. */
+function stateLabel(state) {
   const words = {
     armed: gettext("armed"), recording: gettext("recording"), stopping: gettext("stopping"), writing: gettext("writing"),
     importing: gettext("importing"), ready: gettext("ready"), failed: gettext("failed"),
@@ -28,7 +28,7 @@ function custodyWord(state) {
 
 function badge(state) {
   const [look, name] = BADGES[state] ?? ["missing", "help-circle"];
-  return el("span", { class: "state", "data-state": look, "data-custody-state": state }, icon(name), custodyWord(state));
+  return el("span", { class: "state", "data-state": look, "data-capture-state": state }, icon(name), stateLabel(state));
 }
 
 export class ProfileTab {
@@ -88,7 +88,7 @@ export class ProfileTab {
     const focused = held.contains(document.activeElement) ? document.activeElement.dataset.capture : "";
     renew(held, list.map((one) => this.#row(one, one === capture)));
     if (focused) held.querySelector(`[data-capture="${focused}"]`)?.focus({ preventScroll: true });
-    this.#custody(capture);
+    this.#states(capture);
     this.#head(capture);
     this.#files(capture);
     this.phases.show(capture);
@@ -142,31 +142,31 @@ export class ProfileTab {
     find(`[data-capture="${rows[to]}"]`).focus();
   }
 
-  #custody(capture) {
-    write(field("custody-title"), fill(gettext("Custody of %(steps)s"), { steps: lower(stepsTitle(capture)) }));
-    const reached = CUSTODY.findLastIndex((state) => capture.state_times[state]);
+  #states(capture) {
+    write(field("capture-state-title"), fill(gettext("State of %(steps)s"), { steps: lower(stepsTitle(capture)) }));
+    const reached = CAPTURE_STATES.findLastIndex((state) => capture.state_times[state]);
     const broken = ["failed", "withdrawn"].includes(capture.state) ? capture.state : "";
-    const now = broken ? Math.max(reached, 0) : CUSTODY.indexOf(capture.state);
-    find("[data-custody]").replaceChildren(...CUSTODY.map((state, place) => {
+    const now = broken ? Math.max(reached, 0) : CAPTURE_STATES.indexOf(capture.state);
+    find("[data-capture-states]").replaceChildren(...CAPTURE_STATES.map((state, place) => {
       const isCurrent = place === now;
       const shown = isCurrent && broken ? broken : state;
       const isDone = place < now || (isCurrent && state === "ready");
       const at = capture.state_times[shown] ? new Date(capture.state_times[shown]) : null;
       const look = shown === broken ? BADGES[broken][1] : isDone ? "check" : isCurrent ? "circle-half-2" : "clock";
       return el("li", { "data-step": shown === broken ? broken : isDone ? "done" : isCurrent ? "now" : "later", "aria-current": isCurrent ? "step" : false, title: at ? numbers.moment(at) : false },
-        icon(look), el("span", {}, custodyWord(shown)), el("span", { class: "faint num" }, at ? numbers.clock(at) : ""));
+        icon(look), el("span", {}, stateLabel(shown)), el("span", { class: "faint num" }, at ? numbers.clock(at) : ""));
     }));
-    const meter = field("custody-meter");
+    const meter = field("capture-state-meter");
     const received = capture.files.reduce((sum, one) => sum + (one.is_ready ? one.size : one.received), 0);
     meter.hidden = capture.state !== "importing";
     meter.max = Math.max(capture.size, 1);
     meter.value = received;
-    const text = field("custody-text");
+    const text = field("capture-state-text");
     text.classList.toggle("bad", capture.state === "failed");
-    write(text, this.#custodyText(capture, received));
+    write(text, this.#stateText(capture, received));
   }
 
-  #custodyText(capture, received) {
+  #stateText(capture, received) {
     const ready = capture.files.filter((one) => one.is_ready).length;
     const isQueued = this.captures.list.some((one) => one.state === "recording" || one.state === "stopping");
     switch (capture.state) {

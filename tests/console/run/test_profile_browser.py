@@ -98,12 +98,14 @@ def record_capture(reporter: Reporter, capture: str, name: str, data: bytes) -> 
     upload(reporter, capture, name, data)
 
 
-def test_custody_moves_on_the_page_without_a_reload(page: Page, live_console: LiveConsole, trace: bytes) -> None:
+def test_the_state_of_a_capture_moves_on_the_page_without_a_reload(
+    page: Page, live_console: LiveConsole, trace: bytes
+) -> None:
     reporter = start(live_console, steps=3)
     open_profile(page, reporter)
     page.evaluate("window.isSamePage = true")
     expect(page.locator('[data-field="profile-empty"]')).to_contain_text("No step recorded yet")
-    current = page.locator('[data-custody] [aria-current="step"]')
+    current = page.locator('[data-capture-states] [aria-current="step"]')
 
     page.keyboard.press("p")
     expect(current).to_contain_text("armed")
@@ -145,8 +147,8 @@ def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_cons
     say(reporter, capture, "recording", step=3)
     say(reporter, capture, "failed", text="Disk full on node a: 0.2 GiB left.")
 
-    expect(page.locator('[data-field="custody-text"]')).to_have_text("Disk full on node a: 0.2 GiB left.")
-    expect(page.locator('[data-custody] [data-step="failed"]')).to_have_count(1)
+    expect(page.locator('[data-field="capture-state-text"]')).to_have_text("Disk full on node a: 0.2 GiB left.")
+    expect(page.locator('[data-capture-states] [data-step="failed"]')).to_have_count(1)
     page.get_by_role("button", name="Delete this capture").click()
     page.get_by_role("button", name="Delete capture", exact=True).click()
     expect(page.locator('[data-field="profile-empty"]')).to_be_visible()
@@ -158,7 +160,10 @@ def test_an_armed_capture_is_withdrawn_and_every_page_hears_of_it(page: Page, li
     first, late = (ask_for(reporter, first_step=step) for step in (10, 20))
     open_profile(page, reporter, f"?capture={first}")
     withdraw = page.get_by_role("button", name="Withdraw")
-    text, chosen = page.locator('[data-field="custody-text"]'), page.locator('[data-captures] [aria-selected="true"]')
+    text, chosen = (
+        page.locator('[data-field="capture-state-text"]'),
+        page.locator('[data-captures] [aria-selected="true"]'),
+    )
 
     withdraw.click()
     expect(text).to_contain_text("the trainer drops it before its next step")
@@ -168,7 +173,7 @@ def test_an_armed_capture_is_withdrawn_and_every_page_hears_of_it(page: Page, li
     say(reporter, first, "withdrawn", step=3)
     expect(chosen.locator(".state")).to_have_text("withdrawn")
     expect(text).to_contain_text("Nothing was recorded.")
-    expect(page.locator('[data-custody] [aria-current="step"]')).to_contain_text("withdrawn")
+    expect(page.locator('[data-capture-states] [aria-current="step"]')).to_contain_text("withdrawn")
     expect(page.locator('[data-action="capture-delete"]')).to_be_visible()
     assert page.evaluate(NAMELESS) == []
 
@@ -300,7 +305,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     dialog.get_by_role("button", name="Profile steps 7–8").click()
 
     expect(dialog).to_be_hidden()
-    expect(page.locator('[data-field="custody-text"]')).to_have_text("It begins with step 7.")
+    expect(page.locator('[data-field="capture-state-text"]')).to_have_text("It begins with step 7.")
     expect(page.locator("[data-capture-key]:not([hidden])")).to_have_count(0)  # the charts mark what was recorded
     asked = Capture.objects.get(run=reporter.run)
     assert (asked.tool, asked.first_step, asked.num_steps, asked.roles, asked.ranks) == ("nsys", 7, 2, ["vllm"], [])
@@ -379,7 +384,7 @@ def test_a_file_with_nothing_in_it_is_told_on_the_open_page(page: Page, live_con
     reporter = start(live_console, steps=3)
     open_profile(page, reporter)
     page.keyboard.press("p")
-    expect(page.locator('[data-custody] [aria-current="step"]')).to_contain_text("armed")
+    expect(page.locator('[data-capture-states] [aria-current="step"]')).to_contain_text("armed")
     capture = Capture.objects.get(run=reporter.run)
     empty = gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}')
     record_capture(reporter, capture.pk, "policy-0.json.gz", empty)

@@ -180,7 +180,7 @@ def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run:
     assert set(files(run, "picked")) == {"policy-0", "vllm-0", "reference-0"}
 
 
-def test_a_capture_asked_for_at_launch_goes_through_its_custody(run: Ended) -> None:
+def test_a_capture_asked_for_at_launch_goes_through_its_states(run: Ended) -> None:
     assert run.code == 0, run.output
     assert custody(run.events, "atlaunch") == ["armed", "recording", "stopping", "writing", "importing"]
     assert set(files(run, "atlaunch")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
