@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from console.embedded.ray_head import answers, ray_environment, ray_service
+from tests.warm_workers.workers import warm_workers
 
 HOUSE = Path(__file__).parents[1]
 START_SECONDS = 90.0
@@ -50,26 +51,27 @@ def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
     `first_on_path` stands before the code on the path of its workers, and of drivers on this head.
     """
     path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
-    for starts_left in reversed(range(STARTS)):
-        folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
-        process, head = _start(folder, path)
-        try:
-            if _is_up(process, head, folder, may_fail=starts_left > 0):
-                yield head
-                return
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(120)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start(folder: Path, path: str) -> tuple[subprocess.Popen[bytes], RayHead]:
     token = secrets.token_hex(16)
-    service, api = ray_service(folder, os.environ, token=token, web_port=0)
+    # Workers of tests without a package find the code on this path; Ray reads its variables when it is imported.
+    with warm_workers(ray_environment({**os.environ, "PYTHONPATH": path}, token=token)) as environ:
+        for starts_left in reversed(range(STARTS)):
+            folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
+            process, head = _start(folder, path, environ, token)
+            try:
+                if _is_up(process, head, folder, may_fail=starts_left > 0):
+                    yield head
+                    return
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(120)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, path: str, environ: Mapping[str, str], token: str) -> tuple[subprocess.Popen[bytes], RayHead]:
+    service, api = ray_service(folder, environ, token=token, web_port=0)
     (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
-    env = {**service.env, "PYTHONPATH": path}  # workers of tests without a package find the code here
     with (folder / "head.log").open("wb") as log:
-        process = subprocess.Popen(service.argv, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
     return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path)
 
 
