@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test check lint format docs messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint format docs messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ smoke: install ## the demo without a person: exit code 0 only if it learned (LEA
 
 test: install-dev ## everything: check, unit tests, a real run, a browser journey
 	@exec $(BIN)/python tests/run.py
+
+test-fast: install-dev ## the checks and all tests that start no engine, no Ray and no browser
+	@exec $(BIN)/python tests/run.py --fast
 
 check: install-dev lint ## lint, types, import contracts, Django's own checks, migrations
 	@$(BIN)/mypy

@@ -83,6 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder, marker in MARKED.items():
             if item.path.is_relative_to(folder):
                 item.add_marker(marker)
+        for slow in item.iter_markers("slow"):
+            (reason,) = slow.args  # why it is worth its time
+            item.user_properties.append(("slow", str(reason)))
     if Path("/proc/driver/nvidia/version").exists():
         return
     for item in items:

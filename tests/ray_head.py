@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -26,12 +26,13 @@ NUM_CPUS = 8  # logical ones, more than the machine has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayHead:
-    """A running head: where its Job API and its cluster answer, the token for both, and the path of its workers."""
+    """A running head: where its Job API and its cluster answer, the token for both, its environment, and its path."""
 
     api: str
     cluster: str
     token: str
     path: str = str(HOUSE)
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,7 +73,7 @@ def _start(folder: Path, path: str, environ: Mapping[str, str], token: str) -> t
     (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
-    return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path)
+    return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path, environ=environ)
 
 
 def _is_up(process: subprocess.Popen[bytes], head: RayHead, folder: Path, *, may_fail: bool) -> bool:

@@ -1,14 +1,18 @@
-"""What `make test` runs: every check, then the tests; one line sums it all up.
+"""What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
 The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
 engine or processes of its own, and what opens pages of a console that lives in the test's process. Then one after the
 other whole consoles, each of which takes two cores by itself. Those with a browser are apart, as Playwright's loop and
 asyncio tests do not share a process.
+
+How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
@@ -34,6 +38,9 @@ PARTS = {
     "consoles": ["-m", "journey and not browser"],
     "journeys": ["-m", "journey and browser"],
 }
+FAST = ("light",)
+DURATIONS = ROOT / "build" / "test-durations.json"
+SLOW_SECONDS = 20.0
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 
 
@@ -73,46 +80,99 @@ def in_short(case: ElementTree.Element, how: ElementTree.Element) -> str:
     return "\n".join(line[:300] for line in [name, *said, *lines[-1:]])
 
 
+def busy_seconds() -> float:
+    """Return how long all cores of the machine have worked since it started, in seconds of one core."""
+    ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    idle, waiting = int(ticks[3]), int(ticks[4])
+    return (sum(map(int, ticks)) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+
+
 def run(title: str, command: list[str | Path]) -> int:
-    """Run a step, say how long it took, return its exit code."""
+    """Run a part, say how long it took and how busy the machine was, return its exit code."""
     print(f"\n=== {title}", flush=True)
-    begin = time.monotonic()
+    begin, busy = time.monotonic(), busy_seconds()
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    print(f"=== {title}: {'ok' if code == 0 else f'exit code {code}'} in {time.monotonic() - begin:.0f} s", flush=True)
+    seconds = time.monotonic() - begin
+    cores = (busy_seconds() - busy) / seconds
+    end = "ok" if code == 0 else f"exit code {code}"
+    print(f"=== {title}: {end} in {seconds:.0f} s, {cores:.1f} of {os.cpu_count()} cores busy", flush=True)
     return code
+
+
+class Checks(threading.Thread):
+    """The checks, one after the other, while the first tests run; told when they are done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: list[str] = []
+        self._output: list[str] = []
+
+    def run(self) -> None:
+        """Run them all, even after one that fails."""
+        for title, command in CHECKS.items():
+            begin = time.monotonic()
+            done = subprocess.run(
+                command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            end = "ok" if done.returncode == 0 else f"exit code {done.returncode}\n{done.stdout}"
+            self._output.append(f"=== {title}: {end} in {time.monotonic() - begin:.0f} s")
+            if done.returncode:
+                self.broken.append(title)
+
+    def tell(self) -> list[str]:
+        """Wait for them, print how they ended, return those that failed."""
+        self.join()
+        print("\n" + "\n".join(self._output), flush=True)
+        return self.broken
+
+
+def slow_without_reason() -> list[str]:
+    """Write how long each test took, the longest first; return those above 20 s that do not say why."""
+    durations: dict[str, float] = {}
+    reasons: set[str] = set()
+    for report in sorted(REPORTS.glob("*.xml")):
+        for case in ElementTree.parse(report).iter("testcase"):
+            name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+            durations[name] = round(float(case.get("time", 0)), 2)
+            if any(each.get("name") == "slow" for each in case.iter("property")):
+                reasons.add(name)
+    longest_first = sorted(durations.items(), key=lambda item: -item[1])
+    DURATIONS.write_text(json.dumps(dict(longest_first), indent=1) + "\n")
+    return [f"{name} ({s:.0f} s)" for name, s in longest_first if s > SLOW_SECONDS and name not in reasons]
 
 
 def main() -> int:
     """Run everything, even after a failure; return the exit code."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--fast"]
+    parts = {title: PARTS[title] for title in (FAST if "--fast" in sys.argv else PARTS)}
+    begin = time.monotonic()
     REPORTS.mkdir(parents=True, exist_ok=True)
+    for old in REPORTS.glob("*.xml"):
+        old.unlink()
     tally = Tally()
     broken = []
-    for title, command in CHECKS.items():
-        if run(title, command):
-            broken.append(title)
-    for title, chosen in PARTS.items():
+    checks = Checks()
+    checks.start()
+    for title, chosen in parts.items():
         report = REPORTS / f"{title}.xml"
-        report.unlink(missing_ok=True)
-        pytest = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *chosen,
-            f"--junitxml={report}",
-            "--durations=15",
-        ]
-        code = run(title, [*pytest, *sys.argv[1:]])
+        code = run(
+            title, [sys.executable, "-m", "pytest", *chosen, f"--junitxml={report}", "--durations=15", *arguments]
+        )
         if code == NO_TESTS_COLLECTED:
             continue
         before = tally.failed
         tally.add(report)
         if code and tally.failed == before:
             broken.append(title)
+    broken += checks.tell()
     tally.failed += len(broken)
+    if slow := slow_without_reason():
+        print(f"\nAbove {SLOW_SECONDS:.0f} s without a reason (pytest.mark.slow):", *slow, sep="\n  ")
     if broken:
         print(f"\nFailed outside of tests: {', '.join(broken)}")
     if os.environ.get("REQUIRE_ALL"):
         print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext or nsys counts as failed.")
+    print(f"All of it in {(time.monotonic() - begin) / 60:.1f} min.")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
     for failure in tally.failures:  # last: of a long log the end is what everybody is shown
         print(failure)

@@ -11,24 +11,24 @@ from tests.services import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 SAME = (
-    "lifecycle",
-    "admission",
-    "launch",
-    "reconcile",
-    "reconcile_answers",
-    "answer",
-    "queries",
-    "lease",
-    "resume",
-    "retry",
-    "at_once",
-    "study",
+    "runs/test_lifecycle",
+    "runs/test_admission",
+    "runs/test_launch",
+    "processes/test_reconcile",
+    "test_reconcile_answers",
+    "runs/test_prompt_model",
+    "runs/test_queries",
+    "telemetry/test_lock",
+    "runs/test_resume",
+    "runs/test_retry",
+    "test_at_once",
+    "sweeps/test_sweeps",
 )
 
 
 @pytest.mark.postgres
 def test_the_same_tests_pass_on_postgresql(postgres: Postgres) -> None:
-    files = [*(f"tests/jobs/test_{name}.py" for name in SAME), "tests/console/hostile/test_input.py"]
+    files = [*(f"tests/jobs/{name}.py" for name in SAME), "tests/console/hostile/test_input.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *files]
 
     done = subprocess.run(

@@ -104,7 +104,7 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return running.wait()  # type: ignore[no-any-return]
 
 
-CYCLES = 4
+CYCLES = 2
 
 
 @pytest.fixture(scope="module")

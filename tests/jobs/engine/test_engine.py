@@ -18,7 +18,11 @@ from tests.jobs.engine.conftest import GRPO, Ended
 
 pytestmark = pytest.mark.engine
 
-SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 12, "eval.num_prompts": 32}}
+SFT: dict[str, Any] = {
+    "algorithm": "sft",
+    "profile": {"nsys_ready": "off"},
+    "knobs": {"train.num_steps": 12, "eval.num_prompts": 32},
+}
 
 
 def test_a_grpo_run_finishes(grpo: Ended) -> None:

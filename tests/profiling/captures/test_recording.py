@@ -196,7 +196,7 @@ def test_samples_of_stacks_show_where_another_thread_stands(tmp_path: Path) -> N
     counted = [line.rpartition(" ") for line in path.read_text().splitlines()]
     mine = [int(count) for stack, _, count in counted if stack.startswith("worker;") and "standing_here" in stack]
     assert sum(mine) >= 2
-    assert "standing_here (profiling/test_recording.py:" in path.read_text()
+    assert "standing_here (captures/test_recording.py:" in path.read_text()
 
 
 def test_equal_stacks_stand_together_those_of_most_processes_first() -> None:

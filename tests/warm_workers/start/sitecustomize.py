@@ -27,9 +27,10 @@ def _order() -> dict[str, object] | None:
             variables[name] = os.path.expandvars(value)  # as Ray does: ${PATH}
         words = [word for word in words[1:] if "-runtime-env-context=" not in word and "--language=" not in word]
         programs = [os.path.basename(words[0])]  # noqa: PTH119
-    if programs[:1] != ["default_worker.py"] or COLD in variables:
+    is_cold = COLD in variables or os.path.exists(os.environ[SOCKET] + ".off")  # noqa: PTH110
+    if programs[:1] != ["default_worker.py"] or is_cold:
         return None
-    return {"argv": words, "env": variables, "cwd": os.getcwd()}
+    return {"argv": words, "env": variables, "cwd": os.getcwd()}  # noqa: PTH109
 
 
 def _be_a_warm_worker(order: dict[str, object]) -> None:
