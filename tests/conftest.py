@@ -132,9 +132,3 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
     """Return the size of the window and the language that the pages are made for."""
     return {**browser_context_args, "viewport": {"width": 1440, "height": 900}, "locale": "en-US"}
-
-
-@pytest.fixture(scope="session")
-def repository() -> Path:
-    """Return the root of the checkout."""
-    return Path(__file__).resolve().parents[1]

@@ -16,9 +16,9 @@ _IGNORED = ("tests", "test-results", "node_modules", "static/vendor/*")
 
 
 class _Extraction(makemessages.Command):
-    """Django's, with entries sorted by their texts: code that moves does not touch the file."""
+    """Django's, with entries sorted by their texts, so that code that moves does not touch the file; without guesses."""
 
-    msgmerge_options = [*makemessages.Command.msgmerge_options, "--sort-output"]
+    msgmerge_options = [*makemessages.Command.msgmerge_options, "--sort-output", "--no-fuzzy-matching"]
 
 
 class Command(BaseCommand):
@@ -47,5 +47,6 @@ class Command(BaseCommand):
             catalog.write_text(text, encoding="utf-8")
             missing = [source for source, translation in translations.messages(catalog).items() if not translation]
             self.stdout.write(f"{catalog.name}: {len(missing)} without a translation")
-            self.stdout.writelines(f"  {source}" for source in missing)
+            for source in missing:
+                self.stdout.write(f"  {source}")
         translations.compile_catalogs()
