@@ -10,13 +10,16 @@ def learning_rate(spec: RunSpec, step: int) -> float:
 
     It climbs linearly over `optimizer.warmup_steps`, reaching the peak at the last of them. After that it stays
     (constant), or falls towards zero, which the step after the last would have: linear 1 - t, cosine (1 + cos(pi t)) /
-    2, with t the share of the steps after warm-up that are done.
+    2, with t the fraction of the falling steps that are done. These are all steps after warm-up, or the last
+    `optimizer.decay_steps` of them.
     """
     peak = spec.float_knob("optimizer.learning_rate")
     warmup = spec.int_knob("optimizer.warmup_steps")
     if step <= warmup:
         return peak * step / warmup
-    done = (step - 1 - warmup) / max(spec.num_steps - warmup, 1)
+    decay = spec.int_knob("optimizer.decay_steps")
+    start = max(warmup, spec.num_steps - decay) if decay else warmup
+    done = max(step - 1 - start, 0) / max(spec.num_steps - start, 1)
     schedule = spec.knob("optimizer.schedule")
     if schedule == "linear":
         return peak * (1 - done)

@@ -38,6 +38,18 @@ def test_cosine_falls_along_half_a_wave() -> None:
     assert 0 < found[-1] < 0.03
 
 
+def test_the_rate_falls_over_the_decay_steps_only_and_stays_at_the_peak_before() -> None:
+    found = rates(spec(schedule="linear", warmup_steps=2, decay_steps=4))
+
+    assert found == pytest.approx([0.5] + [1.0] * 6 + [0.75, 0.5, 0.25])
+
+
+def test_more_decay_steps_than_there_are_let_it_fall_from_the_end_of_warm_up_on() -> None:
+    assert rates(spec(schedule="cosine", warmup_steps=3, decay_steps=50)) == rates(
+        spec(schedule="cosine", warmup_steps=3)
+    )
+
+
 def test_a_warm_up_longer_than_the_run_never_reaches_the_peak() -> None:
     assert rates(spec(schedule="linear", warmup_steps=20))[-1] == pytest.approx(0.5)
 
