@@ -28,6 +28,30 @@ def judge_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Seen |
     return judge
 
 
+def judge_pauses(phase: str, *, missing: str) -> Callable[[Evidence], Seen | Missing]:
+    """Return a judge of the share of the newest steps' wall time that a phase takes which not every step has."""
+
+    def judge(evidence: Evidence) -> Seen | Missing:
+        if not evidence.has_steps:
+            return Missing(what="phases")
+        if not evidence.has_times:
+            return Missing(what="phases", text=missing)
+        spans = evidence.spans
+        begin, end = evidence.window
+        is_pause = (spans.role == "driver") & (spans.depth == 0) & (spans.phase == phase)
+        pauses = spans.take(is_pause & (spans.start < end) & (spans.start + spans.duration > begin))
+        inside = np.minimum(pauses.start + pauses.duration, end) - np.maximum(pauses.start, begin)
+        words = {
+            "times": len(pauses),
+            "seconds": f"{float(pauses.duration.max() / 1e9) if len(pauses) else 0.0:.3g}",
+            "step": f"{float(np.median(evidence.step_seconds)):.3g}",
+        }
+        value = float(inside.sum() / (end - begin))
+        return Seen(value=value, begin=begin, end=end, words=words, role="driver", rank=0)
+
+    return judge
+
+
 def judge_median(name: str) -> Callable[[Evidence], Seen | Missing]:
     """Return a judge of the median of a metric of the driver over the steps looked at."""
 

@@ -1,34 +1,7 @@
 """Saving stops training for long."""
 
-import numpy as np
-
-from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-
-
-def _judge(evidence: Evidence) -> Seen | Missing:
-    if not evidence.has_steps:
-        return Missing(what="phases")
-    if not evidence.has_times:
-        return Missing(what="phases", text="The trainer tells no times of saving, only how long its steps took.")
-    spans = evidence.spans
-    begin, end = evidence.window
-    mine = (spans.role == "driver") & (spans.depth == 0) & (spans.phase == "checkpoint")
-    saves = spans.take(mine & (spans.start < end) & (spans.start + spans.duration > begin))
-    inside = np.minimum(saves.start + saves.duration, end) - np.maximum(saves.start, begin)
-    return Seen(
-        value=float(inside.sum() / (end - begin)),
-        begin=begin,
-        end=end,
-        words={
-            "saves": len(saves),
-            "seconds": f"{float(saves.duration.max() / 1e9) if len(saves) else 0.0:.3g}",
-            "step": f"{float(np.median(evidence.step_seconds)):.3g}",
-        },
-        role="driver",
-        rank=0,
-    )
-
+from profiling.finding import Rule, Turn
+from profiling.judging import judge_pauses
 
 PLUGIN = Rule(
     title="Checkpoint stalls",
@@ -40,7 +13,7 @@ PLUGIN = Rule(
     source="ours",
     needs=("phases",),
     is_live=True,
-    fires="Saving takes {value} of the time: {saves} checkpoints, the longest {seconds} s, beside steps of {step} s.",
+    fires="Saving takes {value} of the time: {times} checkpoints, the longest {seconds} s, beside steps of {step} s.",
     clear="Saving takes {value} of the time.",
     advice="Save less often, to a faster disk, or in the background.",
     turns=(
@@ -48,5 +21,5 @@ PLUGIN = Rule(
         Turn("checkpoint.async_save", "on"),
         Turn("checkpoint.save_contents", "choose"),
     ),
-    judge=_judge,
+    judge=judge_pauses("checkpoint", missing="The trainer tells no times of saving, only how long its steps took."),
 )
