@@ -37,8 +37,8 @@ def straggling(slow: float) -> Evidence:
     return evidence(driver(even(8, rollout=1.0, update=1.0)) + ranks("policy", "update", [[0.8] * 8, [slow] * 8]))
 
 
-def saving(every: int) -> Evidence:
-    made = [{"rollout": 1.0, "update": 1.0} | ({"checkpoint": 1.0} if n % every == 0 else {}) for n in range(1, 10)]
+def pausing(phase: str, every: int) -> Evidence:
+    made = [{"rollout": 1.0, "update": 1.0} | ({phase: 1.0} if n % every == 0 else {}) for n in range(1, 10)]
     return evidence(driver(made))
 
 
@@ -104,7 +104,10 @@ CASES: dict[str, Case] = {
         clear=steps(rollout=1.0, reference=0.1),
         missing=steps(rollout=1.0),
     ),
-    "checkpoint_stall": Case(fires=saving(2), value=4 / 20, clear=saving(20), missing=NOTHING),
+    "checkpoint_stall": Case(
+        fires=pausing("checkpoint", 2), value=4 / 20, clear=pausing("checkpoint", 20), missing=NOTHING
+    ),
+    "evaluation_slow": Case(fires=pausing("eval", 2), value=4 / 20, clear=pausing("eval", 20), missing=NOTHING),
     "straggler": Case(fires=straggling(1.0), value=0.2, clear=straggling(0.8), missing=steps(update=1.0), rank=1),
     "outlier_step": Case(fires=with_outlier(9.0), value=5.0, clear=with_outlier(1.5), missing=NOTHING, rank=1),
     "warm_up": Case(
