@@ -16,7 +16,7 @@ _IGNORED = ("tests", "test-results", "node_modules", "static/vendor/*")
 
 
 class _Extraction(makemessages.Command):
-    """Django's, with entries sorted by their texts, so that code that moves does not touch the file; without guesses."""
+    """Django's, without guesses, and sorted by text: code that moves does not touch the file."""
 
     msgmerge_options = [*makemessages.Command.msgmerge_options, "--sort-output", "--no-fuzzy-matching"]
 
