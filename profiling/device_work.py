@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, total, union
 from profiling.evidence import Evidence, Ints, Recorded
-from profiling.finding import Seen
+from profiling.finding import Observation
 from profiling.trace.category import DEVICE, Category
 
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
@@ -80,9 +80,9 @@ class DeviceWork:
         whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
         return {"device": f"device {self.device}{whose}"}
 
-    def seen(self, value: float, *, is_firing: bool | None = None, **words: object) -> Seen:
+    def observation(self, value: float, *, is_firing: bool | None = None, **words: object) -> Observation:
         """Return what a rule measured of it over the whole window."""
-        return Seen(
+        return Observation(
             value=value,
             begin=self.begin,
             end=self.end,

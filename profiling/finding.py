@@ -43,15 +43,15 @@ RECORD: Mapping[Input, str] = {
 _OF_FILES: frozenset[Input] = frozenset(("trace", "device_trace", "memory", "counters", "collectives"))
 
 
-class Turn(NamedTuple):
-    """A knob by id, and how to turn it: `choose` where only a person can say."""
+class KnobChange(NamedTuple):
+    """A knob by id, and how to change it: `choose` where only a person can say."""
 
     knob: str
     how: How
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """What a rule measured: `value` in the rule's unit, over [begin, end] (Unix ns), with the `words` of its sentence.
 
     `is_bad` overrules the comparison with the threshold where a rule looks at more than one number.
@@ -67,7 +67,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class InsufficientData:
     """What a rule lacked; `text` where there is more to say than RECORD says."""
 
     what: Input
@@ -78,9 +78,9 @@ class Missing:
 class Rule:
     """One symptom. It fires above `watch` (below, where `is_low_bad`), and is bad beyond `bad`.
 
-    `fires` and `clear` are sentences with places for {value}, {threshold} and the words of what was seen; `advice` says
-    what to change and what is gained; `turns` are knobs of the catalogue and which way to turn them. `definition` says
-    what the number is, `source` where the threshold is from.
+    `fires` and `clear` are sentences with places for {value}, {threshold} and the words of what was observed; `advice`
+    says what to change and what is gained; `changes` are knobs of the catalogue and which way to change them.
+    `definition` says what the number is, `source` where the threshold is from.
     """
 
     title: str
@@ -94,10 +94,10 @@ class Rule:
     fires: str
     clear: str
     advice: str
-    turns: tuple[Turn, ...] = ()
+    changes: tuple[KnobChange, ...] = ()
     is_low_bad: bool = False
     is_live: bool = False
-    judge: Callable[[Evidence], Seen | Missing]
+    evaluate: Callable[[Evidence], Observation | InsufficientData]
 
     @property
     def reads_files(self) -> bool:
@@ -107,14 +107,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of a rule. `seen` is None with not enough data, `missing` then says what to record."""
+    """What became of a rule. `observation` is None with not enough data, `missing` then says what to record."""
 
     key: str
     rule: Rule
     state: State
     level: Level = ""
-    seen: Seen | None = None
-    missing: Missing | None = None
+    observation: Observation | None = None
+    missing: InsufficientData | None = None
 
     @property
     def record(self) -> str:
@@ -123,16 +123,16 @@ class Finding:
 
     def sentence(self, say: Callable[[str], str] = str) -> str:
         """Return what was found, or what to record; `say` gives a template in the reader's language."""
-        if self.seen is None:
+        if self.observation is None:
             return say(self.record)
-        words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.seen.words}
+        words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.observation.words}
         said = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
         return said[:1].upper() + said[1:]
 
     @property
     def value(self) -> str:
         """The number with its unit, "—" where there is none."""
-        return "—" if self.seen is None else amount(self.seen.value, self.rule.unit)
+        return "—" if self.observation is None else amount(self.observation.value, self.rule.unit)
 
 
 def amount(value: float, unit: Unit) -> str:
@@ -155,54 +155,58 @@ def rules(*, live: bool = False) -> dict[str, Rule]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What a rule saw, or what it lacks: one of the two."""
+class Evaluation:
+    """What a rule observed, or what it lacks: one of the two."""
 
-    seen: Seen | None = None
-    missing: Missing | None = None
+    observation: Observation | None = None
+    missing: InsufficientData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfFiles:
     """What the rules that look into files say of them, by key: of the first `looked` ns of all `whole` ns."""
 
-    judgements: Mapping[str, Judgement]
+    evaluations: Mapping[str, Evaluation]
     looked: int = 0
     whole: int = 0
 
 
-def judge_files(evidence: Evidence) -> OfFiles:
+def evaluate_files(evidence: Evidence) -> OfFiles:
     """Return what the rules that look into files say of those of a capture."""
-    found = {key: _judgement(rule.judge(evidence), rule) for key, rule in rules().items() if rule.reads_files}
+    found = {key: _evaluation(rule.evaluate(evidence), rule) for key, rule in rules().items() if rule.reads_files}
     begin = min((one.begin for one in evidence.recorded), default=0)
     looked = max((one.end for one in evidence.recorded), default=0) - begin
     whole = max((one.store.end for one in evidence.recorded), default=0) - begin
-    return OfFiles(judgements=found, looked=looked, whole=whole)
+    return OfFiles(evaluations=found, looked=looked, whole=whole)
 
 
-def judged(key: str, rule: Rule, evidence: Evidence) -> Finding:
+def finding_of(key: str, rule: Rule, evidence: Evidence) -> Finding:
     """Return what a rule says of the evidence."""
-    return _finding(key, rule, _judgement(rule.judge(evidence), rule))
+    return _finding(key, rule, _evaluation(rule.evaluate(evidence), rule))
 
 
-def _judgement(seen: Seen | Missing, rule: Rule) -> Judgement:
-    if isinstance(seen, Seen) and not math.isfinite(seen.value):
-        seen = Missing(what=rule.needs[0])  # NaN is above no threshold, and reads as healthy
-    return Judgement(missing=seen) if isinstance(seen, Missing) else Judgement(seen=seen)
+def _evaluation(observation: Observation | InsufficientData, rule: Rule) -> Evaluation:
+    if isinstance(observation, Observation) and not math.isfinite(observation.value):
+        observation = InsufficientData(what=rule.needs[0])  # NaN is above no threshold, and reads as healthy
+    return (
+        Evaluation(missing=observation)
+        if isinstance(observation, InsufficientData)
+        else Evaluation(observation=observation)
+    )
 
 
-def _finding(key: str, rule: Rule, found: Judgement) -> Finding:
-    seen = found.seen
-    if seen is None:
+def _finding(key: str, rule: Rule, found: Evaluation) -> Finding:
+    observation = found.observation
+    if observation is None:
         return Finding(key=key, rule=rule, state="not_enough_data", missing=found.missing)
     beyond_watch, beyond_bad = (
-        (seen.value < rule.watch, seen.value < rule.bad)
+        (observation.value < rule.watch, observation.value < rule.bad)
         if rule.is_low_bad
-        else (seen.value > rule.watch, seen.value > rule.bad)
+        else (observation.value > rule.watch, observation.value > rule.bad)
     )
-    is_firing = beyond_watch if seen.is_firing is None else seen.is_firing
+    is_firing = beyond_watch if observation.is_firing is None else observation.is_firing
     level: Level = "" if not is_firing else "bad" if beyond_bad else "watch"
-    return Finding(key=key, rule=rule, state="fires" if is_firing else "clear", level=level, seen=seen)
+    return Finding(key=key, rule=rule, state="fires" if is_firing else "clear", level=level, observation=observation)
 
 
 def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None = None) -> list[Finding]:
@@ -210,11 +214,11 @@ def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None
 
     `of_files` is what those that look into files have said already; what they lacked may stand in the evidence.
     """
-    known = of_files.judgements if of_files else {}
+    known = of_files.evaluations if of_files else {}
     found = []
     for key, rule in rules(live=live).items():
         told = known.get(key)
-        is_told = told is not None and (told.seen is not None or not rule.is_live)
-        found.append(_finding(key, rule, told) if told and is_told else judged(key, rule, evidence))
+        is_told = told is not None and (told.observation is not None or not rule.is_live)
+        found.append(_finding(key, rule, told) if told and is_told else finding_of(key, rule, evidence))
     order = ("fires", "clear", "not_enough_data")
     return sorted(found, key=lambda one: (order.index(one.state), one.level != "bad", one.key))

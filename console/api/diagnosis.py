@@ -19,7 +19,7 @@ router = Router(tags=["runs"])
 traces = Router(tags=["traces"])
 
 
-class TurnOut(Schema):
+class KnobChangeOut(Schema):
     """A knob to turn; `value` is what a clone would have, null where only a person can say."""
 
     knob: str
@@ -46,7 +46,7 @@ class FindingOut(Schema):
     rank: int | None
     begin: int | None
     end: int | None
-    turns: list[TurnOut]
+    turns: list[KnobChangeOut]
 
 
 class DiagnosisOut(Schema):
@@ -107,26 +107,27 @@ def _spec(run: Run) -> RunSpec | None:
 
 def finding_out(finding: Finding, spec: RunSpec | None) -> FindingOut:
     """Return a finding as the API says it; `spec` is the run that would be cloned."""
-    rule, seen = finding.rule, finding.seen
-    has_window = seen is not None and seen.end > seen.begin > 0
+    rule, observation = finding.rule, finding.observation
+    has_window = observation is not None and observation.end > observation.begin > 0
     return FindingOut(
         rule=finding.key,
         title=rule.title,
         question=rule.question,
         state=finding.state,
         level=finding.level,
-        value=seen.value if seen else None,
+        value=observation.value if observation else None,
         threshold=rule.watch,
         unit=rule.unit,
         sentence=finding.sentence(),
         definition=rule.definition,
         source=rule.source,
         advice=rule.advice,
-        role=seen.role if seen else "",
-        rank=seen.rank if seen and seen.rank >= 0 else None,
-        begin=seen.begin if seen and has_window else None,
-        end=seen.end if seen and has_window else None,
+        role=observation.role if observation else "",
+        rank=observation.rank if observation and observation.rank >= 0 else None,
+        begin=observation.begin if observation and has_window else None,
+        end=observation.end if observation and has_window else None,
         turns=[
-            TurnOut(knob=turn.knob, how=turn.how, value=changed(turn, spec) if spec else None) for turn in rule.turns
+            KnobChangeOut(knob=change.knob, how=change.how, value=changed(change, spec) if spec else None)
+            for change in rule.changes
         ],
     )

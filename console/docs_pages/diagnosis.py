@@ -18,7 +18,7 @@ def _row(key: str, rule: Rule) -> str:
     sign = "<" if rule.is_low_bad else ">"
     limits = f"{sign} {amount(rule.watch, rule.unit)}, {sign} {amount(rule.bad, rule.unit)}"
     live = ", live" if rule.is_live else ""
-    knobs = f" `{'` `'.join(turn.knob for turn in rule.turns)}`" if rule.turns else ""
+    knobs = f" `{'` `'.join(change.knob for change in rule.changes)}`" if rule.changes else ""
     needs = ", ".join(rule.needs).replace("_", " ")
     return table_row(
         [

@@ -34,10 +34,10 @@ from jobs.planner.search.advice import TOGETHER
 from jobs.planner.search.layouts import GOALS
 from jobs.planner.search.plan_changes import moves
 from jobs.planner.validity import REASONS
+from profiling.evaluators import NO_PHASE
 from profiling.finding import FOLDER as DIAGNOSIS
 from profiling.finding import QUESTIONS, RECORD
 from profiling.finding import rules as diagnosis_rules
-from profiling.judging import NO_PHASE
 from profiling.phases import BY_KEY, PHASES
 from profiling.recorders.recorder import load_tool, tool_names
 
@@ -213,7 +213,7 @@ def _diagnosis_texts() -> Iterator[str]:
 
 
 def _texts_of_missing() -> Iterator[str]:
-    """Yield what rules say where they lack something: `Missing(text=...)`, as a text or as a name for one."""
+    """Yield what rules say where they lack something: `InsufficientData(text=...)`, as a text or as a name for one."""
     for file in sorted(Path(str(files(DIAGNOSIS))).glob("*.py")):
         for scope in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(scope, ast.FunctionDef | ast.Module):

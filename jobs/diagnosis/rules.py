@@ -25,7 +25,7 @@ from jobs.traces.files import files_of, recordings
 from jobs.traces.results import answer
 from profiling.analysis.summary import within
 from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Step
-from profiling.finding import Finding, OfFiles, Turn, diagnose, judge_files
+from profiling.finding import Finding, KnobChange, OfFiles, diagnose, evaluate_files
 from profiling.phases import BY_KEY
 
 METRICS = (
@@ -93,7 +93,7 @@ def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
 
     def work() -> OfFiles:
         with recordings(files) as recorded:
-            return judge_files(Evidence(recorded=within(recorded), capture=evidence.capture))
+            return evaluate_files(Evidence(recorded=within(recorded), capture=evidence.capture))
 
     of_files = answer(trace, (files, evidence.capture), OfFiles, work, patience=patience)
     findings = diagnose(evidence, of_files=of_files)
@@ -105,22 +105,22 @@ def _looked_at(evidence: Evidence) -> tuple[int, int, int] | None:
     return (steps[0].number, steps[-1].number, len(steps)) if steps else None
 
 
-def changed(turn: Turn, spec: RunSpec) -> Value:
+def changed(change: KnobChange, spec: RunSpec) -> Value:
     """Return what a knob becomes when it is turned: twice or half its value, on or off; None if that changes nothing.
 
     None too where only a person can say, where the run has no such knob, or where it means nothing beside its others.
     """
-    chosen = spec.knobs.get(turn.knob)
-    if chosen is None or not is_live(turn.knob, spec.values()):
+    chosen = spec.knobs.get(change.knob)
+    if chosen is None or not is_live(change.knob, spec.values()):
         return None
-    knob, now = knobs()[turn.knob], chosen.value
-    if turn.how in ("on", "off"):
-        return (turn.how == "on") if isinstance(now, bool) and now != (turn.how == "on") else None
-    if isinstance(now, bool) or not isinstance(now, int | float) or turn.how == "choose" or now <= 0:
+    knob, now = knobs()[change.knob], chosen.value
+    if change.how in ("on", "off"):
+        return (change.how == "on") if isinstance(now, bool) and now != (change.how == "on") else None
+    if isinstance(now, bool) or not isinstance(now, int | float) or change.how == "choose" or now <= 0:
         return None
-    wanted = now * 2 if turn.how == "raise" else now / 2
+    wanted = now * 2 if change.how == "raise" else now / 2
     if knob.type == "float":
-        wanted = now + (knob.high - now) / 2 if turn.how == "raise" and knob.high <= 1 else wanted
+        wanted = now + (knob.high - now) / 2 if change.how == "raise" and knob.high <= 1 else wanted
     else:
         wanted = int(wanted)
     try:

@@ -1,7 +1,7 @@
 """Many answers end at the longest length allowed: their reward is noise, and each fills the engine to its limit."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_median
+from profiling.evaluators import evaluate_median
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Answers are cut",
@@ -17,10 +17,10 @@ PLUGIN = Rule(
     "is not earned.",
     clear="{value} of the answers end at the longest length allowed.",
     advice="Allow longer answers, punish overlong ones softly, or leave cut ones out of the loss.",
-    turns=(
-        Turn("rollout.max_new_tokens", "raise"),
-        Turn("reward.overlong_penalty", "choose"),
-        Turn("reward.overlong_buffer_tokens", "raise"),
+    changes=(
+        KnobChange("rollout.max_new_tokens", "raise"),
+        KnobChange("reward.overlong_penalty", "choose"),
+        KnobChange("reward.overlong_buffer_tokens", "raise"),
     ),
-    judge=judge_median("response/truncated_share"),
+    evaluate=evaluate_median("response/truncated_share"),
 )

@@ -1,13 +1,13 @@
 """Part of what was asked for is not in the capture."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     capture = evidence.capture
     if capture is None and not evidence.recorded:
-        return Missing(what="capture")
+        return InsufficientData(what="capture")
     problems = list(capture.problems) if capture else []
     if capture:
         absent = sorted(set(capture.asked) - set(capture.here))
@@ -20,7 +20,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             problems.append(f"{whose}the file holds no event")
     begins = [one.store.begin for one in evidence.recorded]
     ends = [one.store.end for one in evidence.recorded]
-    return Seen(
+    return Observation(
         value=float(len(problems)),
         begin=min(begins, default=0),
         end=max(ends, default=0),
@@ -40,5 +40,5 @@ PLUGIN = Rule(
     fires="{value} things are missing or cut off: {problems}.",
     clear="Every worker that was asked for is here, and no file is empty or cut off.",
     advice="Record again, for fewer steps or ranks, and let the run go on for a minute after the last of them.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -1,7 +1,7 @@
 """Saving stops training for long."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_pauses
+from profiling.evaluators import judge_pauses
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Checkpoint stalls",
@@ -16,10 +16,10 @@ PLUGIN = Rule(
     fires="Saving takes {value} of the time: {times} checkpoints, the longest {seconds} s, beside steps of {step} s.",
     clear="Saving takes {value} of the time.",
     advice="Save less often, to a faster disk, or in the background.",
-    turns=(
-        Turn("checkpoint.every_steps", "raise"),
-        Turn("checkpoint.async_save", "on"),
-        Turn("checkpoint.save_contents", "choose"),
+    changes=(
+        KnobChange("checkpoint.every_steps", "raise"),
+        KnobChange("checkpoint.async_save", "on"),
+        KnobChange("checkpoint.save_contents", "choose"),
     ),
-    judge=judge_pauses("checkpoint", missing="The trainer tells no times of saving, only how long its steps took."),
+    evaluate=judge_pauses("checkpoint", missing="The trainer tells no times of saving, only how long its steps took."),
 )

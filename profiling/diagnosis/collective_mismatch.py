@@ -1,17 +1,17 @@
 """Ranks do not meet in a collective: one never calls it, or calls another one, and the others wait for ever."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.flights import Parting, flights, partings
 
 _LEAST_SECONDS = 30.0
 _MOST_RANKS = 8
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     dumps = flights(evidence)
     if len(dumps) < 2:
-        return Missing(
+        return InsufficientData(
             what="collectives",
             text="It takes dumps of torch's flight recorder of two ranks or more: start the processes with "
             "TORCH_FR_BUFFER_SIZE=2000, and bring the files together.",
@@ -20,7 +20,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     end = max(one.recorded.store.end for one in dumps)
     found = [one for one in partings(dumps) if one.waited is None or one.waited > _LEAST_SECONDS]
     if not found:
-        return Seen(value=0.0, begin=begin, end=end, words={"count": len(dumps)})
+        return Observation(value=0.0, begin=begin, end=end, words={"count": len(dumps)})
     first = min(found, key=_begun)
     waiting = [call for call in first.calls.values() if call is not None]
     place = next((call.place for call in waiting if call.place), "")
@@ -32,7 +32,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         "place": f" ({place})" if place else "",
     }
     who = next((one for one in dumps if one.rank in first.ranks), None)
-    return Seen(
+    return Observation(
         value=float(len(found)),
         begin=_begun(first),
         end=end,
@@ -68,5 +68,5 @@ PLUGIN = Rule(
     clear="The {count} ranks called the same collectives with the same sizes, and no rank is waited for.",
     advice="Look at the stacks of these ranks: a branch that only some take, batches of different number or size, an "
     "error that one rank swallowed.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

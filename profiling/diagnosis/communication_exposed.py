@@ -4,19 +4,19 @@ from collections.abc import Iterator
 
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.trace.category import Category
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk = work.of(Category.COMMUNICATION)
         if not total(talk):
             continue
         exposed = total(difference(talk, work.of(Category.KERNEL))) / work.window
-        yield work.seen(exposed, all=f"{100 * total(talk) / work.window:.1f} %")
+        yield work.observation(exposed, all=f"{100 * total(talk) / work.window:.1f} %")
 
 
 PLUGIN = Rule(
@@ -31,11 +31,11 @@ PLUGIN = Rule(
     fires="{device} does nothing but communicate for {value} of the time ({all} in all).",
     clear="{device} does nothing but communicate for {value} of the time.",
     advice="Overlap it, raise the bucket size or the micro-batch, choose another ZeRO stage, and check the links.",
-    turns=(
-        Turn("parallel.overlap_comm", "on"),
-        Turn("memory.zero_stage", "choose"),
-        Turn("train.micro_batch_size", "raise"),
-        Turn("memory.reshard_after_forward", "choose"),
+    changes=(
+        KnobChange("parallel.overlap_comm", "on"),
+        KnobChange("memory.zero_stage", "choose"),
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("memory.reshard_after_forward", "choose"),
     ),
-    judge=judge_worst(_look, missing=Missing(what="collectives")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="collectives")),
 )

@@ -7,9 +7,9 @@ import numpy as np
 
 from profiling.analysis.intervals import total, union
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn, amount
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule, amount
 from profiling.trace.category import Category
 
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
@@ -17,7 +17,7 @@ _PAGEABLE = re.compile(r"pageable", re.I)
 _LARGE = 1 << 20
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         names = work.recorded.store.names
         host = {i for i, name in enumerate(names) if _HOST.search(name)}
@@ -25,7 +25,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         copies = (work.category == Category.COPY) & np.isin(work.name, list(host))
         slow = copies & np.isin(work.name, list(pageable)) & (work.bytes >= _LARGE)
         share = total(union(work.start[copies], (work.start + work.duration)[copies])) / work.window
-        yield work.seen(
+        yield work.observation(
             share,
             is_firing=share > PLUGIN.watch or bool(slow.any()),
             bytes=amount(float(work.bytes[copies].sum()), "bytes"),
@@ -47,11 +47,11 @@ PLUGIN = Rule(
     "are from memory that is not pinned.",
     clear="{device} copies from and to the host for {value} of the time, and no large copy is from unpinned memory.",
     advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
-    turns=(
-        Turn("memory.optimizer_offload", "off"),
-        Turn("memory.param_offload", "off"),
-        Turn("memory.activation_offload", "off"),
-        Turn("data.num_workers", "raise"),
+    changes=(
+        KnobChange("memory.optimizer_offload", "off"),
+        KnobChange("memory.param_offload", "off"),
+        KnobChange("memory.activation_offload", "off"),
+        KnobChange("data.num_workers", "raise"),
     ),
-    judge=judge_worst(_look, missing=Missing(what="device_trace")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
 )

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn, amount
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule, amount
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         begin, length = work.launches
         known = work.kernels & (length >= 0)
@@ -21,7 +21,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         delay = float(np.median(work.start[known] - (begin[known] + length[known])))
         idle = 1 - work.busy_share
         is_firing = delay < _AT_ONCE and idle > PLUGIN.watch
-        yield work.seen(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))
+        yield work.observation(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))
 
 
 PLUGIN = Rule(
@@ -36,10 +36,10 @@ PLUGIN = Rule(
     fires="{device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
     clear="{device} is idle for {value}; kernels start {delay} after their launch.",
     advice="Take Python work off the step, compile the model, or give each launch more to do.",
-    turns=(
-        Turn("kernels.torch_compile", "on"),
-        Turn("train.micro_batch_size", "raise"),
-        Turn("rollout.enforce_eager", "off"),
+    changes=(
+        KnobChange("kernels.torch_compile", "on"),
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("rollout.enforce_eager", "off"),
     ),
-    judge=judge_worst(_look, missing=Missing(what="device_trace")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
 )

@@ -1,7 +1,7 @@
 """The step waits for its data."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_share
+from profiling.evaluators import evaluate_share
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Waiting for data",
@@ -16,6 +16,6 @@ PLUGIN = Rule(
     fires="Each step waits {value} of its time for data (median {seconds} s).",
     clear="Waiting for data takes {value} of each step.",
     advice="Load with more workers, tokenise before the run, and keep the data on a local disk.",
-    turns=(Turn("data.num_workers", "raise"), Turn("data.filter_workers", "raise")),
-    judge=judge_share("data_wait", missing="The trainer told no time of waiting for data."),
+    changes=(KnobChange("data.num_workers", "raise"), KnobChange("data.filter_workers", "raise")),
+    evaluate=evaluate_share("data_wait", missing="The trainer told no time of waiting for data."),
 )

@@ -2,14 +2,14 @@
 
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     idlest = min(devices(evidence), key=lambda work: work.busy_share, default=None)
     if idlest is None:
-        return Missing(what="device_trace")
-    return Seen(
+        return InsufficientData(what="device_trace")
+    return Observation(
         value=idlest.busy_share,
         begin=idlest.begin,
         end=idlest.end,
@@ -32,5 +32,5 @@ PLUGIN = Rule(
     fires="{device} is busy for {value} of the recorded time.",
     clear="The idlest is {device}: busy for {value} of the recorded time.",
     advice="Look at the rules below for the cause: launches, synchronisation, data, communication or another role.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

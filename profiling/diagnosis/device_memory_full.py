@@ -2,15 +2,15 @@
 
 import re
 
+from profiling.evaluators import whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _USED = re.compile(r"^gpu(\d+)_memory_used_bytes$")
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    best: Seen | None = None
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    best: Observation | None = None
     for used in evidence.readings:
         name = _USED.match(used.name)
         total = name and evidence.reading(f"gpu{name[1]}_memory_total_bytes", role=used.role, rank=used.rank)
@@ -18,7 +18,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             continue
         begin, end = whole_window(used, evidence)
         words = {"node": used.rank, "index": int(name[1]), "total": f"{total.value.max() / 2**30:.0f} GiB"}
-        seen = Seen(
+        seen = Observation(
             value=float(used.value.max() / total.value.max()),
             begin=begin,
             end=end,
@@ -28,7 +28,9 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         )
         if best is None or seen.value > best.value:
             best = seen
-    return best or Missing(what="readings", text="No node told the memory of a GPU: NVML is read where there is one.")
+    return best or InsufficientData(
+        what="readings", text="No node told the memory of a GPU: NVML is read where there is one."
+    )
 
 
 PLUGIN = Rule(
@@ -44,11 +46,11 @@ PLUGIN = Rule(
     fires="GPU {index} of node {node} has {value} of its {total} in use.",
     clear="GPU {index} of node {node} has {value} of its {total} in use at most.",
     advice="Smaller micro-batches, activation checkpointing, offload, or a smaller share of memory for the engine.",
-    turns=(
-        Turn("train.micro_batch_size", "lower"),
-        Turn("memory.gradient_checkpointing", "on"),
-        Turn("memory.optimizer_offload", "on"),
-        Turn("rollout.gpu_memory_fraction", "lower"),
+    changes=(
+        KnobChange("train.micro_batch_size", "lower"),
+        KnobChange("memory.gradient_checkpointing", "on"),
+        KnobChange("memory.optimizer_offload", "on"),
+        KnobChange("rollout.gpu_memory_fraction", "lower"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -1,11 +1,11 @@
 """The disk of the run directory is nearly full: the next checkpoint or capture fails."""
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    best: Seen | None = None
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    best: Observation | None = None
     for free in evidence.all_readings("disk_free_bytes"):
         total = evidence.reading("disk_total_bytes", role=free.role, rank=free.rank)
         if total is None or not total.value[-1] > 0:
@@ -13,10 +13,10 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         share = float(free.value[-1] / total.value[-1])
         words = {"node": free.rank, "free": f"{free.value[-1] / 2**30:.1f} GiB"}
         t = int(free.time[-1])
-        seen = Seen(value=share, begin=t, end=t, words=words, role=free.role, rank=free.rank)
+        seen = Observation(value=share, begin=t, end=t, words=words, role=free.role, rank=free.rank)
         if best is None or seen.value < best.value:
             best = seen
-    return best or Missing(what="readings")
+    return best or InsufficientData(what="readings")
 
 
 PLUGIN = Rule(
@@ -33,6 +33,6 @@ PLUGIN = Rule(
     fires="Node {node} has {free} free, {value} of its disk.",
     clear="Node {node} has {free} free, {value} of its disk.",
     advice="Keep fewer checkpoints, or put the run directory on a larger disk.",
-    turns=(Turn("checkpoint.keep", "lower"), Turn("checkpoint.max_disk", "lower")),
-    judge=_judge,
+    changes=(KnobChange("checkpoint.keep", "lower"), KnobChange("checkpoint.max_disk", "lower")),
+    evaluate=_evaluate,
 )

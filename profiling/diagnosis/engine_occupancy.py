@@ -3,17 +3,17 @@
 import numpy as np
 
 from profiling.analysis.rollout import counts_of
+from profiling.evaluators import whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.trace.category import Category
 
 _FEW = 0.25  # of the most sequences that were decoded at once
 _SOME = 8  # sequences: of fewer, none is a tail
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    worst: Seen | None = None
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    worst: Observation | None = None
     for recorded in evidence.recorded:
         store = recorded.store
         found = recorded.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
@@ -30,7 +30,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             "mean": f"{np.average(size, weights=duration):.1f}",
             "passes": int(known.sum()),
         }
-        seen = Seen(
+        seen = Observation(
             value=float(duration[few].sum() / duration.sum()),
             begin=int(found["ts"][known].min()),
             end=int((found["ts"] + found["dur"])[known].max()),
@@ -44,7 +44,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     return worst or _from_readings(evidence)
 
 
-def _from_readings(evidence: Evidence) -> Seen | Missing:
+def _from_readings(evidence: Evidence) -> Observation | InsufficientData:
     """Look at what engines told of themselves, where no file names their batches."""
     found = [
         (float(np.median(evidence.in_steps(empty))), empty)
@@ -52,14 +52,16 @@ def _from_readings(evidence: Evidence) -> Seen | Missing:
         if len(evidence.in_steps(empty))
     ]
     if not found:
-        return Missing(what="readings", text="No engine told how full its batches are; vLLM does with every rollout.")
+        return InsufficientData(
+            what="readings", text="No engine told how full its batches are; vLLM does with every rollout."
+        )
     value, worst = max(found, key=lambda pair: pair[0])
     most = evidence.reading("running_requests", role=worst.role, rank=worst.rank)
     mean = evidence.reading("running_requests_mean", role=worst.role, rank=worst.rank)
     peak = float(np.median(evidence.in_steps(most))) if most is not None else float("nan")
     usual = float(np.median(evidence.in_steps(mean))) if mean is not None else float("nan")
     begin, end = whole_window(worst, evidence)
-    return Seen(
+    return Observation(
         value=value / 100,
         begin=begin,
         end=end,
@@ -91,11 +93,11 @@ PLUGIN = Rule(
     "mean {mean}).",
     clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",
     advice="Send it more prompts at once, cut or carry over the longest answers, or generate beside the update.",
-    turns=(
-        Turn("rollout.prompts_per_step", "raise"),
-        Turn("async.partial_rollout", "on"),
-        Turn("async.mode", "choose"),
-        Turn("rollout.max_new_tokens", "lower"),
+    changes=(
+        KnobChange("rollout.prompts_per_step", "raise"),
+        KnobChange("async.partial_rollout", "on"),
+        KnobChange("async.mode", "choose"),
+        KnobChange("rollout.max_new_tokens", "lower"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

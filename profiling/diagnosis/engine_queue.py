@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from profiling.evaluators import evaluate_worst, whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import judge_worst, whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _ROOM = 60.0  # per cent of the KV cache
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for waiting in evidence.all_readings("waiting_requests"):
         running = evidence.reading("running_requests", role=waiting.role, rank=waiting.rank)
         used = evidence.reading("kv_cache_percent", role=waiting.role, rank=waiting.rank)
@@ -20,7 +20,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         wait, run, full = (float(np.median(evidence.in_steps(one))) for one in (waiting, running, used))
         begin, end = whole_window(waiting, evidence)
         words = {"role": waiting.role, "rank": waiting.rank, "running": f"{run:.0f}", "used": f"{full:.0f} %"}
-        yield Seen(
+        yield Observation(
             value=wait,
             begin=begin,
             end=end,
@@ -44,6 +44,6 @@ PLUGIN = Rule(
     fires="{value} requests wait at {role} {rank} while {running} run and only {used} of its KV cache is used.",
     clear="{value} requests wait at {role} {rank} while {running} run; {used} of its KV cache is used.",
     advice="Raise the number of sequences and of tokens that the engine takes in one batch.",
-    turns=(Turn("rollout.max_num_seqs", "raise"), Turn("rollout.max_batched_tokens", "raise")),
-    judge=judge_worst(_look, missing=Missing(what="readings")),
+    changes=(KnobChange("rollout.max_num_seqs", "raise"), KnobChange("rollout.max_batched_tokens", "raise")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="readings")),
 )

@@ -1,7 +1,7 @@
 """Evaluating stops training for long."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_pauses
+from profiling.evaluators import judge_pauses
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Evaluations take long",
@@ -16,11 +16,11 @@ PLUGIN = Rule(
     fires="Evaluating takes {value} of the time: {times} evaluations, the longest {seconds} s; a step takes {step} s.",
     clear="Evaluating takes {value} of the time.",
     advice="Evaluate less often, on fewer prompts, or with fewer responses per prompt.",
-    turns=(
-        Turn("eval.every_steps", "raise"),
-        Turn("eval.num_prompts", "lower"),
-        Turn("eval.max_samples", "lower"),
-        Turn("eval.samples_per_prompt", "lower"),
+    changes=(
+        KnobChange("eval.every_steps", "raise"),
+        KnobChange("eval.num_prompts", "lower"),
+        KnobChange("eval.max_samples", "lower"),
+        KnobChange("eval.samples_per_prompt", "lower"),
     ),
-    judge=judge_pauses("eval", missing="The trainer reports only how long its steps took, not when it evaluated."),
+    evaluate=judge_pauses("eval", missing="The trainer reports only how long its steps took, not when it evaluated."),
 )

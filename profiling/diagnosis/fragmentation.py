@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.counters import Counter, counters
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     held = counters(evidence, "Total Reserved", "reserved", "reserved_bytes")
     given = counters(evidence, "Total Allocated", "allocated", "allocated_bytes")
     for reserved in held:
@@ -21,14 +21,14 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
             yield _at_the_peak(reserved, mine[0])
 
 
-def _at_the_peak(reserved: Counter, allocated: Counter) -> Seen:
+def _at_the_peak(reserved: Counter, allocated: Counter) -> Observation:
     """Return the share that was not given out when the most was, at or before the highest reservation."""
     most = float(allocated.value.max())
     at = int(allocated.value.argmax())
     then = int(np.searchsorted(reserved.time, allocated.time[at], side="right")) - 1
     total = float(reserved.value[max(0, then)])
     words = {**reserved.words, "reserved": f"{total / 2**30:.2f} GiB", "allocated": f"{most / 2**30:.2f} GiB"}
-    return Seen(
+    return Observation(
         value=max(0.0, 1 - most / total) if total else 0.0,
         begin=int(allocated.time[at]),
         end=int(allocated.time[at]),
@@ -51,6 +51,6 @@ PLUGIN = Rule(
     clear="At its peak {device} had {reserved} reserved and {allocated} in use.",
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
-    turns=(Turn("train.packing", "on"), Turn("memory.pad_to_length", "on")),
-    judge=judge_worst(_look, missing=Missing(what="memory")),
+    changes=(KnobChange("train.packing", "on"), KnobChange("memory.pad_to_length", "on")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="memory")),
 )

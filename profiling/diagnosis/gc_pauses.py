@@ -6,16 +6,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.analysis.intervals import total, union
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.trace.category import Category
 
 _NAME = re.compile(r"gc\.collect|python gc|garbage", re.I)
 _NOT_SAID = "No file says when the garbage collector ran: record with the torch profiler, with Python stacks."
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
         named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
@@ -27,7 +27,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
             continue
         pauses = union(found["ts"][mine], (found["ts"] + found["dur"])[mine])
         at = int(pauses.lengths.argmax()) if len(pauses) else -1
-        yield Seen(
+        yield Observation(
             value=total(pauses) / recorded.window,
             begin=int(pauses.begin[at]) if len(pauses) else recorded.begin,
             end=int(pauses.end[at]) if len(pauses) else recorded.end,
@@ -49,5 +49,5 @@ PLUGIN = Rule(
     fires="The garbage collector takes {value} of the time, in {count} pauses of up to {longest}.",
     clear="The garbage collector takes {value} of the time.",
     advice="Freeze what lives on after loading (gc.freeze), and collect between steps rather than within them.",
-    judge=judge_worst(_look, missing=Missing(what="trace", text=_NOT_SAID)),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="trace", text=_NOT_SAID)),
 )

@@ -1,7 +1,7 @@
 """Groups whose answers all got the same reward were generated and updated on for nothing."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_median
+from profiling.evaluators import evaluate_median
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Groups without signal",
@@ -16,6 +16,6 @@ PLUGIN = Rule(
     fires="{value} of the groups have no signal: their rollout and update change nothing.",
     clear="{value} of the groups have no signal.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
-    turns=(Turn("algorithm.dynamic_sampling", "on"), Turn("rollout.samples_per_prompt", "raise")),
-    judge=judge_median("groups/without_signal_share"),
+    changes=(KnobChange("algorithm.dynamic_sampling", "on"), KnobChange("rollout.samples_per_prompt", "raise")),
+    evaluate=evaluate_median("groups/without_signal_share"),
 )

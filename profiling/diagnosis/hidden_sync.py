@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.analysis.intervals import total, union
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
 
@@ -16,7 +16,7 @@ _WAITS = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(cudaM
 _LEAST = 1_000_000  # ns
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
         waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
@@ -39,7 +39,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         end = int((found["ts"] + found["dur"])[longest]) if mine.any() else recorded.end
         share = most / recorded.window
         is_firing = share > PLUGIN.watch and most >= _LEAST
-        yield Seen(
+        yield Observation(
             value=share,
             begin=begin,
             end=end,
@@ -68,5 +68,5 @@ PLUGIN = Rule(
     fires="A thread waits for the device for {value} of the time, in {calls} calls; the longest is {name}.",
     clear="Threads wait for the device for {value} of the time.",
     advice="Take .item(), .cpu() and prints of tensors out of the step; torch.cuda.set_sync_debug_mode finds them.",
-    judge=judge_worst(_look, missing=Missing(what="device_trace")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
 )

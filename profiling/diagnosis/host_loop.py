@@ -3,14 +3,14 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     spans = evidence.spans
     mine = spans.take((spans.role == "driver") & (spans.depth == 0))
     if not evidence.has_steps or not len(mine):
-        return Missing(what="phases")
+        return InsufficientData(what="phases")
     order = np.argsort(mine.start, kind="stable")
     start, end = mine.start[order], (mine.start + mine.duration)[order]
     shares = []
@@ -23,7 +23,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     value = float(np.median(shares))
     begin, last = evidence.window
     seconds = value * float(np.median(evidence.step_seconds))
-    return Seen(value=value, begin=begin, end=last, words={"seconds": f"{seconds:.3g}"}, role="driver", rank=0)
+    return Observation(value=value, begin=begin, end=last, words={"seconds": f"{seconds:.3g}"}, role="driver", rank=0)
 
 
 PLUGIN = Rule(
@@ -39,6 +39,6 @@ PLUGIN = Rule(
     fires="{value} of each step ({seconds} s) lies between the phases, in the driver's own loop.",
     clear="{value} of each step lies between the phases.",
     advice="Move work off the driver's loop: logging of samples, conversions of batches, callbacks.",
-    turns=(Turn("logging.samples_per_step", "lower"), Turn("logging.every_steps", "raise")),
-    judge=_judge,
+    changes=(KnobChange("logging.samples_per_step", "lower"), KnobChange("logging.every_steps", "raise")),
+    evaluate=_evaluate,
 )

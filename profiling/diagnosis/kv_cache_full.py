@@ -1,21 +1,21 @@
 """The engine runs out of KV cache: requests are thrown out and computed again."""
 
+from profiling.evaluators import whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     found = evidence.all_readings("preemptions")
     if not found:
-        return Missing(what="readings")
+        return InsufficientData(what="readings")
     sums = [(float(evidence.in_steps(one).sum()), one) for one in found]
     count, worst = max(sums, key=lambda pair: pair[0])
     used = evidence.reading("kv_cache_percent", role=worst.role, rank=worst.rank)
     peak = float(evidence.in_steps(used).max()) if used is not None and len(evidence.in_steps(used)) else float("nan")
     begin, end = whole_window(worst, evidence)
     words = {"role": worst.role, "rank": worst.rank, "used": f"{peak:.0f} %" if peak == peak else "—"}
-    return Seen(value=count, begin=begin, end=end, words=words, role=worst.role, rank=worst.rank)
+    return Observation(value=count, begin=begin, end=end, words=words, role=worst.role, rank=worst.rank)
 
 
 PLUGIN = Rule(
@@ -31,11 +31,11 @@ PLUGIN = Rule(
     fires="{role} {rank} put {value} requests back; its KV cache was {used} full at most.",
     clear="No engine put a request back; the KV cache of {role} {rank} was {used} full at most.",
     advice="Give the engine more memory, run fewer sequences at once, or quantise the KV cache.",
-    turns=(
-        Turn("rollout.gpu_memory_fraction", "raise"),
-        Turn("rollout.kv_cache_mib", "raise"),
-        Turn("rollout.max_num_seqs", "lower"),
-        Turn("quantization.kv_cache", "choose"),
+    changes=(
+        KnobChange("rollout.gpu_memory_fraction", "raise"),
+        KnobChange("rollout.kv_cache_mib", "raise"),
+        KnobChange("rollout.max_num_seqs", "lower"),
+        KnobChange("quantization.kv_cache", "choose"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

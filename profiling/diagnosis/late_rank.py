@@ -5,15 +5,15 @@ import numpy as np
 from profiling.analysis.intervals import total
 from profiling.device_work import devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.trace.category import Category
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     found = [(work, total(work.of(Category.COMMUNICATION))) for work in devices(evidence)]
     talking = [(work, length) for work, length in found if length]
     if len(talking) < 2:
-        return Missing(what="collectives", text="It takes collectives of two devices or more in one capture.")
+        return InsufficientData(what="collectives", text="It takes collectives of two devices or more in one capture.")
     lengths = np.array([length for _work, length in talking])
     latest = talking[int(lengths.argmin())][0]
     window = max(work.window for work, _length in talking)
@@ -23,7 +23,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         "most": f"{lengths.max() / 1e6:.1f} ms",
         "count": len(talking),
     }
-    return Seen(
+    return Observation(
         value=float((lengths.max() - lengths.min()) / window),
         begin=latest.begin,
         end=latest.end,
@@ -46,6 +46,6 @@ PLUGIN = Rule(
     fires="Others wait {value} of the time for {device}: it spends {least} in collectives, they up to {most}.",
     clear="The {count} devices spend {least} to {most} in collectives: nobody waits long.",
     advice="Look at that rank's node, clocks and batch; share out sequences by tokens.",
-    turns=(Turn("train.dynamic_batch", "on"), Turn("train.packing", "on")),
-    judge=_judge,
+    changes=(KnobChange("train.dynamic_batch", "on"), KnobChange("train.packing", "on")),
+    evaluate=_evaluate,
 )

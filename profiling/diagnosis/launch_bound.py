@@ -5,21 +5,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn, amount
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule, amount
 
 _IDLE = 0.80
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         _begin, length = work.launches
         known = work.kernels & (length >= 0)
         if not known.any():
             continue
         short = float((work.duration[known] < length[known]).mean())
-        yield work.seen(
+        yield work.observation(
             short,
             is_firing=short > PLUGIN.watch and work.busy_share < _IDLE,
             median=amount(float(np.median(work.duration[known])) / 1e9, "seconds"),
@@ -41,11 +41,11 @@ PLUGIN = Rule(
     "{launch}), and it is busy for {busy} of the time.",
     clear="{value} of the kernels of {device} are shorter than their launch; it is busy for {busy} of the time.",
     advice="Use CUDA graphs, torch.compile or fused optimizers, or larger micro-batches: fewer and longer kernels.",
-    turns=(
-        Turn("rollout.enforce_eager", "off"),
-        Turn("kernels.torch_compile", "on"),
-        Turn("train.micro_batch_size", "raise"),
-        Turn("optimizer.implementation", "choose"),
+    changes=(
+        KnobChange("rollout.enforce_eager", "off"),
+        KnobChange("kernels.torch_compile", "on"),
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("optimizer.implementation", "choose"),
     ),
-    judge=judge_worst(_look, missing=Missing(what="device_trace")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
 )

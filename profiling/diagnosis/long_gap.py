@@ -4,13 +4,13 @@ import numpy as np
 
 from profiling.device_work import DeviceWork, devices
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.trace.category import Category
 
 _NAMED = (Category.PHASE, Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.PYTHON)
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     longest: tuple[int, int, DeviceWork] | None = None
     for work in devices(evidence):
         ends = np.maximum.accumulate(work.start + work.duration)
@@ -20,9 +20,9 @@ def _judge(evidence: Evidence) -> Seen | Missing:
             if longest is None or gaps[at] > longest[1] - longest[0]:
                 longest = int(ends[at]), int(work.start[at + 1]), work
     if longest is None:
-        return Missing(what="device_trace")
+        return InsufficientData(what="device_trace")
     begin, end, work = longest
-    return Seen(
+    return Observation(
         value=max(0, end - begin) / 1e9,
         begin=begin,
         end=end,
@@ -57,5 +57,5 @@ PLUGIN = Rule(
     fires="{device} stood still for {value} at one stretch; meanwhile: {meanwhile}.",
     clear="The longest gap of a device is {value}.",
     advice="Take what stands there off the step, or mark it, so that the next recording names its parts.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -4,12 +4,12 @@ import numpy as np
 
 from profiling.counters import counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _TENSOR = 0.3
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     memory = counters(evidence, "DCGM_FI_PROF_DRAM_ACTIVE", "DRAM Active")
     tensor = {
         one.where: float(np.mean(one.value))
@@ -17,10 +17,10 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     }
     both = [one for one in memory if one.where in tensor]
     if not both:
-        return Missing(what="counters")
+        return InsufficientData(what="counters")
     worst = max(both, key=lambda one: float(np.mean(one.value)))
     used, products = float(np.mean(worst.value)), tensor[worst.where]
-    return Seen(
+    return Observation(
         value=used,
         begin=int(worst.time.min()),
         end=int(worst.time.max()),
@@ -45,12 +45,12 @@ PLUGIN = Rule(
     clear="The memory of {device} is busy for {value} of the time, its tensor cores for {tensor}.",
     advice="Fuse elementwise work, use flash attention, fewer bytes per number (bf16, fp8), and decode more "
     "sequences at once.",
-    turns=(
-        Turn("kernels.attention", "choose"),
-        Turn("kernels.liger", "on"),
-        Turn("kernels.fused_head", "on"),
-        Turn("quantization.rollout", "choose"),
-        Turn("rollout.max_num_seqs", "raise"),
+    changes=(
+        KnobChange("kernels.attention", "choose"),
+        KnobChange("kernels.liger", "on"),
+        KnobChange("kernels.fused_head", "on"),
+        KnobChange("quantization.rollout", "choose"),
+        KnobChange("rollout.max_num_seqs", "raise"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence, Floats, Ints
-from profiling.finding import Missing, Rule, Seen
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, Observation, Rule
 
 _SETTLE = 1  # steps after a recording in which its file is still written
 _LEAST = 8  # steps: caches fill in the first ones
@@ -14,7 +14,7 @@ _MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it h
 _RISING = 0.7  # share of steps after which more is held than before
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     found = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
     for one in found:
         keep = np.isfinite(one.value) & (one.step > 1)
@@ -39,7 +39,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
             "held": f"{held[-1] / 2**30:.2f} GiB",
             "rising": f"{100 * rising:.0f} %",
         }
-        yield Seen(
+        yield Observation(
             value=growth,
             begin=int(time[0]),
             end=int(time[-1]),
@@ -90,7 +90,7 @@ PLUGIN = Rule(
     clear="The {what} of {role} {rank}, which grows most, changes by {value} a step.",
     advice="Look for lists that keep tensors or samples (detach them), and for caches without a limit; record "
     "a memory snapshot at two steps far apart and compare the holders.",
-    judge=judge_worst(
-        _look, missing=Missing(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
+    evaluate=evaluate_worst(
+        _look, missing=InsufficientData(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
     ),
 )

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from profiling.analysis.intervals import difference, total
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.trace.category import Category
 
 _EXPOSED = 0.10
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk, compute = work.of(Category.COMMUNICATION), work.of(Category.KERNEL)
         if not total(talk):
@@ -22,7 +22,9 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         theirs = set(work.stream[work.category == Category.COMMUNICATION].tolist())
         same = bool(theirs & set(work.stream[work.kernels].tolist()))
         is_firing = overlap < PLUGIN.watch and exposed / work.window > _EXPOSED
-        yield work.seen(overlap, is_firing=is_firing, streams="the same stream" if same else "streams of their own")
+        yield work.observation(
+            overlap, is_firing=is_firing, streams="the same stream" if same else "streams of their own"
+        )
 
 
 PLUGIN = Rule(
@@ -39,10 +41,10 @@ PLUGIN = Rule(
     fires="{value} of the collectives of {device} overlap with kernels; they run on {streams}.",
     clear="{value} of the collectives of {device} overlap with kernels.",
     advice="Switch overlap on, prefetch the next layer, and give collectives a stream of their own.",
-    turns=(
-        Turn("parallel.overlap_comm", "on"),
-        Turn("parallel.forward_prefetch", "on"),
-        Turn("parallel.defer_gradient_sync", "on"),
+    changes=(
+        KnobChange("parallel.overlap_comm", "on"),
+        KnobChange("parallel.forward_prefetch", "on"),
+        KnobChange("parallel.defer_gradient_sync", "on"),
     ),
-    judge=judge_worst(_look, missing=Missing(what="collectives"), is_low_bad=True),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="collectives"), is_low_bad=True),
 )

@@ -1,12 +1,12 @@
 """A node is about to run out of memory: the system then ends a process without a word."""
 
+from profiling.evaluators import whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
-    best: Seen | None = None
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    best: Observation | None = None
     for used in evidence.all_readings("memory_used_bytes"):
         total = evidence.reading("memory_total_bytes", role=used.role, rank=used.rank)
         if total is None or not total.value.max() > 0:
@@ -14,10 +14,10 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         share = float(used.value.max() / total.value.max())
         begin, end = whole_window(used, evidence)
         words = {"node": used.rank, "total": f"{total.value.max() / 2**30:.0f} GiB"}
-        seen = Seen(value=share, begin=begin, end=end, words=words, role=used.role, rank=used.rank)
+        seen = Observation(value=share, begin=begin, end=end, words=words, role=used.role, rank=used.rank)
         if best is None or seen.value > best.value:
             best = seen
-    return best or Missing(what="readings")
+    return best or InsufficientData(what="readings")
 
 
 PLUGIN = Rule(
@@ -33,11 +33,11 @@ PLUGIN = Rule(
     fires="Node {node} has {value} of its {total} in use; Ray ends processes at 95 %.",
     clear="Node {node} has {value} of its {total} in use at most.",
     advice="Offload less to the host, load fewer data workers, or spread the run over more nodes.",
-    turns=(
-        Turn("memory.optimizer_offload", "off"),
-        Turn("memory.param_offload", "off"),
-        Turn("data.num_workers", "lower"),
-        Turn("rollout.sleep", "choose"),
+    changes=(
+        KnobChange("memory.optimizer_offload", "off"),
+        KnobChange("memory.param_offload", "off"),
+        KnobChange("data.num_workers", "lower"),
+        KnobChange("rollout.sleep", "choose"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -3,20 +3,20 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.phases import STEP_PHASES, WAITING
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     if not evidence.has_steps:
-        return Missing(what="phases")
+        return InsufficientData(what="phases")
     seconds = evidence.step_seconds
     worst = int(seconds.argmax())
     step = evidence.steps[worst]
     phase, role, rank = _cause(evidence, worst)
     words = {"step": step.number, "seconds": f"{step.seconds:.3g}", "phase": phase, "role": role, "rank": rank}
     ratio = float(seconds[worst] / np.median(seconds))
-    return Seen(value=ratio, begin=step.begin, end=step.end, words=words, role=role, rank=rank)
+    return Observation(value=ratio, begin=step.begin, end=step.end, words=words, role=role, rank=rank)
 
 
 def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
@@ -58,5 +58,5 @@ PLUGIN = Rule(
     fires="Step {step} took {seconds} s, {value} times the median; {phase} on {role} {rank} made it so.",
     clear="The longest of the newest steps is {value} times the median.",
     advice="Look at that moment: the logs, the node's readings, a checkpoint or evaluation of another run.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from profiling.evaluators import whole_window
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import whole_window
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _NO_BLOCK = (
     "Prefix caching is on, and nothing is ever found in it: it keeps whole blocks alone (16 tokens on GPUs, 128 on "
@@ -12,24 +12,26 @@ _NO_BLOCK = (
 )
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     hits = evidence.reading("prefix_cache_hit_percent")
     samples = evidence.knobs.get("rollout.samples_per_prompt")
     if not isinstance(samples, int):
-        return Missing(what="readings", text="It is not known how many answers a prompt gets.")
+        return InsufficientData(what="readings", text="It is not known how many answers a prompt gets.")
     if hits is None:
-        return Missing(what="readings", text="The engine told no use of its prefix cache: it may be switched off.")
+        return InsufficientData(
+            what="readings", text="The engine told no use of its prefix cache: it may be switched off."
+        )
     values = evidence.in_steps(hits)
     if not len(values):
-        return Missing(what="readings")
+        return InsufficientData(what="readings")
     expected = (samples - 1) / samples if samples > 1 else 0.0
     share = float(np.median(values)) / 100
     if share == 0 and evidence.knobs.get("rollout.enable_prefix_caching") is True:
-        return Missing(what="readings", text=_NO_BLOCK)
+        return InsufficientData(what="readings", text=_NO_BLOCK)
     begin, end = whole_window(hits, evidence)
     words = {"samples": samples, "expected": f"{100 * expected:.0f} %", "share": f"{100 * share:.0f} %"}
     lost = max(0.0, expected - share)
-    return Seen(value=lost, begin=begin, end=end, words=words, role=hits.role, rank=hits.rank)
+    return Observation(value=lost, begin=begin, end=end, words=words, role=hits.role, rank=hits.rank)
 
 
 PLUGIN = Rule(
@@ -48,6 +50,6 @@ PLUGIN = Rule(
     clear="{share} of the prompt tokens come from the prefix cache; {expected} is what {samples} answers a "
     "prompt allow.",
     advice="Switch prefix caching on, and send the answers of a prompt to the same engine.",
-    turns=(Turn("rollout.enable_prefix_caching", "on"),),
-    judge=_judge,
+    changes=(KnobChange("rollout.enable_prefix_caching", "on"),),
+    evaluate=_evaluate,
 )

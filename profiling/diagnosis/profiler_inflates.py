@@ -3,13 +3,13 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     capture = evidence.capture
     if capture is None or capture.steps is None:
-        return Missing(what="capture")
+        return InsufficientData(what="capture")
     first, last = capture.steps
     inside = [step for step in evidence.all_steps if first <= step.number <= last]
     width = max(5, 2 * len(inside))
@@ -20,11 +20,11 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     ]
     if not inside or len(around) < 2:
         text = "There are no steps beside the recorded ones to compare with: let the run go on, or record later steps."
-        return Missing(what="phases", text=text)
+        return InsufficientData(what="phases", text=text)
     usual = float(np.median([step.seconds for step in around]))
     ratio = float(np.median([step.seconds for step in inside]) / usual)
     words = {"first": first, "last": last, "seconds": f"{usual:.3g}", "others": len(around)}
-    return Seen(value=ratio, begin=inside[0].begin, end=inside[-1].end, words=words, role="driver", rank=0)
+    return Observation(value=ratio, begin=inside[0].begin, end=inside[-1].end, words=words, role="driver", rank=0)
 
 
 PLUGIN = Rule(
@@ -39,5 +39,5 @@ PLUGIN = Rule(
     fires="Recorded steps {first} to {last} took {value} times the {seconds} s of the {others} steps around them.",
     clear="Recorded steps took {value} times the {seconds} s of the steps around them.",
     advice="Compare shares, not seconds, of this capture; record fewer ranks, no stacks and no shapes.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 
 from profiling.analysis.intervals import total, union
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, Observation, Rule
 from profiling.trace.category import Category
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         if not recorded.shows_work:
             continue
         found = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
         own = union(found["ts"], found["ts"] + found["dur"])
-        yield Seen(
+        yield Observation(
             value=total(own) / recorded.window,
             begin=recorded.begin,
             end=recorded.end,
@@ -37,5 +37,5 @@ PLUGIN = Rule(
     fires="The profiler's own work is {value} of the recorded time ({milliseconds} ms).",
     clear="The profiler says that it took {value} of the recorded time.",
     advice="Record fewer kinds of events (no stacks, shapes or memory), fewer ranks, or a shorter window.",
-    judge=judge_worst(_look, missing=Missing(what="trace")),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="trace")),
 )

@@ -5,17 +5,17 @@ import re
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _NAMES = re.compile(
     r"CompiledFxGraph|TorchDynamo|_compile\b|compile_fx|inductor|cudaModuleLoad|cuModuleLoad|triton.*compile", re.I
 )
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     recorded = [one for one in evidence.recorded if one.shows_work]
     if not recorded:
-        return Missing(what="trace")
+        return InsufficientData(what="trace")
     total, window, calls, name, begin, end = 0.0, 0, 0, "", 0, 0
     longest_yet, whose = 0, recorded[0]
     for one in recorded:
@@ -40,7 +40,9 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         reach = np.concatenate(([start[0]], np.maximum.accumulate(stop)[:-1]))
         total += float(np.maximum(0, stop - np.maximum(start, reach)).sum())
     words = {"calls": calls, "name": name[:80]}
-    return Seen(value=total / max(1, window), begin=begin, end=end, words=words, role=whose.role, rank=whose.rank)
+    return Observation(
+        value=total / max(1, window), begin=begin, end=end, words=words, role=whose.role, rank=whose.rank
+    )
 
 
 PLUGIN = Rule(
@@ -55,6 +57,10 @@ PLUGIN = Rule(
     fires="{value} of the recorded time is compiling: {calls} calls, the longest in {name}.",
     clear="{value} of the recorded time is compiling.",
     advice="Pad lengths to a few sizes, mark dimensions as dynamic, and warm up every shape before step 1.",
-    turns=(Turn("kernels.torch_compile", "off"), Turn("memory.pad_to_length", "on"), Turn("train.packing", "on")),
-    judge=_judge,
+    changes=(
+        KnobChange("kernels.torch_compile", "off"),
+        KnobChange("memory.pad_to_length", "on"),
+        KnobChange("train.packing", "on"),
+    ),
+    evaluate=_evaluate,
 )

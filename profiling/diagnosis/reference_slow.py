@@ -1,7 +1,7 @@
 """Scoring with the reference model takes much of the step."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_share
+from profiling.evaluators import evaluate_share
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Slow reference",
@@ -17,10 +17,10 @@ PLUGIN = Rule(
     clear="The reference model takes {value} of each step.",
     advice="Score larger micro-batches, score beside the old log-probabilities, or drop the KL term if the "
     "recipe allows it.",
-    turns=(
-        Turn("train.score_micro_batch_size", "raise"),
-        Turn("train.score_max_tokens_per_gpu", "raise"),
-        Turn("memory.reference_offload", "off"),
+    changes=(
+        KnobChange("train.score_micro_batch_size", "raise"),
+        KnobChange("train.score_max_tokens_per_gpu", "raise"),
+        KnobChange("memory.reference_offload", "off"),
     ),
-    judge=judge_share("reference"),
+    evaluate=evaluate_share("reference"),
 )

@@ -1,7 +1,7 @@
 """Generation takes nearly all of the step."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_share
+from profiling.evaluators import evaluate_share
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Rollout dominates",
@@ -18,12 +18,12 @@ PLUGIN = Rule(
     clear="Rollout takes {value} of each step.",
     advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or "
     "let it run beside the update (asynchronous).",
-    turns=(
-        Turn("placement.rollout_engines", "raise"),
-        Turn("placement.rollout_tensor_parallel", "lower"),
-        Turn("rollout.enforce_eager", "off"),
-        Turn("rollout.enable_prefix_caching", "on"),
-        Turn("async.mode", "choose"),
+    changes=(
+        KnobChange("placement.rollout_engines", "raise"),
+        KnobChange("placement.rollout_tensor_parallel", "lower"),
+        KnobChange("rollout.enforce_eager", "off"),
+        KnobChange("rollout.enable_prefix_caching", "on"),
+        KnobChange("async.mode", "choose"),
     ),
-    judge=judge_share("rollout"),
+    evaluate=evaluate_share("rollout"),
 )

@@ -3,23 +3,25 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _LEAST = 0.1  # of the step
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     mean = evidence.reading("response/length_mean", role="driver")
     high = evidence.reading("response/length_max", role="driver") or evidence.reading(
         "response/length_p95", role="driver"
     )
     if mean is None or high is None or not evidence.has_steps:
-        return Missing(what="readings", text="The trainer told no lengths of answers: mean, and p95 or longest.")
+        return InsufficientData(
+            what="readings", text="The trainer told no lengths of answers: mean, and p95 or longest."
+        )
     typical, longest = evidence.in_steps(mean), evidence.in_steps(high)
     n = min(len(typical), len(longest))
     usable = (typical[:n] > 0) & np.isfinite(longest[:n])
     if not usable.any():
-        return Missing(what="readings")
+        return InsufficientData(what="readings")
     ratio = float(np.median(longest[:n][usable] / typical[:n][usable]))
     share = evidence.share("rollout") or 0.0
     begin, end = evidence.window
@@ -27,7 +29,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     words = {"which": which, "share": f"{100 * share:.0f} %", "mean": f"{float(np.median(typical)):.0f}"}
     # Long answers cost nothing that matters where generation is a small part of the step.
     is_firing = ratio > PLUGIN.watch and share >= _LEAST
-    return Seen(value=ratio, begin=begin, end=end, words=words, is_firing=is_firing, role="vllm", rank=0)
+    return Observation(value=ratio, begin=begin, end=end, words=words, is_firing=is_firing, role="vllm", rank=0)
 
 
 PLUGIN = Rule(
@@ -44,11 +46,11 @@ PLUGIN = Rule(
     clear="The {which} answer is {value} times the mean of {mean} tokens.",
     advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, "
     "or generate beside the update.",
-    turns=(
-        Turn("rollout.max_new_tokens", "lower"),
-        Turn("async.partial_rollout", "on"),
-        Turn("async.mode", "choose"),
-        Turn("algorithm.dynamic_sampling", "on"),
+    changes=(
+        KnobChange("rollout.max_new_tokens", "lower"),
+        KnobChange("async.partial_rollout", "on"),
+        KnobChange("async.mode", "choose"),
+        KnobChange("algorithm.dynamic_sampling", "on"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -1,7 +1,7 @@
 """The reward holds up the step."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_share
+from profiling.evaluators import evaluate_share
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Slow reward",
@@ -17,6 +17,6 @@ PLUGIN = Rule(
     clear="The reward takes {value} of each step.",
     advice="Score in more processes, move slow checks (sandbox, remote models) off the step, or score while "
     "others still generate.",
-    turns=(Turn("reward.num_workers", "raise"), Turn("reward.sandbox_concurrency", "raise")),
-    judge=judge_share("reward"),
+    changes=(KnobChange("reward.num_workers", "raise"), KnobChange("reward.sandbox_concurrency", "raise")),
+    evaluate=evaluate_share("reward"),
 )

@@ -4,15 +4,15 @@ import numpy as np
 
 from profiling.counters import counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     active = counters(evidence, "DCGM_FI_PROF_SM_ACTIVE", "SM Active", "SMs Active")
     if not active:
-        return Missing(what="counters")
+        return InsufficientData(what="counters")
     worst = min(active, key=lambda one: float(np.mean(one.value)))
-    return Seen(
+    return Observation(
         value=float(np.mean(worst.value)),
         begin=int(worst.time.min()),
         end=int(worst.time.max()),
@@ -35,10 +35,10 @@ PLUGIN = Rule(
     fires="On average {value} of the processors of {device} have work.",
     clear="On average {value} of the processors of {device} have work.",
     advice="Larger batches, fewer and larger kernels.",
-    turns=(
-        Turn("train.micro_batch_size", "raise"),
-        Turn("rollout.max_num_seqs", "raise"),
-        Turn("kernels.torch_compile", "on"),
+    changes=(
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("rollout.max_num_seqs", "raise"),
+        KnobChange("kernels.torch_compile", "on"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -5,17 +5,17 @@ from math import comb
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.phases import WAITING
 
 _LEAST = 0.05  # of the step: below, nobody waits long
 _CHANCE = 0.01  # how likely equal ranks may look like this one
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     if not evidence.has_steps:
-        return Missing(what="phases")
-    worst: tuple[tuple[bool, bool, float], Seen] | None = None
+        return InsufficientData(what="phases")
+    worst: tuple[tuple[bool, bool, float], Observation] | None = None
     for role, phase, name in _several(evidence):
         found = evidence.by_rank(role, phase, name)
         if found is None:
@@ -38,12 +38,12 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         is_large = weight >= _LEAST
         is_firing = spread > PLUGIN.watch and not is_chance and is_large
         begin, end = evidence.window
-        seen = Seen(value=spread, begin=begin, end=end, words=words, is_firing=is_firing, role=role, rank=rank)
+        seen = Observation(value=spread, begin=begin, end=end, words=words, is_firing=is_firing, role=role, rank=rank)
         order = (is_firing, is_large, spread)  # what takes no time worth mentioning tells nothing
         if worst is None or order > worst[0]:
             worst = order, seen
     if worst is None:
-        return Missing(
+        return InsufficientData(
             what="phases", text="No role has two ranks with phases of their own; there is nothing to compare."
         )
     return worst[1]
@@ -80,6 +80,10 @@ PLUGIN = Rule(
     fires="Rank {rank} of {role} is the slowest in {phase} in {often} of the steps: the ranks lie {value} apart.",
     clear="Ranks of {role} lie {value} apart in {phase}, and no rank is the slowest throughout.",
     advice="Look at that rank's node, clocks and other processes; share out sequences by tokens, not by number.",
-    turns=(Turn("train.dynamic_batch", "on"), Turn("train.max_tokens_per_gpu", "raise"), Turn("train.packing", "on")),
-    judge=_judge,
+    changes=(
+        KnobChange("train.dynamic_batch", "on"),
+        KnobChange("train.max_tokens_per_gpu", "raise"),
+        KnobChange("train.packing", "on"),
+    ),
+    evaluate=_evaluate,
 )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.device_work import devices
+from profiling.evaluators import evaluate_worst
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
-from profiling.judging import judge_worst
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _PRODUCT = re.compile(r"gemm|gemv2T|cutlass|wgrad|dgrad|nvjet|matmul|_mm_|Cijk_", re.I)
 _TENSOR = re.compile(
@@ -19,7 +19,7 @@ _TENSOR = re.compile(
 _LEAST = 0.05  # of the time in kernels: below, products do not matter
 
 
-def _look(evidence: Evidence) -> Iterator[Seen]:
+def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         names = work.recorded.store.names
         product = [i for i, name in enumerate(names) if _PRODUCT.search(name)]
@@ -29,7 +29,7 @@ def _look(evidence: Evidence) -> Iterator[Seen]:
         if not kernels or spent < _LEAST * kernels:
             continue
         fast = work.duration[work.kernels & np.isin(work.name, tensor)].sum()
-        yield work.seen(float(fast / spent), products=f"{100 * spent / kernels:.0f} %")
+        yield work.observation(float(fast / spent), products=f"{100 * spent / kernels:.0f} %")
 
 
 PLUGIN = Rule(
@@ -46,8 +46,10 @@ PLUGIN = Rule(
     "of its kernels.",
     clear="{value} of the time in matrix products of {device} uses tensor cores.",
     advice="Train in bf16, allow TF32, and keep sizes multiples of 8 (16 for fp8).",
-    turns=(Turn("memory.precision", "choose"), Turn("memory.master_precision", "choose")),
-    judge=judge_worst(
-        _look, missing=Missing(what="device_trace", text="No file holds kernels of matrix products."), is_low_bad=True
+    changes=(KnobChange("memory.precision", "choose"), KnobChange("memory.master_precision", "choose")),
+    evaluate=evaluate_worst(
+        _look,
+        missing=InsufficientData(what="device_trace", text="No file holds kernels of matrix products."),
+        is_low_bad=True,
     ),
 )

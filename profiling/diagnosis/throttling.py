@@ -4,14 +4,14 @@ import numpy as np
 
 from profiling.counters import counters
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     clocks = [one for one in counters(evidence, "DCGM_FI_DEV_SM_CLOCK", "SM Clock") if one.value.max() > 0]
     errors = counters(evidence, "DCGM_FI_DEV_XID_ERRORS")
     if not clocks:
-        return Missing(what="counters")
+        return InsufficientData(what="counters")
     drops = [float(1 - np.percentile(one.value, 25) / one.value.max()) for one in clocks]
     at = int(np.argmax(drops))
     worst = clocks[at]
@@ -22,7 +22,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
         "high": f"{worst.value.max():.0f} MHz",
         "codes": ", ".join(map(str, codes)) or "none",
     }
-    return Seen(
+    return Observation(
         value=drops[at],
         begin=int(worst.time.min()),
         end=int(worst.time.max()),
@@ -46,5 +46,5 @@ PLUGIN = Rule(
     fires="{device} runs at {low} for a quarter of the time, {value} below its {high}; XID errors: {codes}.",
     clear="The clock of {device} lies within {value} of its {high}; there are no XID errors.",
     advice="Look at cooling and power caps of that node, and take it out if it reports XID errors.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -3,19 +3,19 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen, Turn
+from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _MANY = 8  # pieces of an update below which there is nothing to join
 _SHORT_SECONDS = 0.1
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     passes = evidence.details("update", "forward")
     if not evidence.has_steps:
-        return Missing(what="phases")
+        return InsufficientData(what="phases")
     if not len(passes):
         text = "The trainer told no forward passes inside the update: switch marks of details on (profile.marks)."
-        return Missing(what="phases", text=text)
+        return InsufficientData(what="phases", text=text)
     workers = {(role, int(rank)) for role, rank in zip(passes.role, passes.rank, strict=True)}
     steps = len(np.unique(passes.step))
     pieces = len(passes) / max(1, len(workers) * steps)
@@ -24,7 +24,7 @@ def _judge(evidence: Evidence) -> Seen | Missing:
     begin, end = evidence.window
     words = {"milliseconds": f"{1e3 * seconds:.3g}", "share": f"{100 * share:.0f} %"}
     is_firing = pieces > PLUGIN.watch and seconds < _SHORT_SECONDS and share > 0.1
-    return Seen(value=pieces, begin=begin, end=end, words=words, is_firing=is_firing, role="policy", rank=0)
+    return Observation(value=pieces, begin=begin, end=end, words=words, is_firing=is_firing, role="policy", rank=0)
 
 
 PLUGIN = Rule(
@@ -40,11 +40,11 @@ PLUGIN = Rule(
     fires="The update, {share} of the step, is {value} forward passes of {milliseconds} ms each.",
     clear="The update is {value} forward passes of {milliseconds} ms each.",
     advice="Raise the micro-batch, or let it be filled by tokens: fewer passes, the same gradient.",
-    turns=(
-        Turn("train.micro_batch_size", "raise"),
-        Turn("train.dynamic_batch", "on"),
-        Turn("train.max_tokens_per_gpu", "raise"),
-        Turn("train.packing", "on"),
+    changes=(
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("train.dynamic_batch", "on"),
+        KnobChange("train.max_tokens_per_gpu", "raise"),
+        KnobChange("train.packing", "on"),
     ),
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -3,20 +3,22 @@
 import numpy as np
 
 from profiling.evidence import Evidence
-from profiling.finding import Missing, Rule, Seen
+from profiling.finding import InsufficientData, Observation, Rule
 
 
-def _judge(evidence: Evidence) -> Seen | Missing:
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     if not evidence.has_steps:
-        return Missing(what="phases")
+        return InsufficientData(what="phases")
     if evidence.all_steps[0].number != evidence.first_step:
-        return Missing(what="phases", text="The first step is no part of what is looked at.")
+        return InsufficientData(what="phases", text="The first step is no part of what is looked at.")
     first = evidence.all_steps[0]
     ratio = float(first.seconds / np.median(evidence.step_seconds))
     words = {"seconds": f"{first.seconds:.3g}"}
     recorded = evidence.capture.steps if evidence.capture else None
     is_firing = ratio > PLUGIN.watch and (recorded is None or recorded[0] <= evidence.first_step)
-    return Seen(value=ratio, begin=first.begin, end=first.end, words=words, is_firing=is_firing, role="driver", rank=0)
+    return Observation(
+        value=ratio, begin=first.begin, end=first.end, words=words, is_firing=is_firing, role="driver", rank=0
+    )
 
 
 PLUGIN = Rule(
@@ -32,5 +34,5 @@ PLUGIN = Rule(
     fires="The first step took {seconds} s, {value} times the median: it compiles, allocates and fills caches.",
     clear="The first step took {value} times the median of the others, or is no part of what is looked at.",
     advice="Leave the first step out when you compare or record; record from step 3 on.",
-    judge=_judge,
+    evaluate=_evaluate,
 )

@@ -1,7 +1,7 @@
 """New weights reach the engines too slowly."""
 
-from profiling.finding import Rule, Turn
-from profiling.judging import judge_share
+from profiling.evaluators import evaluate_share
+from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
     title="Slow weight sync",
@@ -17,11 +17,11 @@ PLUGIN = Rule(
     clear="Weight sync takes {value} of each step.",
     advice="Send weights in larger buckets, keep policy and engines on one node or on the same devices, or "
     "synchronise less often.",
-    turns=(
-        Turn("rollout.sync_backend", "choose"),
-        Turn("rollout.sync_bucket_mib", "raise"),
-        Turn("async.updates_per_sync", "raise"),
-        Turn("placement.colocate_all", "on"),
+    changes=(
+        KnobChange("rollout.sync_backend", "choose"),
+        KnobChange("rollout.sync_bucket_mib", "raise"),
+        KnobChange("async.updates_per_sync", "raise"),
+        KnobChange("placement.colocate_all", "on"),
     ),
-    judge=judge_share("weight_sync"),
+    evaluate=evaluate_share("weight_sync"),
 )

@@ -24,7 +24,7 @@ from pathlib import Path
 from profiling import plain
 from profiling.analysis.summary import Summary, summarise, within
 from profiling.evidence import Evidence, Recorded, phase_spans
-from profiling.finding import judge_files
+from profiling.finding import evaluate_files
 from profiling.trace.store import Store
 from profiling.trace.tiles import MOST_BYTES, tile
 from tests.bench.stage import ROOT, Result, print_table
@@ -192,7 +192,7 @@ def answers(target: Path) -> Answers:
         text = plain.written(found)
     summary = time.perf_counter()
     with Store(target) as store:
-        judge_files(Evidence(recorded=within([Recorded(store=store)])))
+        evaluate_files(Evidence(recorded=within([Recorded(store=store)])))
     rules = time.perf_counter()
     plain.read(Summary, text)
     return Answers(summary=summary - began, rules=rules - summary, again=time.perf_counter() - rules)

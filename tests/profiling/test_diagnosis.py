@@ -7,7 +7,7 @@ import pytest
 
 from jobs.catalog.knob import knobs
 from profiling.evidence import CaptureFacts, Evidence
-from profiling.finding import QUESTIONS, diagnose, judged, rules
+from profiling.finding import QUESTIONS, diagnose, finding_of, rules
 from tests.profiling.diagnosis_runs import driver, even, evidence, ranks, series
 
 
@@ -186,16 +186,16 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("key", CASES)
 def test_a_rule_fires_is_clear_and_says_what_is_missing(key: str) -> None:
     case, rule = CASES[key], rules()[key]
-    fires = judged(key, rule, case.fires)
+    fires = finding_of(key, rule, case.fires)
     assert fires.state == "fires", fires.sentence()
-    assert fires.seen is not None
-    assert fires.seen.value == pytest.approx(case.value, rel=0.03)
+    assert fires.observation is not None
+    assert fires.observation.value == pytest.approx(case.value, rel=0.03)
     assert fires.level in ("watch", "bad")
     if case.rank is not None:
-        assert fires.seen.rank == case.rank
-    clear = judged(key, rule, case.clear)
+        assert fires.observation.rank == case.rank
+    clear = finding_of(key, rule, case.clear)
     assert clear.state == "clear", clear.sentence()
-    missing = judged(key, rule, case.missing)
+    missing = finding_of(key, rule, case.missing)
     assert missing.state == "not_enough_data", missing.sentence()
     for found in (fires, clear, missing):
         assert found.sentence().endswith((".", "%"))
@@ -206,11 +206,11 @@ def test_every_rule_names_knobs_that_exist_and_a_question() -> None:
     known = knobs()
     for key, rule in rules().items():
         assert rule.question in QUESTIONS, key
-        assert not [turn.knob for turn in rule.turns if turn.knob not in known], key
-        for turn in rule.turns:
-            kind = {"on": "bool", "off": "bool"}.get(turn.how)
-            assert kind is None or known[turn.knob].type == kind, (key, turn)
-            assert turn.how not in ("raise", "lower") or known[turn.knob].type in ("int", "float"), (key, turn)
+        assert not [change.knob for change in rule.changes if change.knob not in known], key
+        for change in rule.changes:
+            kind = {"on": "bool", "off": "bool"}.get(change.how)
+            assert kind is None or known[change.knob].type == kind, (key, change)
+            assert change.how not in ("raise", "lower") or known[change.knob].type in ("int", "float"), (key, change)
         assert rule.source
         assert rule.definition
 
@@ -238,7 +238,9 @@ def test_slow_growth_of_memory_fires_once_it_has_come_to_much() -> None:
     def grown(steps: int) -> str:
         memory = [1e9 * (1 + 0.006 * step) for step in range(steps)]
         rows = driver(even(steps, update=1.0))
-        return judged("memory_growth", rules()["memory_growth"], evidence(rows, series("memory_bytes", memory))).state
+        return finding_of(
+            "memory_growth", rules()["memory_growth"], evidence(rows, series("memory_bytes", memory))
+        ).state
 
     assert (grown(20), grown(60)) == ("clear", "fires")
 
@@ -248,14 +250,14 @@ def test_a_phase_of_no_weight_makes_no_straggler() -> None:
     rows += ranks("policy", "weight_sync", [[0.02] * 8, [0.001] * 8]) + ranks(
         "policy", "update", [[0.9] * 8, [0.89] * 8]
     )
-    found = judged("straggler", rules()["straggler"], evidence(rows))
-    assert (found.state, found.seen and found.seen.words["phase"]) == ("clear", "update")
+    found = finding_of("straggler", rules()["straggler"], evidence(rows))
+    assert (found.state, found.observation and found.observation.words["phase"]) == ("clear", "update")
 
 
 def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:
     def told(empty: float, most: float) -> str:
         found = engine(nearly_empty_percent=empty, running_requests=most, running_requests_mean=most / 2)
-        return judged("engine_occupancy", rules()["engine_occupancy"], found).state
+        return finding_of("engine_occupancy", rules()["engine_occupancy"], found).state
 
     assert (told(70.0, 64.0), told(10.0, 64.0), told(70.0, 4.0)) == ("fires", "clear", "clear")
 
@@ -263,11 +265,11 @@ def test_an_engine_that_tells_how_full_it_is_needs_no_file() -> None:
 def test_a_prefix_cache_that_is_on_and_holds_no_block_is_not_to_be_switched_on() -> None:
     knobs = {"rollout.samples_per_prompt": 4, "rollout.enable_prefix_caching": True}
     rows, hits = driver(even(8, rollout=1.0)), series("prefix_cache_hit_percent", [0.0] * 8, role="vllm")
-    found = judged("prefix_cache_unused", rules()["prefix_cache_unused"], evidence(rows, hits, knobs=knobs))
+    found = finding_of("prefix_cache_unused", rules()["prefix_cache_unused"], evidence(rows, hits, knobs=knobs))
     assert found.state == "not_enough_data"
     assert "whole blocks" in found.record
     off = evidence(rows, hits, knobs={**knobs, "rollout.enable_prefix_caching": False})
-    assert judged("prefix_cache_unused", rules()["prefix_cache_unused"], off).state == "fires"
+    assert finding_of("prefix_cache_unused", rules()["prefix_cache_unused"], off).state == "fires"
 
 
 def test_what_a_profiler_holds_is_no_growth() -> None:
@@ -275,8 +277,8 @@ def test_what_a_profiler_holds_is_no_growth() -> None:
     rows = driver(even(22, update=1.0))
     told = series("memory_bytes", memory)
     found = Evidence(spans=evidence(rows).spans, readings=(told,), profiled=((11, 12),))
-    seen = judged("memory_growth", rules()["memory_growth"], found)
-    assert (seen.state, seen.seen and seen.seen.value) == ("clear", 0.0)
+    seen = finding_of("memory_growth", rules()["memory_growth"], found)
+    assert (seen.state, seen.observation and seen.observation.value) == ("clear", 0.0)
 
 
 def seconds_of_steps(**told: list[float]) -> Evidence:
@@ -286,27 +288,29 @@ def seconds_of_steps(**told: list[float]) -> Evidence:
 
 def test_numbers_that_are_none_are_not_healthy() -> None:
     nothing = evidence((), series("response/truncated_share", [float("nan")] * 8))
-    assert judged("answers_cut", rules()["answers_cut"], nothing).state == "not_enough_data"
+    assert finding_of("answers_cut", rules()["answers_cut"], nothing).state == "not_enough_data"
     one = evidence((), series("groups/without_signal_share", [0.9] * 7 + [float("nan")]))
-    assert judged("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
+    assert finding_of("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
 
 
 def test_a_phase_that_is_told_of_some_steps_alone_took_no_0_seconds_in_the_others() -> None:
     reward = [9.0 if step % 3 == 0 else float("nan") for step in range(20)]
-    found = judged("slow_reward", rules()["slow_reward"], seconds_of_steps(step=[10.0] * 20, reward=reward))
-    assert (found.state, found.seen and found.seen.value) == ("fires", 0.9)
+    found = finding_of("slow_reward", rules()["slow_reward"], seconds_of_steps(step=[10.0] * 20, reward=reward))
+    assert (found.state, found.observation and found.observation.value) == ("fires", 0.9)
 
 
 def test_a_trainer_without_times_has_no_checkpoints_that_took_none() -> None:
-    found = judged("checkpoint_stall", rules()["checkpoint_stall"], seconds_of_steps(step=[10.0] * 20))
+    found = finding_of("checkpoint_stall", rules()["checkpoint_stall"], seconds_of_steps(step=[10.0] * 20))
     assert found.state == "not_enough_data"
 
 
 def test_an_outlier_that_no_phase_explains_says_so() -> None:
-    found = judged("outlier_step", rules()["outlier_step"], seconds_of_steps(step=[10.0] * 10 + [90.0] + [10.0] * 5))
+    found = finding_of(
+        "outlier_step", rules()["outlier_step"], seconds_of_steps(step=[10.0] * 10 + [90.0] + [10.0] * 5)
+    )
     assert "no phase that was told" in found.sentence()
-    assert found.seen is not None
-    assert (found.seen.begin, found.seen.role) == (found.seen.begin, "driver")
+    assert found.observation is not None
+    assert (found.observation.begin, found.observation.role) == (found.observation.begin, "driver")
 
 
 def test_steps_without_times_have_no_window_beside_spans_of_workers() -> None:
@@ -329,8 +333,8 @@ def test_the_first_step_of_the_attempt_is_left_out_not_that_of_the_window() -> N
     slow = evidence(
         [row for row in driver([*even(3, update=1.0), {"update": 6.0}, *even(5, update=1.0)]) if row[2] > 3]
     )
-    warm = judged("warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4))
-    assert (warm.state, warm.seen and warm.seen.value) == ("fires", 6.0)
+    warm = finding_of("warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4))
+    assert (warm.state, warm.observation and warm.observation.value) == ("fires", 6.0)
 
 
 def test_seconds_by_rank_are_those_of_a_plain_pass() -> None:

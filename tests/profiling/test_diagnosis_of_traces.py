@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profiling.evidence import CaptureFacts, Evidence
-from profiling.finding import judged, rules
+from profiling.finding import finding_of, rules
 from profiling.trace.category import Category
 from tests.profiling import test_diagnosis
 from tests.profiling.made_traces import Make, Trace, maker
@@ -189,21 +189,21 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("key", CASES)
 def test_a_rule_fires_is_clear_and_says_what_is_missing(key: str, make: Make) -> None:
     case, rule = CASES[key], rules()[key]
-    fires = judged(key, rule, make(*case.fires))
+    fires = finding_of(key, rule, make(*case.fires))
     assert fires.state == "fires", fires.sentence()
-    assert fires.seen is not None
-    assert fires.seen.value == pytest.approx(case.value, rel=1e-4)
-    assert (fires.seen.role, fires.seen.rank) == ("policy", case.rank)
-    clear = judged(key, rule, make(*case.clear))
+    assert fires.observation is not None
+    assert fires.observation.value == pytest.approx(case.value, rel=1e-4)
+    assert (fires.observation.role, fires.observation.rank) == ("policy", case.rank)
+    clear = finding_of(key, rule, make(*case.clear))
     assert clear.state == "clear", clear.sentence()
-    missing = judged(key, rule, make(*case.missing) if case.missing else NOTHING)
+    missing = finding_of(key, rule, make(*case.missing) if case.missing else NOTHING)
     assert missing.state == "not_enough_data", missing.sentence()
     for found in (fires, clear, missing):
         assert "{" not in found.sentence()
 
 
 def test_a_copy_from_unpinned_memory_fires_however_short(make: Make) -> None:
-    found = judged(
+    found = finding_of(
         "copies",
         rules()["copies"],
         make(Trace(device=[*BUSY, (0, 1, "Memcpy HtoD (Pageable -> Device)", COPY)], bytes=1 << 20)),
@@ -212,13 +212,13 @@ def test_a_copy_from_unpinned_memory_fires_however_short(make: Make) -> None:
 
 
 def test_the_gap_names_what_the_cpu_did(make: Make) -> None:
-    found = judged("long_gap", rules()["long_gap"], make(*CASES["long_gap"].fires))
+    found = finding_of("long_gap", rules()["long_gap"], make(*CASES["long_gap"].fires))
     assert "load_next_file" in found.sentence()
 
 
 def test_an_error_of_the_device_fires_at_full_clock(make: Make) -> None:
     trace = Trace(samples={"DCGM_FI_DEV_SM_CLOCK": [2000.0], "DCGM_FI_DEV_XID_ERRORS": [0.0, 79.0]})
-    found = judged("throttling", rules()["throttling"], make(trace))
+    found = finding_of("throttling", rules()["throttling"], make(trace))
     assert found.state == "fires"
     assert "79" in found.sentence()
 
@@ -227,14 +227,14 @@ def test_a_capture_says_what_is_not_there(make: Make) -> None:
     rule = rules()["capture_incomplete"]
     here = make(Trace(device=BUSY))
     whole = Evidence(recorded=here.recorded, capture=CaptureFacts(asked=("policy-0",), here=("policy-0",)))
-    assert judged("capture_incomplete", rule, whole).state == "clear"
+    assert finding_of("capture_incomplete", rule, whole).state == "clear"
     lost = Evidence(recorded=here.recorded, capture=CaptureFacts(asked=("policy-0", "policy-1"), here=("policy-0",)))
-    found = judged("capture_incomplete", rule, lost)
-    assert (found.state, found.seen and found.seen.value) == ("fires", 1)
+    found = finding_of("capture_incomplete", rule, lost)
+    assert (found.state, found.observation and found.observation.value) == ("fires", 1)
     assert "policy-1" in found.sentence()
     cut = make(Trace(device=BUSY, notes=["The file is cut off."]))
-    assert "cut off" in judged("capture_incomplete", rule, cut).sentence()
-    assert judged("capture_incomplete", rule, NOTHING).state == "not_enough_data"
+    assert "cut off" in finding_of("capture_incomplete", rule, cut).sentence()
+    assert finding_of("capture_incomplete", rule, NOTHING).state == "not_enough_data"
 
 
 def _tested() -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from profiling.evidence import Evidence, Recorded
-from profiling.finding import Finding, diagnose, judged, rules
+from profiling.finding import Finding, diagnose, finding_of, rules
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
@@ -53,7 +53,7 @@ def finding(*paths: Path) -> Finding:
             target = path.with_name(f"{path.name}.store")
             import_trace(path, target)
             recorded.append(Recorded(store=stack.enter_context(Store(target))))
-        return judged("collective_mismatch", rules()["collective_mismatch"], Evidence(recorded=tuple(recorded)))
+        return finding_of("collective_mismatch", rules()["collective_mismatch"], Evidence(recorded=tuple(recorded)))
 
 
 def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
 
     for found in (pickled, told):
         assert found.state == "fires", found.sentence()
-        assert found.seen is not None
-        assert (found.seen.value, found.seen.rank) == (1, 1)
+        assert found.observation is not None
+        assert (found.observation.value, found.observation.rank) == (1, 1)
         assert "Collective 3 of process group 0 does not meet: rank 1 —; rank 0 gloo:all_reduce [7] Float" in (
             found.sentence()
         )
@@ -149,8 +149,8 @@ def test_ranks_that_call_different_things_are_told_apart(tmp_path: Path) -> None
     ]
     found = finding(*mine)
     assert found.state == "fires"
-    assert found.seen is not None
-    assert (found.seen.rank, found.seen.begin) == (1, T + 2 * S)
+    assert found.observation is not None
+    assert (found.observation.rank, found.observation.begin) == (1, T + 2 * S)
     assert "Collective 2 of process group 1 does not meet: rank 1 nccl:all_reduce [6] BFloat16; rank 0" in (
         found.sentence()
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from profiling.evidence import Evidence, Recorded
-from profiling.finding import Finding, judged, rules
+from profiling.finding import Finding, finding_of, rules
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.store import Store
 
@@ -27,12 +27,12 @@ def said(path: Path, *keys: str) -> list[Finding]:
     import_trace(path, target)
     with Store(target) as store:
         evidence = Evidence(recorded=(Recorded(store=store),))
-        return [judged(key, rules()[key], evidence) for key in keys]
+        return [finding_of(key, rules()[key], evidence) for key in keys]
 
 
 def value(found: Finding) -> float:
-    assert found.seen is not None
-    return round(found.seen.value, 3)
+    assert found.observation is not None
+    return round(found.observation.value, 3)
 
 
 def states(path: Path, *keys: str) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profiling.finding import Finding, judged, rules
+from profiling.finding import Finding, finding_of, rules
 from tests.jobs.engine.conftest import Ended, Running
 from tests.proofs.run_evidence import evidence_of
 from tests.ray_head import HOUSE, RayHead, running_head
@@ -114,7 +114,7 @@ class Result:
     @property
     def is_right(self) -> bool:
         """It fired on the fault, named who was named, and was clear on the twin."""
-        seen = self.planted.seen
+        seen = self.planted.observation
         if self.planted.state != "fires" or seen is None or self.twin.state != "clear":
             return False
         return (not self.case.role or seen.role == self.case.role) and self.case.rank in (-1, seen.rank)
@@ -173,8 +173,8 @@ def prove(runs: Runs, name: str) -> Result:
     """Run a case and its twin."""
     case = CASES[name]
     rule = rules()[case.rule]
-    found = judged(case.rule, rule, evidence_of(runs.with_fault(name, case)))
-    twin = judged(case.rule, rule, evidence_of(runs.twin(case)))
+    found = finding_of(case.rule, rule, evidence_of(runs.with_fault(name, case)))
+    twin = finding_of(case.rule, rule, evidence_of(runs.twin(case)))
     return Result(name=name, case=case, planted=found, twin=twin)
 
 

@@ -22,7 +22,7 @@ from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.diagnosis.rules import changed, diagnose_run
 from jobs.models import Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
-from profiling.finding import QUESTIONS, Finding, Turn, amount
+from profiling.finding import QUESTIONS, Finding, KnobChange, amount
 
 HOW = {
     "raise": gettext_lazy("raise it"),
@@ -34,8 +34,9 @@ HOW = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRow:
-    """A knob to turn: `says` is the change in words, `clone` the address of a clone that has it, "" where none can."""
+class KnobChangeRow:
+    """A knob to change: `says` is the change in words, `clone` the address of a clone that has it, "" where none
+    can."""
 
     label: str
     guide: str
@@ -58,7 +59,7 @@ class FindingRow:
     definition: str
     source: str
     window: str
-    turns: tuple[TurnRow, ...]
+    changes: tuple[KnobChangeRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +117,11 @@ def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | No
 
 
 def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str) -> FindingRow:
-    rule, seen = finding.rule, finding.seen
+    rule, observation = finding.rule, finding.observation
     is_firing = finding.state == "fires"
     window = ""
-    if seen is not None and seen.end > seen.begin > 0:
-        window = f"{timeline}?{urlencode({'from': seen.begin, 'to': seen.end})}"
+    if observation is not None and observation.end > observation.begin > 0:
+        window = f"{timeline}?{urlencode({'from': observation.begin, 'to': observation.end})}"
     return FindingRow(
         key=finding.key,
         state=finding.state,
@@ -133,19 +134,19 @@ def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str)
         definition=_(rule.definition),
         source=_(rule.source),
         window=window,
-        turns=tuple(_turn(turn, run, spec) for turn in rule.turns) if is_firing else (),
+        changes=tuple(_change_row(change, run, spec) for change in rule.changes) if is_firing else (),
     )
 
 
-def _turn(turn: Turn, run: Run | None, spec: RunSpec | None) -> TurnRow:
-    label = knob_label(turn.knob)
-    value = changed(turn, spec) if spec is not None else None
+def _change_row(change: KnobChange, run: Run | None, spec: RunSpec | None) -> KnobChangeRow:
+    label = knob_label(change.knob)
+    value = changed(change, spec) if spec is not None else None
     if value is None or run is None or spec is None:
-        says, clone = str(HOW[turn.how]), ""
+        says, clone = str(HOW[change.how]), ""
     else:
-        words = {"before": show(spec.knob(turn.knob)), "after": show(value)}
-        says, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {turn.knob: value})
-    return TurnRow(label=label, guide=reverse("guide-knob", args=[turn.knob]), says=says, clone=clone)
+        words = {"before": show(spec.knob(change.knob)), "after": show(value)}
+        says, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {change.knob: value})
+    return KnobChangeRow(label=label, guide=reverse("guide-knob", args=[change.knob]), says=says, clone=clone)
 
 
 def _spec(run: Run) -> RunSpec | None:

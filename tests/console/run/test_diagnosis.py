@@ -16,7 +16,7 @@ from jobs.models import Layer, Project, Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.traces.imports import store_path
 from profiling import events as make
-from profiling.finding import Turn, rules
+from profiling.finding import KnobChange, rules
 from profiling.trace.importing import import_trace
 from tests.batches import delivery
 from tests.profiling.diagnosis_runs import BEGIN, SECOND
@@ -118,19 +118,19 @@ def test_readings_over_time_get_the_step_they_lie_in(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "value"),
+    ("change", "value"),
     [
-        (Turn("train.micro_batch_size", "raise"), 8),
-        (Turn("train.micro_batch_size", "lower"), 2),
-        (Turn("rollout.enable_prefix_caching", "on"), None),  # it is on
-        (Turn("rollout.enable_prefix_caching", "off"), False),
-        (Turn("memory.zero_stage", "choose"), None),
-        (Turn("async.mode", "choose"), None),  # the run has no such knob
+        (KnobChange("train.micro_batch_size", "raise"), 8),
+        (KnobChange("train.micro_batch_size", "lower"), 2),
+        (KnobChange("rollout.enable_prefix_caching", "on"), None),  # it is on
+        (KnobChange("rollout.enable_prefix_caching", "off"), False),
+        (KnobChange("memory.zero_stage", "choose"), None),
+        (KnobChange("async.mode", "choose"), None),  # the run has no such knob
     ],
 )
-def test_a_knob_is_turned_within_what_it_takes(project: Project, turn: Turn, value: object) -> None:
+def test_a_knob_is_turned_within_what_it_takes(project: Project, change: KnobChange, value: object) -> None:
     run = make_run(project, spec={"knobs": {"train.micro_batch_size": 4}})
-    assert changed(turn, parse_spec(latest_spec_json(run))) == value
+    assert changed(change, parse_spec(latest_spec_json(run))) == value
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiling.finding import judged, rules
+from profiling.finding import finding_of, rules
 from tests.jobs.engine.conftest import Ended
 from tests.proofs.diagnosis import Case, planted_head
 from tests.proofs.run_evidence import evidence_of
@@ -21,10 +21,10 @@ def test_planted_faults_are_found_and_a_run_without_them_is_clear(grpo: Ended) -
     with planted_head() as runs:
         found = evidence_of(runs.with_fault("both", CASE))
 
-    late = judged("straggler", rules()["straggler"], found)
+    late = finding_of("straggler", rules()["straggler"], found)
     assert late.state == "fires", late.sentence()
-    assert late.seen is not None
-    assert (late.seen.role, late.seen.rank) == ("policy", 1)
-    waits = judged("data_wait", rules()["data_wait"], found)
+    assert late.observation is not None
+    assert (late.observation.role, late.observation.rank) == ("policy", 1)
+    waits = finding_of("data_wait", rules()["data_wait"], found)
     assert waits.state == "fires", waits.sentence()
-    assert judged("data_wait", rules()["data_wait"], evidence_of(grpo)).state == "clear"
+    assert finding_of("data_wait", rules()["data_wait"], evidence_of(grpo)).state == "clear"

@@ -9,7 +9,7 @@ import pytest
 
 from profiling.analysis.summary import open_works, summarise, within
 from profiling.evidence import Evidence, Recorded, phase_spans
-from profiling.finding import judge_files
+from profiling.finding import evaluate_files
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter
@@ -208,9 +208,9 @@ def test_rules_look_at_so_many_events_and_say_how_far(tmp_path, stack) -> None:
     (cut,) = within(files, 16)
     assert len(cut.events()["ts"]) == 16
     assert 155 * MS < cut.window <= 160 * MS  # a 64th of the file is a little less than 10 ms
-    found = judge_files(Evidence(recorded=(cut,)))
+    found = evaluate_files(Evidence(recorded=(cut,)))
     assert (found.looked, found.whole) == (cut.window, 635 * MS)
-    seen = found.judgements["device_idle"].seen
+    seen = found.evaluations["device_idle"].observation
     assert seen is not None
     assert seen.value == pytest.approx(80 * MS / cut.window)
     assert within([], 16) == ()
