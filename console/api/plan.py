@@ -14,7 +14,16 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.constant import constants
 from jobs.planner.read.context import Workload
-from jobs.planning.question import PlanRefused, Question, WhatIf, advice, estimate_of, layouts, moved_by, question
+from jobs.planning.question import (
+    PlanRefused,
+    Question,
+    WhatIf,
+    advice,
+    estimate_of,
+    layouts,
+    question,
+    sensitivities_of,
+)
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
 
 router = Router(tags=["planner"])
@@ -86,7 +95,7 @@ def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdvice
     plan most: its largest parts, and the constants that it rests on."""
     about = _question(request, project_for(request, project), asked)
     try:
-        return PlanAdviceOut.of(advice(about), moved_by(about))
+        return PlanAdviceOut.of(advice(about), sensitivities_of(about))
     except PlanRefused as error:
         raise Refused(422, str(error), field=error.field) from error
 

@@ -7,7 +7,7 @@ from ninja import Body, Field, Schema
 
 from console.api.spec_schema import SpecIn
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
-from jobs.planner.search.advice import Advice, Advised, Lever
+from jobs.planner.search.advice import Advice, LargestTerm, OfferedChange
 from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
 from jobs.planner.sensitivity import Sensitivity
 from jobs.planning.question import Question
@@ -244,7 +244,7 @@ class PlanOut(Schema):
         )
 
 
-class PlanMove(Schema):
+class PlanChangeOut(Schema):
     """A change on offer: knobs (or fields of hardware) to their values; figures of the pool that binds, before and
     after it; `saved_bytes` and `saved_seconds` of a step are before less after."""
 
@@ -261,8 +261,8 @@ class PlanMove(Schema):
     saved_seconds: float
 
     @classmethod
-    def of(cls, advised: Advised) -> "PlanMove":
-        """Return a move as the API gives it."""
+    def of(cls, advised: OfferedChange) -> "PlanChangeOut":
+        """Return a change as the API gives it."""
         return cls(
             id=advised.id,
             title=advised.title,
@@ -278,7 +278,7 @@ class PlanMove(Schema):
         )
 
 
-class PlanLever(Schema):
+class PlanLargestTerm(Schema):
     """One of the largest parts of the plan: a term of memory in the phase that binds (bytes), or a phase of a step
     (seconds); `after`: with the change that lowers it most, null if none does."""
 
@@ -286,13 +286,13 @@ class PlanLever(Schema):
     key: str
     now: float
     after: float
-    change: PlanMove | None
+    change: PlanChangeOut | None
 
     @classmethod
-    def of_lever(cls, lever: Lever) -> "PlanLever":
-        """Return a lever as the API gives it."""
-        change = None if lever.change is None else PlanMove.of(lever.change)
-        return cls(of=lever.of, key=lever.key, now=lever.now, after=lever.after, change=change)
+    def of_term(cls, term: LargestTerm) -> "PlanLargestTerm":
+        """Return a term as the API gives it."""
+        change = None if term.change is None else PlanChangeOut.of(term.change)
+        return cls(of=term.of, key=term.key, now=term.now, after=term.after, change=change)
 
 
 class PlanSensitivity(Schema):
@@ -331,25 +331,25 @@ class PlanSensitivity(Schema):
 
 
 class PlanAdviceOut(Schema):
-    """What would make the run fit, and what would make it faster, the best first. `together`: several moves, where no
+    """What would make the run fit, and what would make it faster, the best first. `together`: several changes, where no
     single one makes it fit. `levers`: of the three largest terms of memory, then of the three longest phases, what
     lowers each most. `constants`: those that move the answer, the one that moves it most first."""
 
-    fit: list[PlanMove]
-    faster: list[PlanMove]
-    together: PlanMove | None
-    levers: list[PlanLever]
+    fit: list[PlanChangeOut]
+    faster: list[PlanChangeOut]
+    together: PlanChangeOut | None
+    levers: list[PlanLargestTerm]
     constants: list[PlanSensitivity]
 
     @classmethod
     def of(cls, found: Advice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
         """Return advice as the API gives it."""
         return cls(
-            levers=[PlanLever.of_lever(each) for each in found.levers],
+            levers=[PlanLargestTerm.of_term(each) for each in found.largest_terms],
             constants=[PlanSensitivity.of(each) for each in moved],
-            fit=[PlanMove.of(each) for each in found.fit],
-            faster=[PlanMove.of(each) for each in found.faster],
-            together=None if found.together is None else PlanMove.of(found.together),
+            fit=[PlanChangeOut.of(each) for each in found.fit],
+            faster=[PlanChangeOut.of(each) for each in found.faster],
+            together=None if found.together is None else PlanChangeOut.of(found.together),
         )
 
 

@@ -48,17 +48,17 @@ def plan_text(plan: Answer) -> str:
 
 
 def advice_text(advice: Answer) -> str:
-    """Return what would make a run fit and faster, and what each move does."""
+    """Return what would make a run fit and faster, and what each change does."""
     lines = []
     together = [advice["together"]] if advice["together"] else []
-    for title, moves in (
+    for title, changes in (
         ("What would make it fit", [*advice["fit"], *together]),
         ("What would make it faster", advice["faster"]),
     ):
         rows = [[title, "GiB", "step, s", "changes"]]
-        rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in moves]
-        lines += [*(_table(rows) if moves else [f"{title}: nothing that was tried."]), ""]
-    return "\n".join([*lines, *_levers(advice["levers"]), "", *constants_lines(advice["constants"])])
+        rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in changes]
+        lines += [*(_table(rows) if changes else [f"{title}: nothing that was tried."]), ""]
+    return "\n".join([*lines, *_largest_terms(advice["levers"]), "", *constants_lines(advice["constants"])])
 
 
 def constants_lines(moved: Sequence[Answer]) -> list[str]:
@@ -101,10 +101,10 @@ def _gibs(pool: Answer) -> list[str]:
     return sorted((_gib(phase["total"]) for phase in pool["phases"]), key=float)[-1:]
 
 
-def _levers(levers: Iterable[Answer]) -> list[str]:
+def _largest_terms(largest_terms: Iterable[Answer]) -> list[str]:
     """Return the largest parts of memory and time, each with the change that lowers it most."""
     rows = [["What moves it most", "now", "after", "changes"]]
-    for each in levers:
+    for each in largest_terms:
         show = _gib if each["of"] == "memory" else _short
         unit = "GiB" if each["of"] == "memory" else "s"
         change = each["change"]

@@ -32,7 +32,7 @@ from jobs.planner.constant import constants
 from jobs.planner.result import POOL_WORDS
 from jobs.planner.search.advice import TOGETHER
 from jobs.planner.search.layouts import GOALS
-from jobs.planner.search.plan_changes import moves
+from jobs.planner.search.plan_changes import plan_changes
 from jobs.planner.validity import REASONS
 from profiling.evaluators import NO_PHASE
 from profiling.finding import FOLDER as DIAGNOSIS
@@ -196,7 +196,7 @@ def _planner_texts() -> Iterator[str]:
     for words in (REASONS, GOALS, ON_HOST):
         yield from words.values()
     yield from (method.label for method in METHODS.values())
-    yield from (TOGETHER, *(move.title for move in moves()))
+    yield from (TOGETHER, *(plan_change.title for plan_change in plan_changes()))
     yield from POOL_WORDS.values()
     for constant in constants().all():
         yield from (constant.label, constant.unit, constant.reason)

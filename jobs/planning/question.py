@@ -144,7 +144,7 @@ def advice(asked: Question) -> Advice:
         raise PlanRefused("", told(invalid)) from invalid
 
 
-def moved_by(asked: Question) -> tuple[Sensitivity, ...]:
+def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
     """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
     try:
         return sensitivities(asked.job, asked.k)

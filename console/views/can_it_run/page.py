@@ -20,7 +20,7 @@ from console.labels.numbers import size
 from console.views.can_it_run.diffusion import known_diffusion_models, picture_facts, picture_note
 from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, read_question
 from console.views.can_it_run.to_new_run import plan_url
-from console.views.plan.largest_terms import LeversPanel, parts_panel
+from console.views.plan.largest_terms import LargestTermsPanel, parts_panel
 from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
@@ -142,7 +142,7 @@ class Detail:
     devices: str
     is_recommended: bool
     plan: PlanPanel | None
-    levers: LeversPanel | None
+    largest_terms: LargestTermsPanel | None
     published: tuple[PublishedRow, ...]
     plan_url: str
 
@@ -327,7 +327,7 @@ def _detail(option: Option, question: Question, project: Project | None) -> Deta
         devices=_times(at.num_devices if at is not None else None),
         is_recommended=verdict.recommended is not None and at is verdict.recommended,
         plan=_panel(at),
-        levers=_levers(at, project),
+        largest_terms=_largest_terms(at, project),
         published=tuple(_published(each) for each in verdict.published),
         plan_url=_plan_url(question, option.accelerator, at) if fits else "",
     )
@@ -371,7 +371,7 @@ def _plan_url(question: Question, accelerator: Accelerator, at: Need | None) -> 
     return plan_url(question.model, question.config, method, demand, accelerator, at.job, at.num_devices)
 
 
-def _levers(need: Need | None, project: Project | None) -> LeversPanel | None:
+def _largest_terms(need: Need | None, project: Project | None) -> LargestTermsPanel | None:
     """Return what moves the answer most; None for a diffusion transformer, whose constants were measured on others."""
     if need is None or need.estimate is None or need.job is None or isinstance(need.job, DiffusionJob):
         return None

@@ -17,17 +17,24 @@ from console.labels.numbers import size
 from console.views.new_run.page import project_to_launch_in
 from console.views.new_run.plan import asked_of, config_of
 from console.views.plan.findings import FixButton, fix_button
-from console.views.plan.largest_terms import LeversPanel, levers_panel
+from console.views.plan.largest_terms import LargestTermsPanel, largest_terms_panel
 from console.views.plan.panel import devices_text, seconds_text, share_text
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.sentence import in_words
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.planner.result import TIGHT_FROM, Interval, Verdict
-from jobs.planner.search.advice import Advice, Advised
+from jobs.planner.search.advice import Advice, OfferedChange
 from jobs.planner.search.layout_space import spaces_of
 from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
-from jobs.planning.question import MAX_LAYOUTS_LISTED, PlanRefused, Question, estimate_of, moved_by, shape_of_config
+from jobs.planning.question import (
+    MAX_LAYOUTS_LISTED,
+    PlanRefused,
+    Question,
+    estimate_of,
+    sensitivities_of,
+    shape_of_config,
+)
 from jobs.planning.question import advice as advise
 from jobs.planning.question import layouts as search
 
@@ -107,12 +114,12 @@ def advice(request: HttpRequest) -> JsonResponse:
     """Say what would make the run fit and what would make it faster, and how many layouts there are to look at."""
     try:
         asked = _asked(request)
-        panel, levers = _advised(asked)
+        panel, largest_terms = _advised(asked)
     except PlanRefused as error:
         return _refusal(error)
     return JsonResponse(
         {
-            "html": render_to_string("new_run/plan_advice.html", {"panel": panel, "levers": levers}),
+            "html": render_to_string("new_run/plan_advice.html", {"panel": panel, "largest_terms": largest_terms}),
             "num_fixes": len(panel.fit),
             "num_layouts": _num_layouts(asked),
         }
@@ -148,10 +155,12 @@ def config(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": says})
 
 
-def _advised(asked: Question) -> tuple[AdvicePanel, LeversPanel]:
+def _advised(asked: Question) -> tuple[AdvicePanel, LargestTermsPanel]:
     """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
     found, now = advise(asked), estimate_of(asked)
-    return advice_panel(found, now.verdict, asked.spec), levers_panel(now, found.levers, moved_by(asked), asked.spec)
+    return advice_panel(found, now.verdict, asked.spec), largest_terms_panel(
+        now, found.largest_terms, sensitivities_of(asked), asked.spec
+    )
 
 
 def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
@@ -219,7 +228,7 @@ def _num_layouts(asked: Question) -> int:
     return sum(space.size for space in spaces)
 
 
-def _change(each: Advised, spec: RunSpec, place: int, *, is_cure: bool) -> ChangeRow:
+def _change(each: OfferedChange, spec: RunSpec, place: int, *, is_cure: bool) -> ChangeRow:
     fix = fix_button(each.changes, spec)
     words = {
         "changes": fix.says,

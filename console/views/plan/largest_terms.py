@@ -14,7 +14,7 @@ from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.panel import TERM_WORDS, VERDICT_WORDS, seconds_text
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.result import Estimate, Interval
-from jobs.planner.search.advice import Lever
+from jobs.planner.search.advice import LargestTerm
 from jobs.planner.sensitivity import Sensitivity
 
 _NUM_PARTS = 3
@@ -48,34 +48,36 @@ class ConstantRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeversPanel:
-    """What moves an answer: `phase` is the one whose memory binds. `has_levers`: changes were looked for."""
+class LargestTermsPanel:
+    """What moves an answer: `phase` is the one whose memory binds. `has_changes`: changes were looked for."""
 
     phase: str
     memory: tuple[PartRow, ...]
     time: tuple[PartRow, ...]
     constants: tuple[ConstantRow, ...]
-    has_levers: bool
+    has_changes: bool
 
 
-def levers_panel(found: Estimate, levers: Sequence[Lever], moved: Sequence[Sensitivity], spec: RunSpec) -> LeversPanel:
+def largest_terms_panel(
+    found: Estimate, largest_terms: Sequence[LargestTerm], moved: Sequence[Sensitivity], spec: RunSpec
+) -> LargestTermsPanel:
     """Return what moves the plan of a run, with changes that can be tried."""
-    rows = [_lever(lever, spec) for lever in levers]
-    return LeversPanel(
+    rows = [_term_row(term, spec) for term in largest_terms]
+    return LargestTermsPanel(
         phase=phase_label(found.phase),
         memory=tuple(row for row in rows if row.kind == "term"),
         time=tuple(row for row in rows if row.kind == "phase"),
         constants=constant_rows(moved, has_settings=True),
-        has_levers=True,
+        has_changes=True,
     )
 
 
-def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: bool) -> LeversPanel:
+def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: bool) -> LargestTermsPanel:
     """Return what moves an answer that no run stands behind: its largest parts, and the constants."""
     terms, phases = found.binding.memory.terms, found.time.phases
     longest = sorted(phases, key=lambda key: -phases[key].middle)[:_NUM_PARTS]
     largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_PARTS]
-    return LeversPanel(
+    return LargestTermsPanel(
         phase=phase_label(found.phase),
         memory=tuple(
             PartRow(kind="term", key=term, label=str(TERM_WORDS[term]), now=size(terms[term])) for term in largest
@@ -84,7 +86,7 @@ def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: 
             PartRow(kind="phase", key=key, label=phase_label(key), now=seconds_text(phases[key])) for key in longest
         ),
         constants=constant_rows(moved, has_settings=has_settings),
-        has_levers=False,
+        has_changes=False,
     )
 
 
@@ -104,21 +106,21 @@ def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[
     )
 
 
-def _lever(lever: Lever, spec: RunSpec) -> PartRow:
-    is_memory = lever.of == "memory"
+def _term_row(term: LargestTerm, spec: RunSpec) -> PartRow:
+    is_memory = term.of == "memory"
     show = size if is_memory else _seconds
-    label = str(TERM_WORDS[lever.key]) if is_memory else phase_label(lever.key)  # type: ignore[index]
+    label = str(TERM_WORDS[term.key]) if is_memory else phase_label(term.key)  # type: ignore[index]
     kind = "term" if is_memory else "phase"
-    if lever.change is None:
-        return PartRow(kind=kind, key=lever.key, label=label, now=show(lever.now))
+    if term.change is None:
+        return PartRow(kind=kind, key=term.key, label=label, now=show(term.now))
     return PartRow(
         kind=kind,
-        key=lever.key,
+        key=term.key,
         label=label,
-        now=show(lever.now),
-        after=show(lever.after),
-        title=_(lever.change.title),
-        fix=fix_button(lever.change.changes, spec),
+        now=show(term.now),
+        after=show(term.after),
+        title=_(term.change.title),
+        fix=fix_button(term.change.changes, spec),
     )
 
 

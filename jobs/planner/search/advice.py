@@ -18,16 +18,16 @@ from jobs.planner.read.context import Models, Workload, samples_per_update
 from jobs.planner.read.spec import read_models
 from jobs.planner.result import Estimate, JobInvalid, PoolEstimate, Verdict
 from jobs.planner.search.layouts import breach, differences
-from jobs.planner.search.plan_changes import Situation, moves
+from jobs.planner.search.plan_changes import Situation, plan_changes
 from jobs.planner.validity import misfit_of
 
 _WORTH_SECONDS = 0.005  # of a step: below, a change is not worth a line
-_WORTH_SHARE = 0.005  # of a term: a change that lowers it by less is no lever
+_WORTH_SHARE = 0.005  # of a term: a change that lowers it by less is no largest term
 _MOST_STEPS = 6
-_NUM_LEVERS = 3
+_NUM_TERMS = 3
 _RANKS: Mapping[Verdict, int] = {"fits": 0, "tight": 1, "no": 2}
 TOGETHER = "All of these together"
-"""The title of several moves that do it together."""
+"""The title of several changes that do it together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advised:
-    """A change on offer. `changes`: values by knob id or field of hardware; `parts`: the titles of the moves in it.
+class OfferedChange:
+    """A change on offer. `changes`: values by knob id or field of hardware; `parts`: the titles of the changes in it.
 
     `saved_bytes` and `saved_seconds` are before less after, of the pool that binds and of a step.
     """
@@ -73,7 +73,7 @@ class Advised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
+class LargestTerm:
     """One of the largest parts of an answer, and the change that lowers it most, None if none lowers it: of memory a
     term of the phase that binds, in bytes, of time a phase of the step, in seconds; `now` and `after` the change. No
     change counts with which the run fits less well than before."""
@@ -82,19 +82,19 @@ class Lever:
     key: str
     now: float
     after: float
-    change: Advised | None
+    change: OfferedChange | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What would make a run fit, and what would make it faster. `together`: several moves, where none alone does it;
-    None where one does, where the run fits as it is, or where no moves do. `levers`: of the largest terms of memory,
-    then of the longest phases, what moves each most."""
+    """What would make a run fit, and what would make it faster. `together`: several changes, where none alone does it;
+    None where one does, where the run fits as it is, or where no changes do. `largest_terms`: of the largest terms of
+    memory, then of the longest phases, what moves each most."""
 
-    fit: tuple[Advised, ...]
-    faster: tuple[Advised, ...]
-    together: Advised | None
-    levers: tuple[Lever, ...]
+    fit: tuple[OfferedChange, ...]
+    faster: tuple[OfferedChange, ...]
+    together: OfferedChange | None
+    largest_terms: tuple[LargestTerm, ...]
 
 
 def advise(
@@ -116,12 +116,12 @@ def advise(
         fit=fit,
         faster=adviser.faster(),
         together=adviser.together() if needs_more else None,
-        levers=adviser.levers(),
+        largest_terms=adviser.largest_terms(),
     )
 
 
 class _Adviser:
-    """One run whose moves are estimated once."""
+    """One run whose changes are estimated once."""
 
     def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, k: Constants) -> None:
         self._spec, self._models, self._fleet, self._workload, self._k = spec, models, fleet, workload, k
@@ -136,24 +136,27 @@ class _Adviser:
     def _read(self, spec: RunSpec) -> Job:
         return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
 
-    def _tried(self, spec: RunSpec, job: Job, sofar: Mapping[str, Value], parts: tuple[str, ...]) -> list[Advised]:
-        """Return every move from a run, on top of what was changed so far, that the run takes and that is estimated."""
+    def _tried(
+        self, spec: RunSpec, job: Job, sofar: Mapping[str, Value], parts: tuple[str, ...]
+    ) -> list[OfferedChange]:
+        """Return every plan change from a run, on top of what was changed so far, that the run takes and that is
+        estimated."""
         here = Situation(spec=spec, job=job, fleet=self._fleet)
-        found: dict[tuple[tuple[str, Value], ...], Advised] = {}
-        for move in moves():
-            made = move.make(here)
+        found: dict[tuple[tuple[str, Value], ...], OfferedChange] = {}
+        for plan_change in plan_changes():
+            made = plan_change.make(here)
             if not made or not _is_taken(spec, made):
                 continue
             changes = differences(self._spec, {**sofar, **made})
             key = tuple(sorted(changes.items(), key=lambda item: item[0]))
             if changes and key not in found and (after := self._estimated(changes)) is not None:
                 if not parts:
-                    self._after[move.id] = after
-                found[key] = Advised(
-                    id=move.id,
-                    title=move.title,
+                    self._after[plan_change.id] = after
+                found[key] = OfferedChange(
+                    id=plan_change.id,
+                    title=plan_change.title,
                     changes=changes,
-                    parts=(*parts, move.title),
+                    parts=(*parts, plan_change.title),
                     before=self.before,
                     after=_figures(after, self.before.pool),
                 )
@@ -169,30 +172,30 @@ class _Adviser:
         except JobInvalid:
             return None
 
-    def _is_allowed(self, advised: Advised) -> bool:
+    def _is_allowed(self, advised: OfferedChange) -> bool:
         return breach(self._spec, advised.changes, known=self._known) is None
 
-    def fit(self) -> tuple[Advised, ...]:
-        """Return the moves that lower the peak: first those with which the run fits, the fastest of them first."""
+    def fit(self) -> tuple[OfferedChange, ...]:
+        """Return the changes that lower the peak: first those with which the run fits, the fastest of them first."""
         helpful = [each for each in self._single if each.saved_bytes > 0 and self._is_allowed(each)]
         return tuple(sorted(helpful, key=_by_relief))
 
-    def faster(self) -> tuple[Advised, ...]:
-        """Return the moves that shorten a step of a run that then fits, those that save most first."""
+    def faster(self) -> tuple[OfferedChange, ...]:
+        """Return the changes that shorten a step of a run that then fits, those that save most first."""
         worth = _WORTH_SECONDS * self.before.seconds
         helpful = [
             each for each in self._single if each.saved_seconds > worth and each.after.fits and self._is_allowed(each)
         ]
         return tuple(sorted(helpful, key=lambda each: -each.saved_seconds))
 
-    def levers(self) -> tuple[Lever, ...]:
+    def largest_terms(self) -> tuple[LargestTerm, ...]:
         """Return what moves each of the largest terms of memory, and of the longest phases, most."""
         terms, phases = _terms(self._before, self._before), _phases(self._before)
-        memory = (self._lever("memory", key, terms[key]) for key in _largest(terms))
-        return (*memory, *(self._lever("time", key, phases[key]) for key in _largest(phases)))
+        memory = (self._term_row("memory", key, terms[key]) for key in _largest(terms))
+        return (*memory, *(self._term_row("time", key, phases[key]) for key in _largest(phases)))
 
-    def _lever(self, of: Literal["memory", "time"], key: str, now: float) -> Lever:
-        found: list[tuple[float, Advised]] = []
+    def _term_row(self, of: Literal["memory", "time"], key: str, now: float) -> LargestTerm:
+        found: list[tuple[float, OfferedChange]] = []
         for each in self._single:
             after = self._after[each.id]
             if _RANKS[after.verdict] > _RANKS[self._before.verdict] or (of == "time" and after.verdict == "no"):
@@ -202,10 +205,10 @@ class _Adviser:
                 found.append((parts.get(key, 0.0), each))
         found.sort(key=lambda entry: entry[0])
         best = next((entry for entry in found if self._is_allowed(entry[1])), None)
-        return Lever(of=of, key=key, now=now, after=now if best is None else best[0], change=best and best[1])
+        return LargestTerm(of=of, key=key, now=now, after=now if best is None else best[0], change=best and best[1])
 
-    def together(self) -> Advised | None:
-        """Return moves that make the run fit together, each the one that helps most after those before it."""
+    def together(self) -> OfferedChange | None:
+        """Return changes that make the run fit together, each the one that helps most after those before it."""
         found = self._single
         for _ in range(_MOST_STEPS):
             best = next((each for each in sorted(found, key=_by_relief) if self._is_allowed(each)), None)
@@ -237,15 +240,15 @@ def _phases(found: Estimate) -> dict[str, float]:
 
 
 def _largest(parts: Mapping[str, float]) -> list[str]:
-    return sorted((key for key in parts if parts[key] > 0), key=lambda key: -parts[key])[:_NUM_LEVERS]
+    return sorted((key for key in parts if parts[key] > 0), key=lambda key: -parts[key])[:_NUM_TERMS]
 
 
 def _is_taken(spec: RunSpec, changes: Mapping[str, Value]) -> bool:
     return all(name in spec.knobs or name.startswith("hardware.") for name in changes)
 
 
-def _named(advised: Advised, title: str) -> Advised:
-    return Advised(
+def _named(advised: OfferedChange, title: str) -> OfferedChange:
+    return OfferedChange(
         id="together",
         title=title,
         changes=advised.changes,
@@ -255,7 +258,7 @@ def _named(advised: Advised, title: str) -> Advised:
     )
 
 
-def _by_relief(advised: Advised) -> tuple[int, float]:
+def _by_relief(advised: OfferedChange) -> tuple[int, float]:
     rank = _RANKS[advised.after.verdict]
     return (rank, advised.after.seconds) if rank < 2 else (rank, -float(advised.saved_bytes))
 

@@ -1,7 +1,7 @@
 """Single steps that change memory or speed and not what is learned: each a knob or two.
 
-A move says what it changes in this run, or that it changes nothing here. Whether it helps is estimated by whoever asks
-(jobs.planner.search.advice). Sources: the orders of trying in the trainers' performance guides, which
+A plan change says what it changes in this run, or that it changes nothing here. Whether it helps is estimated by
+whoever asks (jobs.planner.search.advice). Sources: the orders of trying in the trainers' performance guides, which
 jobs/catalog/advice holds in words.
 """
 
@@ -43,7 +43,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class PlanChange:
     """One step. `title` says it in a few words; `make` returns its changes, None where there is nothing to change."""
 
     id: str
@@ -51,9 +51,9 @@ class Move:
     make: Make
 
 
-def moves() -> tuple[Move, ...]:
-    """Return every move of every trainer; one that does not concern a run makes nothing of it."""
-    return _MOVES
+def plan_changes() -> tuple[PlanChange, ...]:
+    """Return every plan change of every trainer; one that does not concern a run makes nothing of it."""
+    return _PLAN_CHANGES
 
 
 def _sets(knob_id: str, value: Value, **also: Value) -> Make:
@@ -386,4 +386,4 @@ def _entries() -> Iterator[tuple[str, str, Make]]:
     yield "devices", "Train on twice the devices", _more_devices
 
 
-_MOVES = tuple(Move(id=name, title=title, make=make) for name, title, make in _entries())
+_PLAN_CHANGES = tuple(PlanChange(id=name, title=title, make=make) for name, title, make in _entries())

@@ -90,9 +90,9 @@ def test_the_largest_parts_come_with_the_change_that_lowers_each_and_the_constan
     editor: Client,
 ) -> None:
     html = unescape(advised(editor)["html"])
-    levers = html.split('aria-labelledby="levers-title"')[1]
-    rows = dict(re.findall(r'<li data-lever="(\w+)">(.*?)</li>', levers, re.DOTALL))
-    constants = re.findall(r'<li data-constant="([\w.]+)">(.*?)</li>', levers, re.DOTALL)
+    largest_terms = html.split('aria-labelledby="largest_terms-title"')[1]
+    rows = dict(re.findall(r'<li data-largest term="(\w+)">(.*?)</li>', largest_terms, re.DOTALL))
+    constants = re.findall(r'<li data-constant="([\w.]+)">(.*?)</li>', largest_terms, re.DOTALL)
 
     assert len(rows) == 6  # three terms of memory, three phases
     assert any("data-fix" in row for row in rows.values())

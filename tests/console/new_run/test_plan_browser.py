@@ -113,10 +113,10 @@ def test_advice_is_applied_by_one_click_and_undone(page: Page, live_console: Liv
 
 def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
-    levers = page.locator("[data-advice-place]:not(.is-stale) .plan-levers")
-    expect(levers.locator("[data-lever]")).to_have_count(6)
-    tried = levers.locator("[data-lever]:has(button)").first
-    key = tried.get_attribute("data-lever")
+    largest_terms = page.locator("[data-advice-place]:not(.is-stale) .plan-largest terms")
+    expect(largest_terms.locator("[data-term]")).to_have_count(6)
+    tried = largest_terms.locator("[data-largest term]:has(button)").first
+    key = tried.get_attribute("data-term")
     change = tried.get_by_role("button")
     expect(change).to_have_accessible_name(re.compile("^Try: "))
     before = page.locator(".memory-row[data-binding]").inner_text()
@@ -128,8 +128,8 @@ def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console
     assert key
     page.locator("[data-undo]").click()
     expect(page.locator("[data-num-changes]")).to_have_text("0 changes")
-    link = levers.locator("[data-constant] a").first
-    name = levers.locator("[data-constant]").first.get_attribute("data-constant")
+    link = largest_terms.locator("[data-constant] a").first
+    name = largest_terms.locator("[data-constant]").first.get_attribute("data-constant")
     link.click()
     expect(page.locator(f'[id="constant-{name}"]')).to_be_visible()
     expect(page.locator(f'[id="constant-{name}"]')).to_be_in_viewport()

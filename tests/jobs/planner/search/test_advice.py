@@ -13,7 +13,7 @@ from jobs.planner.estimate import estimate
 from jobs.planner.read.context import samples_per_update
 from jobs.planner.read.spec import read_job
 from jobs.planner.search.advice import Advice, advise
-from jobs.planner.search.plan_changes import Situation, moves
+from jobs.planner.search.plan_changes import Situation, plan_changes
 from jobs.planner.search.tunable_knobs import PERFORMANCE, teaches_the_same
 from tests.jobs.planner.hardware import fleet, models_for
 
@@ -102,13 +102,13 @@ def test_what_is_learned_never_changes() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_moves_change_performance_knobs_alone_and_leave_the_batch(name: str) -> None:
+def test_plan_changes_change_performance_knobs_alone_and_leave_the_batch(name: str) -> None:
     spec = _spec(name)
     job = read_job(spec, models_for(spec), fleet())
 
-    for move in moves():
-        changes = move.make(Situation(spec=spec, job=job, fleet=fleet(64))) or {}
-        assert set(changes) <= PERFORMANCE, move.id
+    for plan_change in plan_changes():
+        changes = plan_change.make(Situation(spec=spec, job=job, fleet=fleet(64))) or {}
+        assert set(changes) <= PERFORMANCE, plan_change.id
         assert samples_per_update(changed(spec, changes)) == samples_per_update(spec)
 
 
@@ -130,32 +130,32 @@ def test_a_knob_that_would_cease_to_count_is_seen() -> None:
 @pytest.mark.parametrize(
     "name", ["verl-grpo-qwen3-8b", "openrlhf-sft-8b", "native-grpo-demo", "openrlhf-ppo-70b-48gpu"]
 )
-def test_levers_move_the_largest_terms_as_they_say(name: str) -> None:
+def test_changes_lower_the_largest_terms_as_they_say(name: str) -> None:
     spec = _spec(name)
     before = estimate(read_job(spec, models_for(spec), fleet(max(spec.num_workers, 8))))
     pool = next(pool for pool in before.pools if pool.name == before.pool)
     terms = next(phase for phase in pool.phases if phase.phase == before.phase).memory.terms
     rules = {problem.message for problem in refused(spec)}
 
-    levers = _advice(spec).levers
+    largest_terms = _advice(spec).largest_terms
 
-    memory = [lever for lever in levers if lever.of == "memory"]
-    assert [lever.now for lever in memory] == sorted(terms.values(), reverse=True)[:3]
-    assert any(lever.change is not None for lever in memory)
-    for lever in levers:
-        if lever.change is None:
-            assert lever.after == lever.now
+    memory = [term for term in largest_terms if term.of == "memory"]
+    assert [term.now for term in memory] == sorted(terms.values(), reverse=True)[:3]
+    assert any(term.change is not None for term in memory)
+    for term in largest_terms:
+        if term.change is None:
+            assert term.after == term.now
             continue
-        after = changed(spec, lever.change.changes)
+        after = changed(spec, term.change.changes)
         found = estimate(read_job(after, models_for(spec), fleet(max(spec.num_workers, 8))))
         assert {problem.message for problem in refused(after)} <= rules
-        assert lever.after < lever.now
+        assert term.after < term.now
         order = ("fits", "tight", "no")
         assert order.index(found.verdict) <= order.index(before.verdict)  # an engine that does not start is no gain
-        if lever.of == "time":
-            assert found.time.phases[lever.key].middle == pytest.approx(lever.after)
+        if term.of == "time":
+            assert found.time.phases[term.key].middle == pytest.approx(term.after)
             assert found.verdict != "no"
         else:
             there = next(each for each in found.pools if each.name == before.pool)
             phase = next(each for each in there.phases if each.phase == before.phase)
-            assert phase.memory.terms.get(lever.key, 0) == lever.after  # type: ignore[call-overload]
+            assert phase.memory.terms.get(term.key, 0) == term.after  # type: ignore[call-overload]
