@@ -106,7 +106,7 @@ def _engine_problems(facts: Facts) -> list[str]:
     missing = [name for name in CPU_FEATURES if name not in facts.cpu_features]
     if missing:
         found.append(
-            f"This processor lacks {', '.join(missing)}, which vLLM's CPU build needs. Servers since about 2015 have "
+            f"This CPU lacks {', '.join(missing)}, which vLLM's CPU build needs. Servers since about 2015 have "
             "it; in a virtual machine, pass the host's CPU model through."
         )
     if facts.memory_bytes is not None and facts.memory_bytes < MEMORY_BYTES:

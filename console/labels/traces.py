@@ -21,7 +21,7 @@ KINDS: Mapping[str, Promise] = {
     "not_recorded": gettext_lazy("Not covered by the recording"),
 }
 DEFINITIONS: Mapping[str, Promise] = {
-    "compute": gettext_lazy("A kernel computes; without a device, an operator runs on the processor."),
+    "compute": gettext_lazy("A kernel computes; without a device, an operator runs on the CPU."),
     "communication": gettext_lazy("A collective runs and nothing computes, so that nothing hides it."),
     "copy": gettext_lazy("Memory is copied or set, and neither a kernel nor a collective runs."),
     "profiler": gettext_lazy("The device is idle while the profiler does its own work."),

@@ -38,7 +38,7 @@ from profiling.captures.tool_selection import INSTEAD, shown_by
 from profiling.config import MAX_FIRST_STEP, Device, What, names_of, ranks_of
 
 USUAL: What = "kernels"
-"""What is recorded where nobody says what: on a processor these are operators."""
+"""What is recorded where nobody says what: on CPU these are operators."""
 
 
 def request_capture(

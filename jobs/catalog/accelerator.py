@@ -73,7 +73,7 @@ class Accelerator:
 
     @property
     def is_host(self) -> bool:
-        """True if it is a machine's own processor and its memory the machine's (jobs.planner.memory.cpu)."""
+        """True if it is a machine's own CPU and its memory the machine's (jobs.planner.memory.cpu)."""
         return self.vendor == "host"
 
     @property

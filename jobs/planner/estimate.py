@@ -261,7 +261,7 @@ def _shares(pool: PoolEstimate, phase: PhaseMemory) -> tuple[float, float]:
 
 def _host_room(job: Job, needed: float, k: Constants) -> float | None:
     """Return the host memory of a node where what it must keep comes near it, else None. A device that is the host's
-    own processor has its memory in the pools."""
+    own CPU has its memory in the pools."""
     room = node_bytes(job.fleet, k)
     return room if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * room else None
 

@@ -124,15 +124,15 @@ def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
     return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
 
 
-def plan_on_processor(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
+def plan_on_cpu(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
     """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
     score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
-    return plan_of_processor(
+    return plan_of_cpu(
         estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))), constants()
     )
 
 
-def plan_of_processor(made: Estimate, k: Constants) -> Plan:
+def plan_of_cpu(made: Estimate, k: Constants) -> Plan:
     """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
     seconds of phases whose pace was measured there (`k`)."""
     paces = {phase: k.get(PACES[phase]) for phase in made.time.phases if phase in PACES}

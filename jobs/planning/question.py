@@ -96,21 +96,21 @@ def question(
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
     reads: bool = True,
-    takes_processor: bool = False,
+    takes_cpu: bool = False,
 ) -> Question:
     """Return what the planner is asked about a spec in a project.
 
     `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
     the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
-    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_processor`: a run of the
+    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_cpu`: a run of the
     built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
     estimated, all else of the estimate means nothing. Raises: PlanRefused.
     """
     may_read = allows(role(user, project), "editor")
-    processor = _processor(spec, state) if takes_processor and what_if is None else None
+    cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
-    fleet, said = (processor, "") if processor is not None else _fleet(spec, project, state, what_if)
+    fleet, said = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
@@ -288,8 +288,8 @@ def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf
     return cluster_fleet(state, project)
 
 
-def _processor(spec: RunSpec, state: ClusterState) -> Fleet | None:
-    """Return the largest node as the processor that a run of the built-in trainer goes on, None if it does not."""
+def _cpu_fleet(spec: RunSpec, state: ClusterState) -> Fleet | None:
+    """Return the largest node as the CPU that a run of the built-in trainer goes on, None if it does not."""
     is_on_cpu = spec.hardware.device == "cpu" or (spec.hardware.device == "auto" and state.device == "cpu")
     if not state.is_reachable or not spec.is_native or not is_on_cpu:
         return None

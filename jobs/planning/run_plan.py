@@ -21,7 +21,7 @@ from jobs.models import ENDED, Attempt, Run
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import Workload
 from jobs.planner.time.generation import mean_lengths
-from jobs.planning.plan_vs_measured import Measured, Plan, PlannedRow, plan_of_processor, planned_rows, read_measured
+from jobs.planning.plan_vs_measured import Measured, Plan, PlannedRow, plan_of_cpu, planned_rows, read_measured
 from jobs.planning.question import PlanRefused, Question, WhatIf, estimate_of, question
 from jobs.telemetry.attempt_spec import latest_spec_json
 
@@ -104,13 +104,13 @@ def question_of(
         what_if=what_if,
         workload=workload,
         reads=reads,
-        takes_processor=True,
+        takes_cpu=True,
     )
 
 
 def _plan(asked: Question) -> Plan:
     made, is_host = estimate_of(asked), asked.fleet.accelerator.is_host
-    return plan_of_processor(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
+    return plan_of_cpu(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
 
 
 def _of_lengths(asked: Question, measured: Measured) -> tuple[str, ...]:

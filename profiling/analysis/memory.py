@@ -47,7 +47,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory of one device (-1: the processor) in a window. [bytes]
+    """Memory of one device (-1: the CPU) in a window. [bytes]
 
     fragmentation: the share of reserved memory that was not allocated at the peak; None where one of them is not told.
     `peak_at` is 0 where only the state at the end is known, which is told as the peak then. `holders`: who held most at

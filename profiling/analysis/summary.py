@@ -36,7 +36,7 @@ class WorkerSummary:
     """What one worker did in the window. Times in ns. `has_work`: its trace says when it computed or communicated; else
     there are ranges alone, and neither `busy` nor `idle` mean anything.
 
-    `busy` is how long its device did anything (its processor, where no device was recorded), `idle` the rest of what
+    `busy` is how long its device did anything (its CPU, where no device was recorded), `idle` the rest of what
     was recorded by cause, `device_by_phase` when kernels were launched. None: nothing of the kind was recorded.
     """
 

@@ -92,21 +92,21 @@ class Work:
 
     @property
     def has_device(self) -> bool:
-        """Return True if work of a device was recorded; else all work is that of the processor."""
+        """Return True if work of a device was recorded; else all work is that of the CPU."""
         return len(self.device) > 0
 
     @property
     def tells_work(self) -> bool:
         """Return True if it says when the worker computed or communicated: kernels, operators or collectives.
 
-        A recording with nsys on a processor holds ranges alone: the worker is in a phase, and what it does in it is
+        A recording with nsys on CPU holds ranges alone: the worker is in a phase, and what it does in it is
         not known.
         """
         return self.has_device or len(self.operators) > 0 or len(self.collectives) > 0
 
     @cached_property
     def collectives(self) -> Events:
-        """Collectives: on streams where there are devices, else those that the processor carries out itself."""
+        """Collectives: on streams where there are devices, else those that the CPU carries out itself."""
         return (self.device if self.has_device else self.host).of(Category.COMMUNICATION)
 
     @cached_property
@@ -129,7 +129,7 @@ class Work:
 
     @cached_property
     def busy(self) -> Intervals:
-        """When its device did anything, or its processor, where no device was recorded."""
+        """When its device did anything, or its CPU, where no device was recorded."""
         if self.has_device:
             return self.device.union
         return joined(self.compute, self.collectives.union)

@@ -7,8 +7,8 @@ from profiling.evidence import Evidence
 from profiling.finding import InsufficientData, KnobChange, Observation, Rule
 
 _NO_BLOCK = (
-    "Prefix caching is on, and nothing is ever found in it: it keeps whole blocks alone (16 tokens on GPUs, 128 on "
-    "processors), and how long prompts are is not told."
+    "Prefix caching is on but never hits: it keeps only full blocks (16 tokens on GPUs, 128 on CPUs), and "
+    "the length of prompts is not reported."
 )
 
 

@@ -1,4 +1,4 @@
-"""A device counts as used although most of its processors have nothing to do."""
+"""A device counts as used although most of its CPUs have nothing to do."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 
 
 PLUGIN = Rule(
-    title="Processors of the device idle",
+    title="Streaming multiprocessors idle",
     question="why",
     definition="Mean of SM_ACTIVE (share of time in which a streaming multiprocessor has work), of the lowest device.",
     unit="share",
@@ -32,8 +32,8 @@ PLUGIN = Rule(
     is_low_bad=True,
     source="NVIDIA's guidance for DCGM: 80 % for good use, below 50 % poor",
     needs=("counters",),
-    fires="On average {value} of the processors of {device} have work.",
-    clear="On average {value} of the processors of {device} have work.",
+    fires="On average {value} of the streaming multiprocessors of {device} have work.",
+    clear="On average {value} of the streaming multiprocessors of {device} have work.",
     advice="Larger batches, fewer and larger kernels.",
     changes=(
         KnobChange("train.micro_batch_size", "raise"),

@@ -1,6 +1,6 @@
 """Memory in use, for planning: as `timers`, but freed memory goes back to the system, at once and before each phase.
 
-So the peak of a phase is what the phase itself needed. On a processor it costs page faults: an update of the bundled
+So the peak of a phase is what the phase itself needed. On CPU it costs page faults: an update of the bundled
 model takes nearly twice its time. It is meant for runs that measure, not for long ones.
 """
 

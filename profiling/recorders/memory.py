@@ -86,7 +86,7 @@ class MemoryTool(InMemory):
         """Only the allocator of CUDA and ROCm keeps a history."""
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available():
-            return "Torch keeps no history of memory on a processor; it takes a GPU. Peaks per phase are told anyway."
+            return "Torch keeps no memory history on CPU; it takes a GPU. Peaks per phase are reported anyway."
         return ""
 
     def version(self) -> str:

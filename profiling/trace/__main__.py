@@ -23,7 +23,7 @@ _EVERY_SECONDS = 0.25
 _MOST_MEMORY = 4 << 30
 """Ten times what an import takes; a file that makes a reader ask for more is refused."""
 _PATIENT_SECONDS = 20.0
-"""So long an import takes its share of the processors: whoever has ended a recording waits for it."""
+"""So long an import takes its share of the CPUs: whoever has ended a recording waits for it."""
 
 
 def main() -> None:

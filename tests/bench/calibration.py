@@ -1,6 +1,6 @@
 """Calibration on real runs of this machine: `python -m tests.bench.calibration`.
 
-The bundled model is trained by GRPO in five settings through the console, on the processor; the planner is calibrated
+The bundled model is trained by GRPO in five settings through the console, on the CPU; the planner is calibrated
 on them with `manage.py calibrate`, and then a run of a sixth setting is held against its plan: as the planner would
 have it without, and with what it took over. The exit code is 1 if that does not lie closer. About four minutes on two
 quiet cores; a machine that does other things meanwhile shows in the errors.

@@ -1,4 +1,4 @@
-"""The engine's peak memory on this machine's processor against the plan: `python -m tests.bench.planner_peaks [WORD]`.
+"""The engine's peak memory on this machine's CPU against the plan: `python -m tests.bench.planner_peaks [WORD]`.
 
 Two ranks train the bundled model and two that are made on the spot; a line per role and phase of each case. WORD
 chooses the cases that have it in their name. The exit code is 1 if one is further from the plan than 15 %. About five
@@ -47,7 +47,7 @@ def print_found(found: Sequence[Found]) -> None:
         print(f"{each.case:<52} {each.role:<10} {each.phase:<13} {sizes} {each.error:>+7.1%}")
     errors = [abs(each.error) for each in found]
     inside = sum(error <= GOAL for error in errors)
-    print(f"\npeak memory on the processor: {inside} of {len(found)} within {GOAL:.0%}; ", end="")
+    print(f"\npeak memory on the CPU: {inside} of {len(found)} within {GOAL:.0%}; ", end="")
     print(f"median {statistics.median(errors):.1%}, most {max(errors):.1%}")
 
 

@@ -6,7 +6,7 @@ neighbour takes only adds. A number is the median over turns of how much more CP
 before and after it, and the same by the clock on the wall, which on a busy machine says more about its other work.
 
 What torch costs is a price per event, so the bench says how many a step has: two micro-batches of a model of four
-layers and AdamW parameter by parameter make about 5,800, of which one takes 1 to 3 µs. On a processor glibc's malloc
+layers and AdamW parameter by parameter make about 5,800, of which one takes 1 to 3 µs. On CPU glibc's malloc
 adds to it: what the profiler keeps comes to lie between the tensors, so that the next tensor does not fit where one was
 freed, and the heap grows by pages that are new. With jemalloc it does not; that is measured, too.
 

@@ -114,10 +114,10 @@ def make(path: Path, count: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """What one import took: time of the clock and of the processor [s], most resident memory [MB]."""
+    """What one import took: time of the clock and of the CPU [s], most resident memory [MB]."""
 
     seconds: float
-    processor: float
+    cpu_seconds: float
     memory: float
     events: int
 
@@ -139,7 +139,7 @@ def imported(source: Path, target: Path) -> Import:
     facts = json.loads(said[-1])["facts"]
     return Import(
         seconds=seconds,
-        processor=used.ru_utime + used.ru_stime,
+        cpu_seconds=used.ru_utime + used.ru_stime,
         memory=used.ru_maxrss * 1024 / 1e6,
         events=facts["events"],
     )
@@ -230,7 +230,7 @@ def measured(count: int) -> tuple[list[Result], list[str]]:
         result("summary, the first time: open and compute", [one.summary for one in told], "s"),
         result("diagnosis, the first time: open and all rules", [one.rules for one in told], "s"),
         result("summary, kept: read again", [one.again for one in told], "s"),
-        result("import, a second of one core", [taken / each.processor for each in runs], "events/s"),
+        result("import, a second of one core", [taken / each.cpu_seconds for each in runs], "events/s"),
     ]
     by_gate = {"rate": found[2], "memory": found[3], "view": found[5], "tile": found[6], "bytes": found[7]}
     problems = []

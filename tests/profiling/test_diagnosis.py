@@ -267,7 +267,7 @@ def test_a_prefix_cache_that_is_on_and_holds_no_block_is_not_to_be_switched_on()
     rows, hits = driver(even(8, rollout=1.0)), series("prefix_cache_hit_percent", [0.0] * 8, role="vllm")
     found = finding_of("prefix_cache_unused", rules()["prefix_cache_unused"], evidence(rows, hits, knobs=knobs))
     assert found.state == "not_enough_data"
-    assert "whole blocks" in found.record
+    assert "full blocks" in found.record
     off = evidence(rows, hits, knobs={**knobs, "rollout.enable_prefix_caching": False})
     assert finding_of("prefix_cache_unused", rules()["prefix_cache_unused"], off).state == "fires"
 

@@ -179,7 +179,7 @@ def _line(case: Case) -> str:
 
 def report(cases: list[Case], rates: dict[str, list[float]], *, given: argparse.Namespace) -> str:
     """Return docs/proofs/live.md."""
-    machine = f"{os.cpu_count()} cores of {_processor()}, Python {sys.version.split()[0]}"
+    machine = f"{os.cpu_count()} cores of {_cpu_name()}, Python {sys.version.split()[0]}"
     lines = [
         "# Proof: the live path under load",
         "",
@@ -221,9 +221,9 @@ def report(cases: list[Case], rates: dict[str, list[float]], *, given: argparse.
 NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
-def _processor() -> str:
+def _cpu_name() -> str:
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return names[0].partition(":")[2].strip() if names else "an unknown processor"
+    return names[0].partition(":")[2].strip() if names else "an unknown CPU"
 
 
 def main() -> None:

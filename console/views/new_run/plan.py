@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import error_text, field_label, knob_label
-from console.views.plan.cpu import processor_panel
+from console.views.plan.cpu import cpu_panel
 from console.views.plan.findings import input_of
 from console.views.plan.panel import PlanPanel, estimate_panel, unknown_panel
 from jobs.accounts.access import User
@@ -78,8 +78,8 @@ def _panel(
     form: Mapping[str, Any], spec: RunSpec, project: Project, user: User, state: ClusterState
 ) -> tuple[PlanPanel, list[dict[str, str]]]:
     try:
-        asked = asked_of(form, spec, project, user, state, reads=False, takes_processor=True)
-        show = processor_panel if asked.fleet.accelerator.is_host else estimate_panel
+        asked = asked_of(form, spec, project, user, state, reads=False, takes_cpu=True)
+        show = cpu_panel if asked.fleet.accelerator.is_host else estimate_panel
         return show(estimate_of(asked), asked), []
     except PlanRefused as error:
         says = error_text(error)
@@ -99,7 +99,7 @@ def asked_of(
     state: ClusterState,
     *,
     reads: bool = True,
-    takes_processor: bool = False,
+    takes_cpu: bool = False,
 ) -> Question:
     """Return what the form asks of the planner (see jobs.planning.question.question). Raises: PlanRefused."""
     texts = {name.removeprefix("plan."): str(text) for name, text in form.items() if name.startswith("plan.")}
@@ -112,7 +112,7 @@ def asked_of(
         what_if=what_if_of(texts),
         config=config_of(given) if given else None,
         reads=reads,
-        takes_processor=takes_processor,
+        takes_cpu=takes_cpu,
     )
 
 

@@ -13,8 +13,8 @@ from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate
 _ROOM = 1.06  # of the scale, beside the longest bar
 
 
-def processor_panel(found: Estimate, asked: Planned) -> PlanPanel:
-    """Return the panel of an estimate on a machine's own processor."""
+def cpu_panel(found: Estimate, asked: Planned) -> PlanPanel:
+    """Return the panel of an estimate on a machine's own CPU."""
     pools = tuple(pool for pool in found.pools if pool.name != "vllm")
     largest = max(pools, key=lambda pool: pool.binding.memory.total)
     peak = largest.binding.memory.total

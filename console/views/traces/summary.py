@@ -168,7 +168,7 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what
     found.append(
         {
-            "label": _("Device busy") if worker.has_device else _("Processor busy"),
+            "label": _("Device busy") if worker.has_device else _("CPU busy"),
             "value": share_text(busy),
             "note": what,
         }

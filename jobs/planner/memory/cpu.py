@@ -1,9 +1,9 @@
-"""Training on the host's own processor with DeepSpeed, as the built-in trainer does where there is no GPU: bytes of a
+"""Training on the host's own CPU with DeepSpeed, as the built-in trainer does where there is no GPU: bytes of a
 process above what it held before its model.
 
 There is no context, no caching allocator and no NCCL: freed memory is gone, and a buffer takes what of it was touched.
 So the moments of a step are told apart more finely than on a device. What is there at each is read in DeepSpeed 0.19
-(runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py), torch.optim.AdamW (one tensor at a time on a processor)
+(runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py), torch.optim.AdamW (one tensor at a time on CPU)
 and the trainer's loss (jobs/engine/losses.py):
 
     loss      states; gradients summed so far; activations; logits, their fp32 quotient by the temperature, and for the
@@ -27,11 +27,11 @@ from jobs.planner.result import Term
 from jobs.planner.shapes.model_shape import ModelShape
 
 _FP32 = 4.0
-_BANDWIDTH, _FLOPS, _LINK = 1.5e10, 5e10, 1e9  # of a core or two; nobody plans the time of a run on a processor
+_BANDWIDTH, _FLOPS, _LINK = 1.5e10, 5e10, 1e9  # of a core or two; nobody plans the time of a run on CPU
 
 
-def host_processor(memory_bytes: int) -> Accelerator:
-    """Return the processor of a machine with so much memory, as far as memory is planned; its speed is a guess."""
+def host_cpu(memory_bytes: int) -> Accelerator:
+    """Return the CPU of a machine with so much memory, as far as memory is planned; its speed is a guess."""
     return Accelerator(
         id="cpu",
         label="CPU",
@@ -55,8 +55,8 @@ def host_processor(memory_bytes: int) -> Accelerator:
 
 
 def host_fleet(num_ranks: int, memory_bytes: int) -> Fleet:
-    """Return a machine on whose processor so many ranks run."""
-    return Fleet(accelerator=host_processor(memory_bytes), num_devices=num_ranks, devices_per_node=num_ranks)
+    """Return a machine on whose CPU so many ranks run."""
+    return Fleet(accelerator=host_cpu(memory_bytes), num_devices=num_ranks, devices_per_node=num_ranks)
 
 
 def host_overhead(k: Constants) -> int:

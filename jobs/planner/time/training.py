@@ -378,7 +378,7 @@ def _host_traffic(
 
 
 def optimizer_seconds(t: Training, fleet: Fleet, share: tuple[float, float], k: Constants) -> float:
-    """Return seconds of the optimizer's step: memory traffic on the device, or the host's processors."""
+    """Return seconds of the optimizer's step: memory traffic on the device, or the host's CPUs."""
     layout = t.layout
     is_sharded = layout.shards >= 1
     if t.method != "full":

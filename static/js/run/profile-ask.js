@@ -47,7 +47,7 @@ export class ProfileAsk extends EventTarget {
     button.hidden = this.header?.state !== "running";
     const now = this.#recording();
     button.classList.toggle("is-recording", now?.state === "recording");
-    button.title = now ? gettext("End the recording; its files are fetched while training goes on") : fill(gettext("Record from now on, %(most)s s at most: kernels, or operators on a processor"), { most: RECORD_SECONDS });
+    button.title = now ? gettext("End the recording; its files are fetched while training goes on") : fill(gettext("Record from now on, %(most)s s at most: GPU kernels, or CPU operators"), { most: RECORD_SECONDS });
     write(field("record-label"), now ? gettext("End recording") : gettext("Record"));
   }
 

@@ -1,4 +1,4 @@
-"""The plan of New run without a browser: the processor's case, what a probe changes, the marks on its run."""
+"""The plan of New run without a browser: the CPU's case, what a probe changes, the marks on its run."""
 
 import json
 import re

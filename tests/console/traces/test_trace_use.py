@@ -98,10 +98,10 @@ def test_what_is_typed_goes_before_what_the_run_knows(viewer: Client, project: P
     assert re.search(r'name="devices" inputmode="numeric" value="2"', page)  # a field that was cleared is filled again
 
 
-def test_a_run_on_processors_has_no_peak_and_says_so(viewer: Client, project: Project) -> None:
+def test_a_run_on_cpu_has_no_peak_and_says_so(viewer: Client, project: Project) -> None:
     trace = captured(told(project, gpus=0))
     text = _text(viewer.get(f"/traces/{trace.pk}/summary"))
-    assert "The run went on processors, of which no peak is known, so there is no MFU." in text
+    assert "The run used CPUs, whose peak is unknown, so there is no MFU." in text
     assert "3 × 2,000 tokens" in text  # its operations are known all the same
     assert viewer.get(f"/api/traces/{trace.pk}/analysis").json()["mfu"] is None
 

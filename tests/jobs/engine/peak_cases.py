@@ -1,6 +1,6 @@
 """Cases in which the engine's own peak memory is held against the plan: a spec each, and what was found.
 
-`tiny` is the bundled model, on which the constants of a process on a processor were measured (jobs.planner.memory.cpu);
+`tiny` is the bundled model, on which the constants of a process on CPU were measured (jobs.planner.memory.cpu);
 `small` and `wide` are made on the spot, with random weights.
 """
 
@@ -148,7 +148,7 @@ def _make_model(name: str, folder: Path) -> None:
 
 
 def planned(spec: RunSpec) -> Estimate:
-    """Return the estimate of a spec on this kind of machine's processor."""
+    """Return the estimate of a spec on this kind of machine's CPU."""
     config = json.loads((model_folder(spec.model) / "config.json").read_text(encoding="utf-8"))
     shape = read_shape(config, name=spec.model.id)
     return estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, _MEMORY)))

@@ -1,4 +1,4 @@
-"""The engine's own peak memory on a processor against the plan of the same spec."""
+"""The engine's own peak memory on CPU against the plan of the same spec."""
 
 from pathlib import Path
 from typing import Any

@@ -22,8 +22,8 @@ from jobs.planning.plan_vs_measured import (
     Measured,
     Plan,
     PlannedRow,
-    plan_of_processor,
-    plan_on_processor,
+    plan_of_cpu,
+    plan_on_cpu,
     planned_and_measured,
     planned_rows,
     read_measured,
@@ -275,10 +275,10 @@ def test_a_diverged_number_is_not_a_median() -> None:
     assert read_measured(run.pk).seconds == {"step": 5.0}
 
 
-def test_a_run_on_the_processor_has_a_plan_of_its_bytes_alone() -> None:
+def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
     spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
 
-    plan = plan_on_processor(spec, shape_of(spec.model.id), memory_bytes=16 * GIB)
+    plan = plan_on_cpu(spec, shape_of(spec.model.id), memory_bytes=16 * GIB)
     rows = planned_rows(plan, Measured(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process"))
 
     assert row(rows, "seconds", "update").predicted is None
@@ -302,13 +302,13 @@ def test_a_run_on_the_processor_has_a_plan_of_its_bytes_alone() -> None:
         ),
     ],
 )
-def test_seconds_on_the_processor_are_planned_once_they_are_measured_there(
+def test_seconds_on_cpu_are_planned_once_they_are_measured_there(
     measured: dict[str, float], typed: dict[str, float], phases: list[str]
 ) -> None:
     spec = parse_spec({"hardware": {"device": "cpu"}})
     k = constants().with_values(typed).measured(measured, "runs of this machine")
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
 
-    rows = planned_rows(plan_of_processor(estimate(job, k), k), Measured())
+    rows = planned_rows(plan_of_cpu(estimate(job, k), k), Measured())
 
     assert [r.phase for r in rows if r.quantity == "seconds"] == phases

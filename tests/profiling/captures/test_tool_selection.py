@@ -22,7 +22,7 @@ from profiling.recorders.recorder import load_tool
 
 DEVICES: tuple[Device, ...] = get_args(Device)
 NO_NSYS = "nsys is not installed on node a."
-NO_MEMORY = "Torch keeps no history of memory on a processor."
+NO_MEMORY = "Torch keeps no memory history on CPU."
 HELD = "This worker was started ready for nsys."
 ON_CPU = {"torch": "", "stacks": "", "memory": NO_MEMORY, "msprof": "no torch_npu"}
 ON_CUDA = {"stacks": "", "memory": "", "msprof": "no torch_npu"}
@@ -137,7 +137,7 @@ def test_what_a_tool_shows_and_what_not_divide_what_the_device_has() -> None:
     assert seen == ("kernels", "communication", "timing")
     assert without(device="cuda", seen=seen) == ("operators", "memory", "stacks")
     seen = seen_in("torch", "operators", device="cpu")
-    assert without(device="cpu", seen=seen) == ("memory", "stacks")  # a processor has no kernels to miss
+    assert without(device="cpu", seen=seen) == ("memory", "stacks")  # a CPU has no kernels to miss
     assert without(device="cpu", seen=seen_in("torch", "memory", device="cpu")) == ("stacks",)
 
 
@@ -177,7 +177,7 @@ def test_each_thing_is_shown_somewhere_and_every_tool_says_how() -> None:
 
 def test_the_table_of_the_documentation_holds() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "use" / "profile.md").read_text(encoding="utf-8")
-    table = page.partition("| what | processor | CUDA | Ascend |\n")[2].partition("\n\n")[0]
+    table = page.partition("| what | CPU | CUDA | Ascend |\n")[2].partition("\n\n")[0]
     rows = {line.split("|")[1].split()[0]: line.split("|")[2:5] for line in table.splitlines()[1:]}
 
     for what in WHATS:

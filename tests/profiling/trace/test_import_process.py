@@ -1,4 +1,4 @@
-"""The process that imports: how it shares the processors."""
+"""The process that imports: how it shares the CPUs."""
 
 import os
 import subprocess

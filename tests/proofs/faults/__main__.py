@@ -18,7 +18,7 @@ from tests.proofs.faults.target import BY_NAME, TARGETS, Target
 
 RESULTS = ROOT / "build" / "proofs" / "faults.json"
 PAGE = ROOT / "docs" / "proofs" / "faults.md"
-# Mostly asleep, so that it takes no processor from the run under test; four workers and three are seven of eight CPUs.
+# Mostly asleep, so that it takes no CPU from the run under test; four workers and three are seven of eight CPUs.
 BYSTANDER: dict[str, Any] = {
     "name": "bystander",
     "hardware": {"policy_ranks": 1},

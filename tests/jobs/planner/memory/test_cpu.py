@@ -1,4 +1,4 @@
-"""Training on a processor, computed by hand: what is there at the fullest moment of a step."""
+"""Training on CPU, computed by hand: what is there at the fullest moment of a step."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from jobs.planner.constant import constants
 from jobs.planner.job import Layout, Training
-from jobs.planner.memory.cpu import host_processor
+from jobs.planner.memory.cpu import host_cpu
 from jobs.planner.memory.phases import resident_memory, scoring_memory, update_memory
 from jobs.planner.shapes.model_shape import read_shape
 
@@ -24,7 +24,7 @@ CONFIG = {
 }
 SHAPE = read_shape(CONFIG, name="small")
 PARAMETERS = 31_990_272
-CPU = host_processor(16 << 30)
+CPU = host_cpu(16 << 30)
 K = constants()
 GROWTH = K["memory.host_growth_bytes"] + K["memory.host_training_bytes"]
 ZERO_2 = Training(
