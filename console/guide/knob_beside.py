@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.forms.new_run.knob_index import all_spellings
+from console.forms.new_run.knob_index import all_option_names
 from console.guide.parts import has_words, normal, whose
 from console.labels.catalog import field_label
-from jobs.adapters.adapter import Spelling
+from jobs.adapters.adapter import OptionName
 from jobs.catalog.knob import knobs
 
 MOST = 12
@@ -41,25 +41,25 @@ def beside(words: tuple[str, ...], trainer_and_version: str) -> list[Beside]:
 def names_of_knobs() -> dict[str, list[str]]:
     """Return the names of each knob that are none of its flags, by its id."""
     found: dict[str, list[str]] = {}
-    for _trainer, _version, spelled in all_spellings():
+    for _trainer, _version, spelled in all_option_names():
         for name in spelled.says:
             if name in knobs() and spelled.name not in found.setdefault(name, []):
                 found[name].append(spelled.name)
     return found
 
 
-def _gathered(trainer_and_version: str) -> Iterator[tuple[Spelling, str, list[str]]]:
+def _gathered(trainer_and_version: str) -> Iterator[tuple[OptionName, str, list[str]]]:
     """Yield what is no knob's, once per trainer, with the versions that have it."""
     asked, _colon, version = trainer_and_version.partition(":")
-    found: dict[tuple[str, Spelling], list[str]] = {}
-    for trainer, one, spelled in all_spellings():
+    found: dict[tuple[str, OptionName], list[str]] = {}
+    for trainer, one, spelled in all_option_names():
         if (not asked or trainer == asked) and (not version or one == version) and not set(spelled.says) & set(knobs()):
             found.setdefault((trainer, spelled), []).append(one)
     for (trainer, spelled), versions in found.items():
         yield spelled, trainer, versions
 
 
-def _said(spelled: Spelling) -> str:
+def _said(spelled: OptionName) -> str:
     if not spelled.says:
         return _(spelled.why)
     return _("New run: %(field)s") % {"field": field_label(spelled.says[0])}

@@ -1,7 +1,8 @@
-"""What every trainer's adapter promises: how a RunSpec becomes a command, how a command is read back, and its logs.
+"""What the console, the checks and the runner ask of a trainer: its command, its options, its logs, its captures.
 
-One file beside this one, named like the trainer in jobs/catalog/trainers, adds a trainer; it ends with
-`PLUGIN: Adapter = ...`. What several adapters share lies here too.
+A folder beside this file that has a `trainer.toml` is a trainer (jobs.catalog.trainer). Its `adapter.py` ends with
+`PLUGIN = Adapter(...)`, and puts together what its other files have; what it leaves out has a plain default here. What
+several trainers share stands in `command_line` and `logs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from jobs.adapters.recorded import RecordedFile
+from jobs.adapters.captures import Captures, NoCaptures
 from jobs.catalog.runspec import RunSpec
-from jobs.catalog.trainer import trainers
-from profiling import plugins
+from jobs.catalog.sentence import Sentence
+from jobs.catalog.trainer import part
 
 ONLY_SHELL = "Only the shell that it was written for knows this value."
 NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
@@ -39,7 +40,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
+class Omission:
     """A part of a command that did not make it into the spec: the option as it was written, and why.
 
     One that was left out on purpose says nothing that a run would need from the spec: it is Pitwall's to set, the
@@ -52,7 +53,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translated:
+class OptionRename:
     """An option of another version that was understood: as it was written, and as this version spells it."""
 
     option: str
@@ -70,14 +71,14 @@ class ReadBack:
 
     spec: Mapping[str, Any]
     understood: tuple[str, ...] = ()
-    left_out: tuple[Unread, ...] = ()
-    unread: tuple[Unread, ...] = ()
-    translated: tuple[Translated, ...] = ()
+    left_out: tuple[Omission, ...] = ()
+    unread: tuple[Omission, ...] = ()
+    translated: tuple[OptionRename, ...] = ()
     num_defaults: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
+class OptionName:
     """An option or key that no knob's flag spells, and what it is here.
 
     `says` are the knobs and dotted fields of the spec that hold what it says. Without any, `why` says why it stays
@@ -89,6 +90,42 @@ class Spelling:
     why: str = ""
 
 
+class Command(Protocol):
+    """How a RunSpec becomes a command: `command.py` of a trainer's folder."""
+
+    def __call__(self, *, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:
+        """Return how to start the trainer on `spec`.
+
+        `run_dir` is the run directory on this node, `python` the interpreter that has the trainer, `device` one of
+        auto, cpu and cuda. Nothing is read or written here: the same arguments give the same bytes on every machine.
+
+        Raises: ValueError with a sentence for what the trainer cannot do.
+        """
+        ...
+
+
+class CommandReader(Protocol):
+    """How a command is read back: `read_back.py` of a trainer's folder."""
+
+    def __call__(self, *, arguments: Sequence[str], version: str) -> ReadBack:
+        """Return what the arguments of a command say, in any dialect, as a spec for `version`.
+
+        One argument that holds white space is read as shell text, as people paste it; nothing is run. With "" the spec
+        is for the version that the command seems to be written for.
+
+        Raises: ValueError with a sentence if the arguments are no command of this trainer at all.
+        """
+        ...
+
+
+class OptionNames(Protocol):
+    """The options that no knob writes: `options.py` of a trainer's folder."""
+
+    def __call__(self, *, version: str) -> Sequence[OptionName]:
+        """Return the options and keys that a version, or older ones that it translates, has beside the knobs' flags."""
+        ...
+
+
 class LogReader(Protocol):
     """Turns what a trainer writes into events, as `docs/develop/protocol.md` has them, while it runs."""
 
@@ -97,45 +134,40 @@ class LogReader(Protocol):
         ...
 
 
-class Adapter(Protocol):
-    """Knows one trainer's command line, and its logs."""
+class Logs(Protocol):
+    """Who reads a run's logs: `logs.py` of a trainer's folder."""
 
-    def command(self, *, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:
-        """Return how to start the trainer on `spec`.
-
-        `run_dir` is the run directory on this node, `python` the interpreter that has the trainer, `device` one of
-        auto, cpu and cuda. Nothing is read or written here: the same arguments give the same bytes on every machine.
-        """
+    def __call__(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:
+        """Return the reader of one run directory; None where the trainer writes `events.jsonl` itself."""
         ...
 
-    def read_back(self, *, words: Sequence[str], version: str) -> ReadBack:
-        """Return what the words of a command say, in any dialect, as a spec for `version`.
 
-        One word that holds white space is read as shell text, as people paste it; nothing is run. With "" the spec is
-        for the version that the command seems to be written for.
+def no_command(*, arguments: Sequence[str], version: str) -> ReadBack:  # noqa: ARG001
+    """Refuse: the built-in trainer's command names a run directory and nothing else."""
+    text = "The built-in trainer is started on a run directory: paste the run's spec instead."
+    raise ValueError(Sentence(text))
 
-        Raises: ValueError with a sentence if the words are no command of this trainer at all.
-        """
-        ...
 
-    def spellings(self, *, version: str) -> Sequence[Spelling]:
-        """Return the options and keys that a version, or older ones that it translates, has beside the knobs' flags."""
-        ...
+def no_options(*, version: str) -> Sequence[OptionName]:  # noqa: ARG001
+    """Return nothing: the trainer reads the spec by its own names."""
+    return ()
 
-    def reader(self, *, spec: RunSpec, run_dir: Path) -> LogReader | None:
-        """Return who reads the trainer's logs; None where it writes `events.jsonl` itself."""
-        ...
 
-    def role_of(self, *, spec: RunSpec, actor: str) -> str:
-        """Return the role of a process that trains or generates, by the class of the Ray actor that it is.
+def no_logs(*, spec: RunSpec, run_dir: Path) -> None:  # noqa: ARG001
+    """Return None: the trainer writes events itself."""
+    return
 
-        `actor` is "" for a process that is none; the role is "" for one that is not to be recorded.
-        """
-        ...
 
-    def recorded(self, *, run_dir: Path) -> Sequence[RecordedFile]:
-        """Return the files that the trainer's own profiling has written so far; () where it has none."""
-        ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """One trainer's part of starting and following runs. The defaults are those of a trainer that reads the RunSpec
+    and writes events itself."""
+
+    command: Command
+    read_back: CommandReader = no_command
+    option_names: OptionNames = no_options
+    logs: Logs = no_logs
+    captures: Captures = field(default_factory=NoCaptures)
 
 
 def adapter(name: str) -> Adapter:
@@ -143,7 +175,5 @@ def adapter(name: str) -> Adapter:
 
     Raises: profiling.plugins.UnknownPlugin, naming the trainers there are.
     """
-    if name not in trainers():  # what the adapters share lies beside them
-        raise plugins.UnknownPlugin(f"{name!r} is not one of {', '.join(trainers())}.")
-    plugin: Adapter = plugins.load(f"{__package__}.{name}", "adapter")
-    return plugin
+    found: Adapter = part(name, "adapter")
+    return found

@@ -117,7 +117,7 @@ class Translation:
 
 def translation_of(spec: RunSpec, job: Job, report: Report, *, after_step: int = 0) -> Translation | None:
     """Return who translates the trainer's logs; None for a trainer that writes events itself. Raises: OSError."""
-    reader = adapter(spec.trainer.name).reader(spec=spec, run_dir=job.run_dir)
+    reader = adapter(spec.trainer.name).logs(spec=spec, run_dir=job.run_dir)
     if reader is None:
         return None
     return Translation(
@@ -167,7 +167,7 @@ def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
         if may_follow("importing", progress.captures.get(request.capture, {}).get("state", "armed")):
             OwnRecording(
                 request,
-                files=lambda: adapter(spec.trainer.name).recorded(run_dir=job.run_dir),
+                files=lambda: adapter(spec.trainer.name).captures.files(run_dir=job.run_dir),
                 run_dir=job.run_dir,
                 teller=Teller(attempt=job.attempt, write=translation.write),
                 step=progress.step,

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
-from jobs.adapters.command_line.options import Word, words_of
-from jobs.adapters.command_line.units import listed
-from jobs.adapters.openrlhf.options import CONVERSIONS
-from jobs.adapters.openrlhf.own_options import OURS, SECTIONS, program_of
+from jobs.adapters.command_line.options import Argument, knob_arguments
+from jobs.adapters.openrlhf.command import CONVERSIONS
+from jobs.adapters.openrlhf.options import OURS, SECTIONS, program_of
+from jobs.adapters.openrlhf.units import listed
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live
 from jobs.catalog.rule import findings
@@ -33,7 +33,7 @@ def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
     """Return what the real program understood otherwise than it was meant: options, written or not, and devices."""
     options = parsers.options(spec.trainer.version, program_of(spec.algorithm))
     meant: dict[str, Any] = {}
-    for word in words_of(spec, CONVERSIONS):
+    for word in knob_arguments(spec, CONVERSIONS):
         if word.form != "launcher":
             option = options[word.name]
             meant[option["dest"]] = _meant(word, option)
@@ -55,7 +55,7 @@ def errors_of(spec: RunSpec) -> list[str]:
     return [f"{found.rule}: {found.says}" for found in findings(spec) if found.level == "error"]
 
 
-def _meant(word: Word, option: dict[str, Any]) -> Any:
+def _meant(word: Argument, option: dict[str, Any]) -> Any:
     if option["nargs"] == 0:
         return option["sets"]
     if word.form == "words":
@@ -81,7 +81,7 @@ def _number(value: Any) -> Any:
 def differences(spec: RunSpec) -> list[str]:
     """Return where the spec that is read back from its own command is another one; knobs without meaning aside."""
     argv = adapter("openrlhf").command(spec=spec, run_dir=RUN_DIR, python="python3", device="cuda").argv
-    found = adapter("openrlhf").read_back(words=argv, version=spec.trainer.version)
+    found = adapter("openrlhf").read_back(arguments=argv, version=spec.trainer.version)
     again = parse_spec(found.spec)
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
     wrong = [f"not read: {unread}" for unread in (*found.left_out, *found.unread)]

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from jobs.adapters.openrlhf.own_options import PROGRAMS, algorithms_of, not_offered, options_of
+from jobs.adapters.openrlhf.options import PROGRAMS, algorithms_of, not_offered, options_of
 from jobs.catalog.knob import applicable
 from jobs.catalog.recipe import recipes
 from jobs.catalog.runspec import RunSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.openrlhf.own_options import PROGRAMS, algorithms_of, options_of
+from jobs.adapters.openrlhf.options import PROGRAMS, algorithms_of, options_of
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.recipe import recipes

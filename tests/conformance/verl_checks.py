@@ -95,7 +95,7 @@ def refusals(spec: RunSpec, *, from_files: bool = False) -> list[str]:
 
 def differences(spec: RunSpec) -> list[str]:
     """Return in what the spec that is read back from a spec's command differs from it."""
-    answer = adapter("verl").read_back(words=argv_of(spec), version=spec.trainer.version)
+    answer = adapter("verl").read_back(arguments=argv_of(spec), version=spec.trainer.version)
     try:
         again = parse_spec(answer.spec)
     except SpecInvalid as error:

@@ -13,7 +13,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import field_label, knob_allowed
-from jobs.adapters.adapter import Spelling, adapter
+from jobs.adapters.adapter import OptionName, adapter
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, knobs
@@ -95,20 +95,20 @@ def _finished(found: dict[tuple[str, str], Entry]) -> list[Entry]:
 
 
 @cache
-def all_spellings() -> tuple[tuple[str, str, Spelling], ...]:
+def all_option_names() -> tuple[tuple[str, str, OptionName], ...]:
     """Return trainer, version and each spelling that is no knob's flag."""
     return tuple(
         (info.id, version, spelled)
         for info in trainers().values()
         for version in info.versions
-        for spelled in adapter(info.id).spellings(version=version)
+        for spelled in adapter(info.id).option_names(version=version)
     )
 
 
 def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
     """Return trainer, version and name of every such spelling, by the knob or field that holds what it says."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for trainer, version, spelled in all_spellings():
+    for trainer, version, spelled in all_option_names():
         for name in spelled.says:
             found.setdefault(name, []).append((trainer, version, spelled.name))
     return found
@@ -117,7 +117,7 @@ def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
 def _told() -> list[Entry]:
     """Return the options and keys that no run says, each with the reason."""
     found: dict[tuple[str, str], Entry] = {}
-    for trainer, version, spelled in all_spellings():
+    for trainer, version, spelled in all_option_names():
         if not spelled.says:
             _add(found, trainer, spelled.name, [version], ())
             found[trainer, spelled.name]["why"] = _(spelled.why)

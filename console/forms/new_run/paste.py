@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.adapters.adapter import ReadBack, Translated, Unread, adapter
+from jobs.adapters.adapter import Omission, OptionRename, ReadBack, adapter
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.trainer import trainers
@@ -27,9 +27,9 @@ class Pasted:
     spec: RunSpec
     trainer: str = ""
     understood: tuple[str, ...] = ()
-    translated: tuple[Translated, ...] = ()
-    left_out: tuple[Unread, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    translated: tuple[OptionRename, ...] = ()
+    left_out: tuple[Omission, ...] = ()
+    unread: tuple[Omission, ...] = ()
     num_defaults: int = 0
 
 
@@ -48,7 +48,7 @@ def read_paste(text: str) -> Pasted:
     refusals = []
     for name in _likely(text):
         try:
-            return _checked(name, adapter(name).read_back(words=[text], version=""))
+            return _checked(name, adapter(name).read_back(arguments=[text], version=""))
         except ValueError as error:  # its own sentence; one that it read and that is wrong goes on
             if isinstance(error, SpecInvalid):
                 raise
@@ -74,7 +74,7 @@ def _checked(name: str, read: ReadBack) -> Pasted:
         wrong = {knob_id: message for knob_id, message in wrong.items() if knob_id in knobs}
         if not wrong:
             raise
-        unread += [Unread(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
+        unread += [Omission(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
         spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
     return Pasted(
         spec=spec,
@@ -87,6 +87,6 @@ def _checked(name: str, read: ReadBack) -> Pasted:
     )
 
 
-def _in_words(items: Iterable[Unread]) -> tuple[Unread, ...]:
+def _in_words(items: Iterable[Omission]) -> tuple[Omission, ...]:
     """Return the items with their reasons in the reader's language, where it has words for them."""
     return tuple(replace(item, why=in_words(item.why, _)) for item in items)

@@ -1,4 +1,4 @@
-"""A spec's knobs in a trainer's own words, and back: what the adapters of other trainers share.
+"""A spec's knobs as a trainer's arguments, and back: what the adapters of other trainers share.
 
 A knob is written where its value differs from the trainer's own default, or where the catalogue knows none, and where
 it means something beside the others (its `needs`). Values whose unit differs between trainers go through a
@@ -35,7 +35,7 @@ Conversions = Mapping[str, Conversion]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class Argument:
     """One option or key with what is written for it: (True,) for a bare option, two values for a pair."""
 
     name: str
@@ -44,26 +44,26 @@ class Word:
     knob: str
 
 
-def words_of(spec: RunSpec, conversions: Conversions) -> list[Word]:
-    """Return every word that the spec's knobs need, in the catalogue's order, pairs together."""
+def knob_arguments(spec: RunSpec, conversions: Conversions) -> list[Argument]:
+    """Return every argument that the spec's knobs need, in the catalogue's order, pairs together."""
     version = spec.trainer.version
     here = applicable(spec.algorithm, spec.trainer.name, version)
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-    spelled = []
+    written = []
     for knob in here.values():
         flag = knob.flag(trainer=spec.trainer.name, version=version, algorithm=spec.algorithm)
         assert flag is not None
         if is_live(knob.id, values):
-            spelled.append((knob, flag))
-    found: list[Word] = []
-    pairs = sorted((s for s in spelled if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
+            written.append((knob, flag))
+    found: list[Argument] = []
+    pairs = sorted((s for s in written if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
     for _, members in groupby(pairs, key=lambda s: s[1].name):
         found += _pair(list(members), values)
-    for knob, flag in spelled:
+    for knob, flag in written:
         if flag.form not in PAIR:
             found += _single(knob, flag, values, conversions)
     place = {knob_id: number for number, knob_id in enumerate(here)}
-    return sorted(found, key=lambda word: place[word.knob])
+    return sorted(found, key=lambda argument: place[argument.knob])
 
 
 def theirs(flag: Flag, value: Value, values: Values, conversions: Conversions) -> Scalar | None:
@@ -86,20 +86,20 @@ def ours(knob: Knob, flag: Flag, text: str, values: Values, conversions: Convers
         return conversions[flag.form].read(values, text)
     if flag.form == "negated":
         return not knob.check_set(text)
-    words = {spell(their): our for our, their in flag.values.items()}
-    return knob.check(words.get(text, words.get(text.lower(), text)))
+    names = {spell(their): our for our, their in flag.values.items()}
+    return knob.check(names.get(text, names.get(text.lower(), text)))
 
 
-def _single(knob: Knob, flag: Flag, values: Values, conversions: Conversions) -> Iterable[Word]:
+def _single(knob: Knob, flag: Flag, values: Values, conversions: Conversions) -> Iterable[Argument]:
     value = theirs(flag, values[knob.id], values, conversions)
     if value is None or (flag.default is not None and _same(value, flag.default)):
         return []
     if flag.form in ("switch", "negated") and value is False and flag.default is None:
         return []
-    return [Word(name=name, values=(value,), form=flag.form, knob=knob.id) for name in flag.names]
+    return [Argument(name=name, values=(value,), form=flag.form, knob=knob.id) for name in flag.names]
 
 
-def _pair(members: list[tuple[Knob, Flag]], values: Values) -> Iterable[Word]:
+def _pair(members: list[tuple[Knob, Flag]], values: Values) -> Iterable[Argument]:
     given = [values[knob.id] for knob, _ in members]
     set_ones = [value for value in given if value is not None]
     if len(set_ones) != len(members):
@@ -110,7 +110,7 @@ def _pair(members: list[tuple[Knob, Flag]], values: Values) -> Iterable[Word]:
     ):
         return []
     knob, flag = members[0]
-    return [Word(name=name, values=tuple(set_ones), form="pair", knob=knob.id) for name in flag.names]
+    return [Argument(name=name, values=tuple(set_ones), form="pair", knob=knob.id) for name in flag.names]
 
 
 def _same(value: Scalar, default: Scalar) -> bool:

@@ -42,21 +42,21 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pasted:
+class ProgramCall:
     """A trainer's command found in a text.
 
-    `program` is the word that named it, `words` its arguments, `before` what stands before it (the launcher with its
-    options), `env` every variable that it would see set. `unknown` is what only a shell could have filled in.
+    `program` is the word that named it, `arguments` what follows it, `before` what stands before it (the launcher with
+    its options), `env` every variable that it would see set. `unknown` is what only a shell could have filled in.
     """
 
     program: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     before: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
 
-def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
+def find_program(text: str, is_program: Callable[[str], bool]) -> ProgramCall | None:
     """Return the first command of the text that starts a program which `is_program` knows; None if there is none.
 
     Raises: ValueError with a sentence if the text is no shell command (a quote that never ends).
@@ -64,14 +64,14 @@ def find_program(text: str, is_program: Callable[[str], bool]) -> Pasted | None:
     return _find(text, is_program, [MAX_CHARACTERS])
 
 
-def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> Pasted | None:
+def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> ProgramCall | None:
     """`room` is for texts within the text, all together: one may hold another many times over, at every level."""
     for command in commands_of(text):
         for place, word in enumerate(command.words):
             if is_program(word):
-                return Pasted(
+                return ProgramCall(
                     program=word,
-                    words=command.words[place + 1 :],
+                    arguments=command.words[place + 1 :],
                     before=command.words[:place],
                     env={**command.env, **_env_of(command.words[:place])},
                     unknown=command.unknown,

@@ -7,6 +7,9 @@ from typing import Any
 from jobs.adapters.logs.names import canonical
 from profiling.events import metric
 
+Step = tuple[int, dict[str, float]]
+"""A step's number, and its values under the trainer's names."""
+
 NOBODY = 0  # an attempt's number: the runner puts its own in
 
 

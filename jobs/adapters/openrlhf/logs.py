@@ -5,21 +5,29 @@ learning prints every step from the actor that trains, wherever it sits; its Ten
 scores are read, are on that actor's node.
 """
 
+import ast
 import contextlib
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.logs.gathering import Steps
+from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
-from jobs.adapters.logs.planned import Planned
-from jobs.adapters.logs.step_lines import openrlhf_step
+from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.log_line import uncolored
+from jobs.catalog.placement import group_size
 from jobs.catalog.runspec import RunSpec
 
 TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"
+_LINE = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
+_EPOCHS = re.compile("Train epoch" + BAR)
+_MICRO_BATCHES = re.compile(r"Train step of epoch \d+" + BAR)
+_NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
 
 
 class OpenRLHFLogs:
@@ -28,7 +36,7 @@ class OpenRLHFLogs:
     def __init__(self, *, spec: RunSpec, run_dir: Path) -> None:
         algorithm = spec.algorithm
         self._is_rl = is_in(algorithm, "rl")
-        self._planned = Planned(spec=spec, run_dir=run_dir)
+        self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._lines = GrowingFile(path=run_dir / STDOUT)
         self._printed = Steps(trainer=TRAINER, algorithm=algorithm)
         self._board = TensorBoardReader(
@@ -44,7 +52,66 @@ class OpenRLHFLogs:
         if self._is_rl:
             with contextlib.suppress(OSError):
                 for line in self._lines.lines():
-                    if (step := openrlhf_step(line.decode("utf-8", "replace"))) is not None:
+                    if (step := printed_step(line.decode("utf-8", "replace"))) is not None:
                         self._printed.add(*step, t=now_ns)
         planned = list(self._planned.events())
         return [*planned, *self._printed.events(), *self._board.poll(now_ns=now_ns)]
+
+
+def printed_step(line: str) -> Step | None:
+    """Return step and values (named as in its TensorBoard files) of a line that OpenRLHF prints, None of any other.
+
+    (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:551] ✨ Global step 3: {'policy_loss': 0.1, 'kl': nan}
+    """
+    match = _LINE.search(uncolored(line))
+    if match is None:
+        return None
+    try:
+        tree = ast.parse(match[2], mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found = {}
+    if isinstance(tree, ast.Dict):
+        for key, value in zip(tree.keys, tree.values, strict=True):
+            number = _number(value)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and number is not None:
+                found[f"train/{key.value}"] = number
+    return (int(match[1]), found) if found else None
+
+
+def _number(node: ast.expr) -> float | None:
+    """Return a literal number: also nan and inf, negative ones, and NumPy's and torch's `np.float64(0.1)`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+            return float(node.value)
+        return None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _number(node.operand)
+        return None if number is None else -number
+    if isinstance(node, ast.Name):
+        return _NAMES.get(node.id)
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        return _number(node.args[0])
+    return None
+
+
+def planned_steps(text: str, spec: RunSpec) -> int | None:
+    """Return how many steps the progress bars in `text` promise; None if they do not say (yet).
+
+    Train epoch:   0%|          | 0/2 [00:00<?, ?it/s]                  epochs
+    Train step of epoch 0:   3%|▎         | 1/32 [00:00<00:09, ...]     micro-batches of an epoch
+    """
+    epochs, micro_batches = _EPOCHS.search(text), _MICRO_BATCHES.search(text)
+    if epochs and micro_batches:
+        return int(epochs["total"]) * int(micro_batches["total"]) // _micro_batches_per_step(spec)
+    return None
+
+
+def _micro_batches_per_step(spec: RunSpec) -> int:
+    """Return how many micro-batches of a rank make a step, as OpenRLHF's strategy (utils/deepspeed) has it."""
+    values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
+    shared = int(values.get("parallel.tensor_parallel_size") or 1)
+    shared *= int(values.get("parallel.sequence_parallel_size") or 1)
+    batch = int(values["train.batch_size"] or 1) * shared
+    ranks = max(1, group_size(values, "policy"))
+    return max(1, batch // int(values["train.micro_batch_size"] or 1) // ranks)

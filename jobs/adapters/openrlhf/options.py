@@ -1,196 +1,208 @@
-"""A spec as the words of OpenRLHF's command line: model and data, the reward, the algorithm, folders, then every knob
-that differs from OpenRLHF's own default.
+"""OpenRLHF's options that are no knobs: what a spec's sections say, what Pitwall sets itself, what it does not offer.
 
-Sources: OpenRLHF cli/train_*.py (options), utils/agent.py and utils/remote_rm_utils.py (reward functions),
-datasets/ (columns), of the versions in jobs/catalog/trainers/openrlhf.toml.
+Together with the flags of the catalogue they are all options of every known version; a test holds them against the real
+parsers. From DOTTED on, an option's first part names whose it is; before, options are flat.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
-from jobs.adapters.command_line.options import Conversions, Word, words_of
-from jobs.adapters.command_line.units import (
-    CORRECTION_TYPE,
-    LAUNCHER,
-    OFF_IS_MINUS_ONE,
-    SAMPLES_PER_UPDATE,
-    TOTAL_LENGTH,
-    WANDB_KEY,
-    listed,
-    plain_number,
+from jobs.adapters.adapter import OptionName
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.knob import applicable
+from jobs.catalog.trainer import as_version
+
+TRAINER = "openrlhf"
+DOTTED = "0.10.2"
+RL, SFT, DPO, RM = "train_ppo_ray", "train_sft", "train_dpo", "train_rm"
+PROGRAMS = (RL, SFT, DPO, RM)
+CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
+PROCESSES = "placement.policy_gpus_per_node"
+PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
+NODES = ("--num_nodes", "--nnodes")
+_SUPERVISED, _PAIRS = (SFT, DPO, RM), (DPO, RM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a section of the spec, or of Pitwall. `default` is the parser's; "" where it has none."""
+
+    field: str
+    programs: tuple[str, ...]
+    dotted: str
+    flat: str
+    default: str = ""
+    since: str = ""
+
+    def name(self, version: str) -> str:
+        """Return how a version spells it."""
+        return self.dotted if is_dotted(version) else self.flat
+
+
+def is_dotted(version: str) -> bool:
+    """Return True if the version's options have dots."""
+    return as_version(version) >= as_version(DOTTED)
+
+
+def _row(field: str, programs: tuple[str, ...], dotted: str, flat: str, default: str = "", since: str = "") -> Option:
+    return Option(field=field, programs=programs, dotted=dotted, flat=flat, default=default, since=since)
+
+
+SECTIONS = (
+    _row("model", (RL,), "--actor.model_name_or_path", "--pretrain"),
+    _row("model", _SUPERVISED, "--model.model_name_or_path", "--pretrain"),
+    _row("data", (RL,), "--data.prompt_dataset", "--prompt_data"),
+    _row("data", _SUPERVISED, "--data.dataset", "--dataset"),
+    _row("split", (RL,), "--data.prompt_split", "--prompt_split", "train"),
+    _row("split", _SUPERVISED, "--data.dataset_split", "--dataset_split", "train"),
+    _row("prompt", (RL, SFT), "--data.input_key", "--input_key", "input"),
+    _row("prompt", _PAIRS, "--data.prompt_key", "--prompt_key"),
+    _row("answer", (RL,), "--data.label_key", "--label_key"),
+    _row("response", (SFT,), "--data.output_key", "--output_key"),
+    _row("chosen", _PAIRS, "--data.chosen_key", "--chosen_key", "chosen"),
+    _row("rejected", _PAIRS, "--data.rejected_key", "--rejected_key", "rejected"),
+    _row("eval", PROGRAMS, "--eval.dataset", "--eval_dataset"),
+    _row("eval_split", (RL, SFT, RM), "--eval.split", "--eval_split", "train"),
+    _row("eval_split", (DPO,), "--eval.split", "--eval_split", "test"),
+    _row("reward_url", (RL,), "--reward.remote_url", "--remote_rm_url"),
+    _row("reward_model", (RL,), "--reward.model_name_or_path", "--reward_pretrain"),
+    _row("estimator", (RL,), "--algo.advantage.estimator", "--advantage_estimator", "gae"),
+    _row("policy_loss", (RL,), "--actor.policy_loss_type", "--policy_loss_type", "ppo", "0.10.1"),
+    _row("clip", (RL,), "--actor.eps_clip", "--eps_clip", "0.2"),
 )
-from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
-from jobs.adapters.openrlhf.own_options import RL, option, program_of
-from jobs.adapters.scoring import source_of
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sentence import Sentence
-
-CONVERSIONS: Conversions = {
-    "samples_per_update": SAMPLES_PER_UPDATE,
-    "total_length": TOTAL_LENGTH,
-    "off_is_minus_one": OFF_IS_MINUS_ONE,
-    "launcher": LAUNCHER,
-    "correction_type": CORRECTION_TYPE,
-    "wandb_key": WANDB_KEY,
+OURS = (
+    _row("output", PROGRAMS, "--ckpt.output_dir", "--save_path"),
+    _row("checkpoints", PROGRAMS, "--ckpt.path", "--ckpt_path"),
+    _row("tensorboard", PROGRAMS, "--logger.tensorboard_dir", "--use_tensorboard"),
+    _row("run_name", PROGRAMS, "--logger.wandb.run_name", "--wandb_run_name"),
+)
+WHY_OURS: Mapping[str, str] = {
+    "output": "Pitwall keeps the trained model below the run directory.",
+    "checkpoints": "Pitwall keeps checkpoints below the run directory.",
+    "tensorboard": "Pitwall has its TensorBoard files below the run directory.",
 }
-CORRECTION_SWITCHES = ("--algo.advantage.is_correction_enable", "--enable_vllm_is_correction")
-_ALWAYS = ("estimator", "eval_split")
-AGENT = "agent.function_path"
-UNNAMED = "run"
-FOLDERS = {"output": "model/final", "checkpoints": "checkpoints", "tensorboard": "tb"}
-"""Where OpenRLHF writes, below the run directory."""
+"""By field of OURS: what is told to whoever sets it otherwise."""
 
-ESTIMATORS = {
-    "ppo": "gae",
-    "grpo": "group_norm",
-    "dapo": "group_norm",
-    "gspo": "group_norm",
-    "dr_grpo": "dr_grpo",
-    "reinforce_pp": "reinforce",
-    "reinforce_pp_baseline": "reinforce_baseline",
-    "rloo": "rloo",
+WANDB_KEYS = ("--logger.wandb.key", "--use_wandb")
+
+_WANDB = "With W&B on, this program writes no TensorBoard files, and Pitwall would see no curves. It is left out."
+_LAUNCHER = "The launcher gives every process its own."
+_DEEPSPEED = "DeepSpeed's Muon does not read it."
+_NOTHING = "No code of OpenRLHF reads it."
+_OLD = "OpenRLHF has dropped it; there is nothing in its place."
+_NOT_OFFERED = (  # programs, dotted, flat, since, before, why
+    (PROGRAMS, "--local_rank", "--local_rank", "", "", _LAUNCHER),
+    (_SUPERVISED, *WANDB_KEYS, "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.org", "--wandb_org", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.group", "--wandb_group", "", "", _WANDB),
+    (_SUPERVISED, "--logger.wandb.project", "--wandb_project", "", "", _WANDB),
+    *(
+        (programs, f"--{prefix}muon.{name}", "", DOTTED, "", _DEEPSPEED)
+        for programs, prefix in (((RL,), "actor."), ((RL,), "critic."), (_SUPERVISED, ""))
+        for name in ("ns_steps", "nesterov", "no_nesterov")
+    ),
+    ((RL,), "", "--actor_init_on_gpu", "", DOTTED, _NOTHING),
+    ((RL,), "", "--perf", "", DOTTED, _NOTHING),
+    ((RL,), "", "--ptx_coef", "", DOTTED, _NOTHING),
+    ((RL,), "", "--max_len", "", "0.10.1", "OpenRLHF 0.8 bounds prompt and answer apart; say --prompt_max_len and "
+     "--generate_max_len."),
+    ((SFT,), "", "--train_split", "", DOTTED, "It was never read there; the split is --dataset_split."),
+)  # fmt: skip
+BEFORE: Mapping[str, str] = {  # options that were gone before the oldest version known here
+    "--torch_compile": "OpenRLHF dropped it in 0.7; DeepSpeed's compiler is --ds.deepcompile.",
+    "--pretrain_data": _OLD,
+    "--pretrain_data_probs": _OLD,
+    "--pretrain_split": _OLD,
+    "--train_split": "OpenRLHF dropped it in 0.7; the split is --dataset_split.",
+    "--use_kl_estimator_k3": "It is --kl_estimator k3 since OpenRLHF 0.6.",
 }
-_REWARD_FUNCTION = '''
-
-import re as _re
-
-import torch as _torch
-
-_SPECIAL = _re.compile(r"(?:<\\|[^<>|]*\\|>|</?s>|<(?:bos|eos|pad|unk|end_of_turn)>|\\[PAD\\]|\\s)+$")
 
 
-def _completion(query, prompt):
-    """The query is what the policy read and wrote, special tokens and all; the prompt may have lost its beginning."""
-    _, found, rest = query.partition(prompt)
-    if not found:
-        tail = prompt[-200:]
-        _, found, rest = query.rpartition(tail)
-    return _SPECIAL.sub("", rest if found else query)
+_SAYS = {
+    "model": ("model.id",),
+    "data": ("data.id",),
+    "split": ("data.split",),
+    "prompt": ("data.prompt_column", "data.messages_column"),
+    "answer": ("data.answer_column",),
+    "response": ("data.response_column",),
+    "chosen": ("data.chosen_column",),
+    "rejected": ("data.rejected_column",),
+    "eval": ("data.eval_id",),
+    "eval_split": ("data.eval_split",),
+    "reward_url": ("reward.location", "reward.kind"),
+    "reward_model": ("reward.location", "reward.kind"),
+    "estimator": ("algorithm",),
+    "policy_loss": ("algorithm",),
+    "clip": CLIP,
+    "run_name": ("name",),
+}
+_INCLUDE = "--include"
 
 
-def reward_func(queries, prompts, labels, **given):
-    """What OpenRLHF calls for a batch of completions."""
-    scores = _torch.tensor(
-        [
-            float(reward(prompt, _completion(query, prompt), "" if label is None else str(label)))
-            for query, prompt, label in zip(queries, prompts, labels, strict=True)
-        ]
-    )
-    return {"rewards": scores, "scores": scores, "extra_logs": {}}
-'''
+def option(field: str, program: str) -> Option | None:
+    """Return the option of a section's field, or of what Pitwall sets; None where the program has none."""
+    return next((o for o in (*SECTIONS, *OURS) if o.field == field and program in o.programs), None)
 
 
-def reward_file(kind: str) -> str:
-    """Return where the reward's Python file lies below the run directory; its name tells a reader which it is."""
-    return f"inputs/reward_{kind}.py"
+def not_offered(program: str, version: str) -> dict[str, str]:
+    """Return the options of a version that are nobody's, with the reason."""
+    found = {}
+    for programs, dotted, flat, since, before, why in _NOT_OFFERED:
+        name = dotted if is_dotted(version) else flat
+        is_there = as_version(version) >= as_version(since) and (not before or as_version(version) < as_version(before))
+        if name and program in programs and is_there:
+            found[name] = why
+    return found
 
 
-def files_of(spec: RunSpec) -> dict[str, str]:
-    """Return the files that the command names: the reward, in the form that OpenRLHF loads."""
-    if program_of(spec.algorithm) != RL or spec.reward.kind in ("file", "url", "model") or has_agent(spec):
-        return {}
-    source = source_of(spec.reward)
-    return {reward_file(spec.reward.kind): source if "def reward_func" in source else source + _REWARD_FUNCTION}
+def program_of(algorithm: str) -> str:
+    """Return which program of openrlhf.cli trains an algorithm."""
+    return RL if is_in(algorithm, "rl") else {"sft": SFT, "dpo": DPO, "rm": RM}[algorithm]
 
 
-def has_agent(spec: RunSpec) -> bool:
-    """Return True if an agent of the user's gives the rewards itself."""
-    return AGENT in spec.knobs and bool(spec.knob(AGENT))
+def algorithms_of(program: str) -> tuple[str, ...]:
+    """Return the algorithms that a program trains."""
+    return tuple(name for name in algorithms() if program_of(name) == program)
 
 
-def trainer_words(spec: RunSpec, run_dir: Path) -> tuple[list[str], list[str]]:
-    """Return the trainer's words, and those of its launcher."""
-    words: list[str] = []
-    for field, value in _sections(spec, run_dir):
-        known = option(field, program_of(spec.algorithm))
-        if known is not None and (value != known.default or field in _ALWAYS):
-            words += _with_value(known.name(spec.trainer.version), [value])
-    launcher: list[str] = []
-    for word in words_of(spec, CONVERSIONS):
-        if word.form == "launcher":
-            launcher += [word.name, plain_number(word.values[0])]
-        else:
-            words += _spelled(word)
-    return words, launcher
+@cache
+def knob_options(program: str, version: str) -> frozenset[str]:
+    """Return the options of a version that are knobs."""
+    found = set()
+    for algorithm in algorithms_of(program):
+        for knob in applicable(algorithm, TRAINER, version).values():
+            flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
+            assert flag is not None
+            if flag.form != "launcher":
+                found |= set(flag.names)
+    return frozenset(found)
 
 
-def _sections(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
-    """Yield what the sections of the spec, and the run directory, say: (field of an option, its value)."""
-    yield "model", _placed(model_path(spec), run_dir) if spec.model.kind == "bundled" else spec.model.id
-    is_laid_out = spec.data.kind in LAID_OUT
-    yield "data", _placed(train_path(spec), run_dir) if is_laid_out else spec.data.id
-    yield "split", "train" if is_laid_out else spec.data.split
-    yield from _columns(spec)
-    yield from _held_out(spec, run_dir)
-    if program_of(spec.algorithm) == RL:
-        yield from _reward(spec, run_dir)
-        yield "estimator", ESTIMATORS[spec.algorithm]
-        yield "policy_loss", "gspo" if spec.algorithm == "gspo" else "ppo"
-    for field, folder in FOLDERS.items():
-        yield field, str(run_dir / folder)
-    yield "run_name", spec.name.replace("/", "-") or UNNAMED  # it names a folder too
+@cache
+def options_of(program: str, version: str) -> frozenset[str]:
+    """Return every option that a program of a version has."""
+    rows = [o for o in (*SECTIONS, *OURS) if program in o.programs and as_version(version) >= as_version(o.since)]
+    return knob_options(program, version) | {o.name(version) for o in rows} | set(not_offered(program, version))
 
 
-def _columns(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    data = spec.data
-    if spec.algorithm == "sft" and data.messages_column:
-        yield "prompt", data.messages_column
-        return
-    columns = {"prompt": data.prompt_column, "answer": data.answer_column, "response": data.response_column}
-    columns |= {"chosen": data.chosen_column, "rejected": data.rejected_column}
-    for field, column in columns.items():
-        known = option(field, program_of(spec.algorithm))
-        if known is not None and (column or not known.default):
-            yield field, column
+def option_names(*, version: str) -> Sequence[OptionName]:
+    """Return every option of a version, and of versions before the oldest known one, that is no knob's flag."""
+    return tuple(dict.fromkeys(_option_names(version)))
 
 
-def _held_out(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is evaluated on; for RL that needs a reward which is no model, so there is none beside one."""
-    if program_of(spec.algorithm) == RL and spec.reward.kind == "model" and not has_agent(spec):
-        return
-    if spec.data.kind in LAID_OUT:
-        if path := eval_path(spec):
-            yield "eval", _placed(path, run_dir)
-            yield "eval_split", "train"  # a file of its own, which has this one split
-    elif path := spec.data.eval_id or (spec.data.id if spec.data.eval_split else ""):
-        yield "eval", path
-        if spec.data.eval_split:
-            yield "eval_split", spec.data.eval_split
-
-
-def _reward(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
-    if has_agent(spec):
-        return
-    if spec.reward.kind == "model":
-        yield "reward_model", spec.reward.location
-    elif spec.reward.kind in ("file", "url"):
-        yield "reward_url", spec.reward.location
-    else:
-        yield "reward_url", str(run_dir / reward_file(spec.reward.kind))
-
-
-def _placed(path: str, run_dir: Path) -> str:
-    """Return a path below the run directory as every process finds it: Ray's actors have other working directories."""
-    return str(run_dir / path)
-
-
-def _spelled(word: Word) -> list[str]:
-    if word.form in ("switch", "negated") or word.name in CORRECTION_SWITCHES:
-        return [word.name] if word.values[0] else []
-    if word.form == "words":
-        return _with_value(word.name, list(listed(word.values[0])))
-    return _with_value(word.name, [plain_number(value) for value in word.values])
-
-
-def _with_value(name: str, values: list[str]) -> list[str]:
-    """Return an option with its values; with "=" where argparse would take the value for another option."""
-    if len(values) == 1 and values[0].startswith("-") and not _is_number(values[0]):
-        return [f"{name}={values[0]}"]
-    if other := next((value for value in values if value.startswith("-") and not _is_number(value)), ""):
-        text = "OpenRLHF would take {value} among the values of {name} for an option. Leave it out."
-        raise ValueError(Sentence(text, value=repr(other), name=name))
-    return [name, *values]
-
-
-def _is_number(text: str) -> bool:
-    return text[1:].replace(".", "", 1).isdecimal()
+def _option_names(version: str) -> Iterator[OptionName]:
+    for option in (*SECTIONS, *OURS):
+        if as_version(version) >= as_version(option.since):
+            yield OptionName(
+                name=option.name(version), says=_SAYS.get(option.field, ()), why=WHY_OURS.get(option.field, "")
+            )
+    for name in (*PER_NODE, _INCLUDE):
+        yield OptionName(name=name, says=(PROCESSES,))
+    for name in NODES:
+        yield OptionName(name=name, why="OpenRLHF fine-tunes on one node here.")
+    for program in PROGRAMS:
+        for name, why in not_offered(program, version).items():
+            yield OptionName(name=name, why=why)
+    for name, why in BEFORE.items():
+        yield OptionName(name=name, why=why)

@@ -11,13 +11,13 @@ from jobs.adapters.adapter import (
     NOT_KEPT,
     ONE_VALUE,
     ONLY_SHELL,
+    Omission,
+    OptionRename,
     ReadBack,
-    Translated,
-    Unread,
 )
-from jobs.adapters.command_line.shell_reader import MAX_HINTS
-from jobs.adapters.openrlhf.command import Given, OpenRLHFCommand, command_of
-from jobs.adapters.openrlhf.own_options import (
+from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
+from jobs.adapters.openrlhf.command_reader import CommandOption, OpenRLHFCommand, command_of
+from jobs.adapters.openrlhf.options import (
     BEFORE,
     OURS,
     SECTIONS,
@@ -29,7 +29,7 @@ from jobs.adapters.openrlhf.own_options import (
     not_offered,
     options_of,
 )
-from jobs.adapters.openrlhf.sections import Said, algorithm_of, read_sections
+from jobs.adapters.openrlhf.sections import CommandSections, algorithm_of, read_sections
 from jobs.adapters.openrlhf.values import Values
 from jobs.catalog.knob import applicable
 from jobs.catalog.trainer import trainers
@@ -39,91 +39,102 @@ _HIDDEN = "…"
 _MAY_BE_SECRET = re.compile(r"wandb|token|secret|passw|key")
 
 
-def read_back(words: Sequence[str], version: str) -> ReadBack:
+def read_back(*, arguments: Sequence[str], version: str) -> ReadBack:
     """Return what a command of any known version says, as a spec for `version` ("" for the one it is written for).
 
-    Raises: ValueError with a sentence if the words are no command of OpenRLHF that trains.
+    Raises: ValueError with a sentence if the arguments are no command of OpenRLHF that trains.
     """
-    command = command_of(words, version)
-    target = version or command.spoken
+    try:
+        return _read_back(arguments, version)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
+    command = command_of(arguments, version)
+    target = version or command.dialect
     by_name = _by_name(command)
-    said = Said(flags=set(by_name), target=target)
-    _take_sections(command, by_name, said, target)
-    algorithm = algorithm_of(command.program, said)
-    read_sections(command.program, said)
-    values = Values(algorithm=algorithm, spoken=command.spoken, target=target, said=said)
+    sections = CommandSections(flags=set(by_name), target=target)
+    _take_sections(command, by_name, sections, target)
+    algorithm = algorithm_of(command.program, sections)
+    read_sections(command.program, sections)
+    values = Values(algorithm=algorithm, dialect=command.dialect, target=target, sections=sections)
     for given in by_name.values():
-        if given.name not in said.taken and not values.take(given):
-            _name(command, given, said)
-    values.launch(command.pasted.before)
+        if given.name not in sections.taken and not values.take(given):
+            _name(command, given, sections)
+    values.launch(command.call.before)
     values.finish(by_name)
-    _name_the_rest(command, said)
+    _name_the_rest(command, sections)
     spec = {
         "algorithm": algorithm,
         "trainer": {"name": TRAINER, "version": target},
-        **said.spec,
+        **sections.spec,
         "knobs": values.chosen(),
     }
-    behind = {each.option for each in (*said.left_out, *said.unread)}
+    behind = {each.option for each in (*sections.left_out, *sections.unread)}
     return ReadBack(
         spec=spec,
         understood=tuple(given.option for given in by_name.values() if given.option not in behind),
-        left_out=tuple(said.left_out),
-        unread=tuple(said.unread),
-        translated=tuple(dict.fromkeys(said.translated)),
+        left_out=tuple(sections.left_out),
+        unread=tuple(sections.unread),
+        translated=tuple(dict.fromkeys(sections.translated)),
     )
 
 
-def _by_name(command: OpenRLHFCommand) -> dict[str, Given]:
+def _by_name(command: OpenRLHFCommand) -> dict[str, CommandOption]:
     """Return the options by name; of one that stands there twice the last counts, as it does in argparse."""
     return {given.name: _hidden(given) for given in command.given}
 
 
-def _hidden(given: Given) -> Given:
+def _hidden(given: CommandOption) -> CommandOption:
     """Return the option without what nobody may read: a key goes no further than here."""
     return replace(given, values=(_HIDDEN,) * len(given.values)) if given.name in WANDB_KEYS else given
 
 
-def _take_sections(command: OpenRLHFCommand, by_name: Mapping[str, Given], said: Said, target: str) -> None:
+def _take_sections(
+    command: OpenRLHFCommand, by_name: Mapping[str, CommandOption], sections: CommandSections, target: str
+) -> None:
     """Take what belongs to sections and to Pitwall, in whichever dialect it stands."""
     for option in (*SECTIONS, *OURS):
         if command.program not in option.programs:
             continue
         for name in (option.flat, option.dotted):
             given = by_name.get(name)
-            if given is None or name in knob_options(command.program, command.spoken):
+            if given is None or name in knob_options(command.program, command.dialect):
                 continue
-            said.taken.add(name)
+            sections.taken.add(name)
             if given.needs_shell and option in SECTIONS:
-                said.refuse(given, ONLY_SHELL)
+                sections.refuse(given, ONLY_SHELL)
             elif len(given.values) != 1:
-                said.refuse(given, ONE_VALUE)
+                sections.refuse(given, ONE_VALUE)
             else:
-                said.fields[option.field] = given
+                sections.fields[option.field] = given
                 if name != option.name(target) and option in SECTIONS and option.field != "clip":
-                    said.translated.append(Translated(option=given.option, now=option.name(target)))
+                    sections.translated.append(OptionRename(option=given.option, now=option.name(target)))
 
 
-def _name(command: OpenRLHFCommand, given: Given, said: Said) -> None:
+def _name(command: OpenRLHFCommand, given: CommandOption, sections: CommandSections) -> None:
     """Say of an option that became nothing why not."""
     program = command.program
-    for version in (command.spoken, *trainers()[TRAINER].versions):
+    for version in (command.dialect, *trainers()[TRAINER].versions):
         if why := not_offered(program, version).get(given.name):
-            said.leave(given, why)
+            sections.leave(given, why)
             return
     if why := BEFORE.get(given.name):
-        said.refuse(given, why)  # it meant something, which nothing says now
+        sections.refuse(given, why)  # it meant something, which nothing says now
         return
     newest = trainers()[TRAINER].versions[0]
-    if given.name in knob_options(program, command.spoken) | knob_options(program, newest):
-        owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.spoken)})
-        said.leave(given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here.")
+    if given.name in knob_options(program, command.dialect) | knob_options(program, newest):
+        owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.dialect)})
+        sections.leave(
+            given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here."
+        )
         return
     if _MAY_BE_SECRET.search(given.name):
         given = replace(given, values=(_HIDDEN,) * len(given.values))
-    near = _near(given.name, program, command.spoken) if len(said.unread) < MAX_HINTS else ""
+    near = _near(given.name, program, command.dialect) if len(sections.unread) < MAX_HINTS else ""
     hint = f" Did you mean {near}?" if near else ""
-    said.refuse(given, f"OpenRLHF {command.spoken} has no such option for openrlhf.cli.{program}.{hint}")
+    sections.refuse(given, f"OpenRLHF {command.dialect} has no such option for openrlhf.cli.{program}.{hint}")
 
 
 def _names_of(algorithm: str, version: str) -> Iterator[str]:
@@ -145,15 +156,15 @@ def _near(name: str, program: str, version: str) -> str:
     return next((option for option, text in plain.items() if close and text == close[0]), "")
 
 
-def _name_the_rest(command: OpenRLHFCommand, said: Said) -> None:
-    """Name words that belong to no option, and the environment, which is no part of a spec."""
+def _name_the_rest(command: OpenRLHFCommand, sections: CommandSections) -> None:
+    """Name arguments that belong to no option, and the environment, which is no part of a spec."""
     for stray in command.strays:
-        said.unread.append(Unread(option=stray, value="", why=NO_OPTION))
-    for name, value in command.pasted.env.items():
+        sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
+    for name, value in command.call.env.items():
         shown = _HIDDEN if any(part in name.upper() for part in _SECRET) else value
         why = NO_ENVIRONMENT
         if name == "NCCL_CUMEM_ENABLE":
             why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
         elif shown == _HIDDEN:
             why = NOT_KEPT
-        said.left_out.append(Unread(option=name, value=shown, why=why))
+        sections.left_out.append(Omission(option=name, value=shown, why=why))

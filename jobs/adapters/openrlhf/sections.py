@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.adapters.adapter import Translated, Unread
+from jobs.adapters.adapter import Omission, OptionRename
 from jobs.adapters.inputs import MODEL
-from jobs.adapters.openrlhf.command import Given
-from jobs.adapters.openrlhf.options import ESTIMATORS, FOLDERS, UNNAMED
-from jobs.adapters.openrlhf.own_options import DPO, RL, RM, SFT, WHY_OURS, option
+from jobs.adapters.openrlhf.command import ESTIMATORS, FOLDERS, UNNAMED
+from jobs.adapters.openrlhf.command_reader import CommandOption
+from jobs.adapters.openrlhf.options import DPO, RL, RM, SFT, WHY_OURS, option
 
 _SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".py")
 _HUB = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -19,35 +19,35 @@ CHAT = ("--data.apply_chat_template", "--apply_chat_template")
 
 
 @dataclass(slots=True, kw_only=True)
-class Said:
+class CommandSections:
     """The parts of a spec so far: options by field of `openrlhf_options`, names taken, and what did not get in.
 
     What was left out on purpose stands apart from what was not understood.
     """
 
-    fields: dict[str, Given] = field(default_factory=dict)
+    fields: dict[str, CommandOption] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    left_out: list[Unread] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
-    translated: list[Translated] = field(default_factory=list)
+    left_out: list[Omission] = field(default_factory=list)
+    unread: list[Omission] = field(default_factory=list)
+    translated: list[OptionRename] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)  # every option of the command, for what depends on one being there
     target: str = ""  # the version that the spec is for
 
-    def refuse(self, given: Given, why: str) -> None:
+    def refuse(self, given: CommandOption, why: str) -> None:
         """Name an option that was not understood."""
-        self.unread.append(Unread(option=given.option, value=given.text, why=why))
+        self.unread.append(Omission(option=given.option, value=given.text, why=why))
 
-    def leave(self, given: Given, why: str) -> None:
+    def leave(self, given: CommandOption, why: str) -> None:
         """Name an option that is left out on purpose."""
-        self.left_out.append(Unread(option=given.option, value=given.text, why=why))
+        self.left_out.append(Omission(option=given.option, value=given.text, why=why))
 
     def miss(self, name: str, program: str, why: str) -> None:
         """Name an option that is not there, as the target version spells it; not one that was named already."""
         known = option(name, program)
         assert known is not None
         if not self.taken & {known.dotted, known.flat}:
-            self.unread.append(Unread(option=known.name(self.target), value="", why=why))
+            self.unread.append(Omission(option=known.name(self.target), value="", why=why))
 
     def value(self, name: str, program: str) -> str:
         """Return what a field says; the parser's default where the command does not say it."""
@@ -57,55 +57,55 @@ class Said:
         return known.default if known else ""
 
 
-def algorithm_of(program: str, said: Said) -> str:
+def algorithm_of(program: str, sections: CommandSections) -> str:
     """Return the algorithm that the options make.
 
     GRPO's kin share one estimator: GSPO is known by its loss, DAPO by its filter of groups.
     """
     if program != RL:
         return {SFT: "sft", DPO: "dpo", RM: "rm"}[program]
-    estimator = said.value("estimator", program)
-    if said.value("policy_loss", program) == "gspo":
+    estimator = sections.value("estimator", program)
+    if sections.value("policy_loss", program) == "gspo":
         if estimator != "group_norm":
             why = f"GSPO's loss goes with group_norm here, not with {estimator}; this is read as GSPO."
-            said.refuse(said.fields["policy_loss"], why)
+            sections.refuse(sections.fields["policy_loss"], why)
         return "gspo"
     if estimator == "group_norm":
-        return "dapo" if said.flags & set(FILTER) else "grpo"
+        return "dapo" if sections.flags & set(FILTER) else "grpo"
     found = next((name for name, theirs in ESTIMATORS.items() if theirs == estimator), "")
     if not found:
         why = f"{estimator} is not offered; this is read as REINFORCE++, the estimator without a group nearest to it."
-        said.refuse(said.fields["estimator"], why)
+        sections.refuse(sections.fields["estimator"], why)
     return found or "reinforce_pp"
 
 
-def read_sections(program: str, said: Said) -> None:
+def read_sections(program: str, sections: CommandSections) -> None:
     """Fill in model, data, reward and name."""
-    said.spec["model"] = _model(program, said)
-    said.spec["data"] = _data(program, said)
+    sections.spec["model"] = _model(program, sections)
+    sections.spec["data"] = _data(program, sections)
     if program == RL:
-        said.spec["reward"] = _reward(program, said)
-    name = said.value("run_name", program)
+        sections.spec["reward"] = _reward(program, sections)
+    name = sections.value("run_name", program)
     if name and name != UNNAMED:
-        said.spec["name"] = name[:120]
+        sections.spec["name"] = name[:120]
     for each, why in WHY_OURS.items():
-        given = said.fields.get(each)
+        given = sections.fields.get(each)
         if given is not None and not given.values[0].endswith(f"/{FOLDERS[each]}"):
-            said.leave(given, why)
+            sections.leave(given, why)
 
 
-def _model(program: str, said: Said) -> dict[str, str]:
-    text = said.value("model", program)
+def _model(program: str, sections: CommandSections) -> dict[str, str]:
+    text = sections.value("model", program)
     if not text:
-        said.miss("model", program, "The command names no model. Choose one.")
+        sections.miss("model", program, "The command names no model. Choose one.")
         return {"kind": "path", "id": ""}
     if text == MODEL or text.endswith(f"/{MODEL}"):
         return {"kind": "bundled"}
     return {"kind": _kind(text), "id": text}
 
 
-def _data(program: str, said: Said) -> dict[str, Any]:
-    given = said.value("data", program)
+def _data(program: str, sections: CommandSections) -> dict[str, Any]:
+    given = sections.value("data", program)
     found: dict[str, Any] = {}
     is_ours = _OURS.fullmatch(given) is not None
     if is_ours:
@@ -113,40 +113,46 @@ def _data(program: str, said: Said) -> dict[str, Any]:
     elif given:
         found |= {"kind": "hub" if all(_kind(part) == "hub" for part in given.split(",")) else "path", "id": given}
     else:
-        said.miss("data", program, "The command names no data. Choose some.")
+        sections.miss("data", program, "The command names no data. Choose some.")
         found |= {"kind": "path", "id": ""}
     if not is_ours:
-        found["split"] = said.value("split", program)
-    found |= _columns(program, said)
-    held_out = said.fields.get("eval")
+        found["split"] = sections.value("split", program)
+    found |= _columns(program, sections)
+    held_out = sections.fields.get("eval")
     if held_out is None:
-        if is_ours and (program != RL or "reward_url" in said.fields):
+        if is_ours and (program != RL or "reward_url" in sections.fields):
             found["eval_share"] = 0.0
     elif _OURS.fullmatch(held_out.values[0]) is None:
-        split = said.fields["eval_split"].values[0] if "eval_split" in said.fields else ""
+        split = sections.fields["eval_split"].values[0] if "eval_split" in sections.fields else ""
         if held_out.values[0] != given:
             found["eval_id"] = held_out.values[0]
         else:
-            split = split or said.value("eval_split", program)
+            split = split or sections.value("eval_split", program)
         found["eval_split"] = split
     return found
 
 
-def _columns(program: str, said: Said) -> dict[str, str]:
-    if program == SFT and "response" not in said.fields and said.flags & set(CHAT):
-        return {"messages_column": said.value("prompt", program)}
+def _columns(program: str, sections: CommandSections) -> dict[str, str]:
+    if program == SFT and "response" not in sections.fields and sections.flags & set(CHAT):
+        return {"messages_column": sections.value("prompt", program)}
     names = {"prompt": "prompt_column", "answer": "answer_column", "response": "response_column"}
     names |= {"chosen": "chosen_column", "rejected": "rejected_column"}
-    return {column: said.value(each, program) for each, column in names.items() if option(each, program) is not None}
+    return {
+        column: sections.value(each, program) for each, column in names.items() if option(each, program) is not None
+    }
 
 
-def _reward(program: str, said: Said) -> dict[str, str]:
-    url, model = said.value("reward_url", program), said.value("reward_model", program)
+def _reward(program: str, sections: CommandSections) -> dict[str, str]:
+    url, model = sections.value("reward_url", program), sections.value("reward_model", program)
     if url and model:
-        said.leave(said.fields["reward_model"], "The reward comes from elsewhere, so OpenRLHF never asks this model.")
+        sections.leave(
+            sections.fields["reward_model"], "The reward comes from elsewhere, so OpenRLHF never asks this model."
+        )
     if own := _OWN_REWARD.fullmatch(url):
         if own[2] == "custom":
-            said.refuse(said.fields["reward_url"], "The command names the reward's file, not its text. Put that in.")
+            sections.refuse(
+                sections.fields["reward_url"], "The command names the reward's file, not its text. Put that in."
+            )
         return {"kind": own[2]}
     if url:
         return {"kind": "file" if url.endswith(".py") else "url", "location": url}

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from jobs.adapters.adapter import ONLY_SHELL, Translated, Unread
+from jobs.adapters.adapter import ONLY_SHELL, Omission, OptionRename
 from jobs.adapters.command_line.options import PAIR, ours
-from jobs.adapters.command_line.units import ANSWER, whole
-from jobs.adapters.openrlhf.command import Given
-from jobs.adapters.openrlhf.options import CONVERSIONS, CORRECTION_SWITCHES
-from jobs.adapters.openrlhf.own_options import RL, TRAINER, option, program_of
-from jobs.adapters.openrlhf.sections import Said
+from jobs.adapters.openrlhf.command import CONVERSIONS, CORRECTION_SWITCHES
+from jobs.adapters.openrlhf.command_reader import CommandOption
+from jobs.adapters.openrlhf.options import CLIP, NODES, PER_NODE, PROCESSES, RL, TRAINER, option, program_of
+from jobs.adapters.openrlhf.sections import CommandSections
+from jobs.adapters.openrlhf.units import ANSWER, whole
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
 from jobs.catalog.sentence import Sentence, told
@@ -21,10 +21,6 @@ from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 
 Entry = tuple[Knob, Flag]
-CLIP = ("algorithm.clip_ratio_low", "algorithm.clip_ratio_high")
-PROCESSES = "placement.policy_gpus_per_node"
-PER_NODE = ("--num_gpus", "--nproc_per_node", "--nproc-per-node")
-NODES = ("--num_nodes", "--nnodes")
 _OWN_CORRECTION = "tis"
 _MODE = "algorithm.correction_mode"
 _CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("sequence", "mask")}
@@ -32,22 +28,22 @@ _CORRECTIONS = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask
 
 @dataclass(slots=True, kw_only=True)
 class Values:
-    """Reads options one by one for `spoken`, the version of the command; `chosen` gives them for `target`."""
+    """Reads options one by one for `dialect`, the version of the command; `chosen` gives them for `target`."""
 
     algorithm: str
-    spoken: str
+    dialect: str
     target: str
-    said: Said
+    sections: CommandSections
     read: dict[str, Value] = field(default_factory=dict)
-    written: dict[str, Given] = field(default_factory=dict)  # by knob: the option that said it
-    later: list[tuple[Entry, Given]] = field(default_factory=list)
+    written: dict[str, CommandOption] = field(default_factory=dict)  # by knob: the option that sections it
+    later: list[tuple[Entry, CommandOption]] = field(default_factory=list)
 
-    def take(self, given: Given) -> bool:
+    def take(self, given: CommandOption) -> bool:
         """Read an option; return False if it is no knob's, in no version, for this algorithm."""
         entries = self._entries(given.name)
         for knob, flag in entries:
             if given.needs_shell:
-                self.said.refuse(given, ONLY_SHELL)
+                self.sections.refuse(given, ONLY_SHELL)
                 break
             if flag.form in FORMS:
                 self._set((knob, flag), given)
@@ -59,16 +55,18 @@ class Values:
         """Read the processes from what DeepSpeed's launcher, or torchrun, is told; RL has no launcher."""
         if program_of(self.algorithm) == RL or not before:
             return
-        words = [part for word in before for part in word.split("=", 1)]
-        for word, value in pairwise(words):
-            if word in PER_NODE and value.isdecimal():
+        parts = [part for argument in before for part in argument.split("=", 1)]
+        for argument, value in pairwise(parts):
+            if argument in PER_NODE and value.isdecimal():
                 self.read[PROCESSES] = max(int(value), 1)
-            elif word in NODES and value != "1":
-                self.said.unread.append(Unread(option=word, value=value, why="Here it is started on one node."))
-            elif word == "--include":
+            elif argument in NODES and value != "1":
+                self.sections.unread.append(
+                    Omission(option=argument, value=value, why="Here it is started on one node.")
+                )
+            elif argument == "--include":
                 self.read[PROCESSES] = max(len(re.findall(r"\d+", value.partition(":")[2])), 1)
 
-    def finish(self, by_name: Mapping[str, Given]) -> None:
+    def finish(self, by_name: Mapping[str, CommandOption]) -> None:
         """Read what depends on other options, and fill in OpenRLHF's own defaults."""
         self._clip()
         self._fill()
@@ -78,7 +76,7 @@ class Values:
                 self._correct(knob, flag, given, by_name)
             else:
                 self._set((knob, flag), given)
-        for knob, flag in self._spoken().values():
+        for knob, flag in self._dialect().values():
             if flag.form not in FORMS and knob.id not in self.read and flag.default is not None:
                 self._set_default(knob, flag)
 
@@ -91,7 +89,7 @@ class Values:
             given = self.written.get(knob_id)
             if knob_id not in here:
                 if given is not None:
-                    self.said.refuse(given, f"OpenRLHF {self.target} has no option for it.")
+                    self.sections.refuse(given, f"OpenRLHF {self.target} has no option for it.")
                 continue
             knob = here[knob_id]
             if value is None and not knob.is_optional:
@@ -100,7 +98,7 @@ class Values:
                 value = knob.check(value)
             except KnobValueInvalid as error:
                 if given is not None:
-                    self.said.refuse(given, f"OpenRLHF {self.target}: {error}")
+                    self.sections.refuse(given, f"OpenRLHF {self.target}: {error}")
                 continue
             self._translate(knob, given)
             if value != _defaults(self.algorithm, self.target)[knob_id]:
@@ -121,32 +119,32 @@ class Values:
             named = (self.read.pop(level), self.read.pop(_MODE, "mask"))
             self.read[kind] = next((name for name, meant in _CORRECTIONS.items() if meant == named), "off")
 
-    def _translate(self, knob: Knob, given: Given | None) -> None:
+    def _translate(self, knob: Knob, given: CommandOption | None) -> None:
         now = knob.flag(trainer=TRAINER, version=self.target, algorithm=self.algorithm)
         if given is not None and now is not None and given.option not in now.names and now.form != "launcher":
             name = given.name if given.name in now.names else now.name
-            self.said.translated.append(Translated(option=given.option, now=name))
+            self.sections.translated.append(OptionRename(option=given.option, now=name))
 
-    def _spoken(self) -> Mapping[str, Entry]:
-        return _entries_of(self.algorithm, self.spoken)
+    def _dialect(self) -> Mapping[str, Entry]:
+        return _entries_of(self.algorithm, self.dialect)
 
     def _entries(self, name: str) -> list[Entry]:
         """Return the knobs that an option sets: in the command's version, else in another."""
-        for version in (self.spoken, self.target, *trainers()[TRAINER].versions):
+        for version in (self.dialect, self.target, *trainers()[TRAINER].versions):
             found = [(k, f) for k, f in _entries_of(self.algorithm, version).values() if name in f.names]
             if found := [(k, f) for k, f in found if f.form != "launcher"]:
                 return found
         return []
 
-    def _set(self, entry: Entry, given: Given) -> None:
+    def _set(self, entry: Entry, given: CommandOption) -> None:
         knob, flag = entry
         try:
             value = self._value(knob, flag, given.values)
         except ValueError as error:
-            self.said.refuse(given, told(error))
+            self.sections.refuse(given, told(error))
             return
         if given.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
-            self.said.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
+            self.sections.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
             return
         self.read[knob.id] = value
         self.written[knob.id] = given
@@ -178,21 +176,21 @@ class Values:
         known = option("clip", program_of(self.algorithm))
         if known is None or CLIP[0] in self.read:
             return
-        given = self.said.fields.get("clip")
+        given = self.sections.fields.get("clip")
         try:
             for knob_id in CLIP:
-                knob, _ = self._spoken()[knob_id]
+                knob, _ = self._dialect()[knob_id]
                 self.read[knob_id] = knob.check(given.values[0] if given else known.default)
         except KnobValueInvalid as error:
             assert given is not None
-            self.said.refuse(given, told(error))
+            self.sections.refuse(given, told(error))
             return
         if given is not None:
             _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
-            self.said.translated.append(Translated(option=given.option, now=flag.name))
+            self.sections.translated.append(OptionRename(option=given.option, now=flag.name))
 
     def _fill(self) -> None:
-        for knob_id, (knob, flag) in self._spoken().items():
+        for knob_id, (knob, flag) in self._dialect().items():
             if knob_id in self.read or flag.form not in FORMS:
                 continue
             own = flag.own_default()
@@ -201,11 +199,11 @@ class Values:
             elif knob.is_optional:
                 self.read[knob_id] = None
 
-    def _answer(self, by_name: Mapping[str, Given]) -> None:
+    def _answer(self, by_name: Mapping[str, CommandOption]) -> None:
         """Divide a length for prompt and answer together where the answer has none of its own."""
-        if ANSWER in self.read or ANSWER not in self._spoken():
+        if ANSWER in self.read or ANSWER not in self._dialect():
             return
-        total = next((flag for _, flag in self._spoken().values() if flag.form == "total_length"), None)
+        total = next((flag for _, flag in self._dialect().values() if flag.form == "total_length"), None)
         if total is None:
             return
         given = by_name.get(total.name)
@@ -215,16 +213,16 @@ class Values:
             return  # named when the length itself is read
         self.read[ANSWER] = max(length // 2, 1)
         if given is not None:
-            _, answer = self._spoken()[ANSWER]
+            _, answer = self._dialect()[ANSWER]
             why = f"It bounds prompt and answer together. Without {answer.name} half of it is put down for each."
-            self.said.unread.append(Unread(option=given.option, value=given.text, why=why))
+            self.sections.unread.append(Omission(option=given.option, value=given.text, why=why))
 
-    def _correct(self, knob: Knob, flag: Flag, given: Given, by_name: Mapping[str, Given]) -> None:
+    def _correct(self, knob: Knob, flag: Flag, given: CommandOption, by_name: Mapping[str, CommandOption]) -> None:
         """Read the older correction of importance weights: a switch, and the type beside it."""
         switch = next((name for name in flag.names if name in CORRECTION_SWITCHES), "")
         kinds = [name for name in flag.names if name not in CORRECTION_SWITCHES]
         if switch not in by_name:
-            self.said.refuse(given, f"It means nothing without {switch}.")
+            self.sections.refuse(given, f"It means nothing without {switch}.")
             return
         if given.name in CORRECTION_SWITCHES and any(name in by_name for name in kinds):
             return  # read with its type
@@ -233,17 +231,17 @@ class Values:
             self.read[knob.id] = knob.check(text)
             self.written[knob.id] = given
         except KnobValueInvalid as error:
-            self.said.refuse(given, told(error))
+            self.sections.refuse(given, told(error))
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:
             self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), spell(flag.default)))
         except ValueError as error:
             why = f"OpenRLHF's default is {spell(flag.default)}: {error}"
-            self.said.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
+            self.sections.unread.append(Omission(option=flag.name, value=spell(flag.default), why=why))
 
     def _known(self) -> Mapping[str, Value]:
-        return {**_defaults(self.algorithm, self.spoken), **self.read}
+        return {**_defaults(self.algorithm, self.dialect), **self.read}
 
 
 @cache

@@ -1,223 +1,73 @@
-"""A pasted text as settings of verl: a shell command with Hydra overrides, or a YAML text of them."""
+"""verl's command: Hydra overrides alone, for reinforcement learning (main_ppo) and fine-tuning (sft_trainer)."""
 
-import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
-from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, OF_HYDRA, ONLY_SHELL, Unread
-from jobs.adapters.command_line.hydra import Plain, read
-from jobs.adapters.command_line.shell_reader import Pasted, find_program
-from jobs.adapters.verl.older_keys import CONFIGS, OTHER_PROGRAMS
-from jobs.adapters.verl.options import RUN, SFT
-from jobs.catalog.sentence import Sentence
+from jobs.adapters.adapter import Launch
+from jobs.adapters.command_line.hydra import override
+from jobs.adapters.scoring import source_of
+from jobs.adapters.verl.profile import with_profile
+from jobs.adapters.verl.settings import METRICS, REWARD_FILE, settings
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.placement import group_size
+from jobs.catalog.runspec import RunSpec
 
-PROGRAMS = {
-    "main_ppo": RUN,
-    "main_ppo_sync": RUN,
-    "sft_trainer": SFT,
-    "sft_trainer_ray": SFT,
-    "fsdp_sft_trainer": SFT,
-}
-_VALUED = {
-    "--config-name": "name",
-    "-cn": "name",
-    "--config-path": "path",
-    "-cp": "path",
-    "--config-dir": "path",
-    "-cd": "path",
-    "--package": "other",
-    "-p": "other",
-    "--info": "other",
-}
-NODES = ("--nnodes",)
-PER_NODE = ("--nproc-per-node", "--nproc_per_node")
-HIDDEN = "…"
-_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
-_PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
-_OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
-_LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
+_LOGGER = "VERL_FILE_LOGGER_PATH"
+
+_SCORE = '''
+
+def {name}(data_source, solution_str, ground_truth, extra_info=None, **given):
+    """What verl calls for every completion."""
+    return float(reward(str((extra_info or {{}}).get("prompt", "")), solution_str, str(ground_truth)))
+'''
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """One setting as it was written: `option` is the key with its mark, `text` the value as it stood there."""
+def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:
+    """Return main_ppo's command for reinforcement learning, sft_trainer's else.
 
-    option: str
-    key: str
-    value: Plain
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerlCommand:
-    """What a text says: the program ("" where a YAML text does not tell), its settings, and what could not be read.
-
-    `left_out` is what is no setting of verl: the environment, and options of Hydra.
+    Raises: ValueError with a sentence for what verl cannot do at all: data from a hub, rewards from a URL.
     """
+    spec = with_profile(spec)
+    metrics = str(run_dir / METRICS)
+    overrides = [override(key, value) for key, value in settings(spec, run_dir)]
+    env = {
+        "PYTHONUNBUFFERED": "1",  # the last lines before a crash are the ones that matter
+        "PYTHONFAULTHANDLER": "1",
+        "HYDRA_FULL_ERROR": "1",  # Hydra else hides where an error was raised
+        "RAY_DEDUP_LOGS": "0",
+        _LOGGER: metrics,
+    }
+    if is_in(spec.algorithm, "rl"):
+        # The logger lives in a Ray actor, which sees the environment that ray.init is given, not the driver's.
+        overrides.append(override(f"+ray_kwargs.ray_init.runtime_env.env_vars.{_LOGGER}", metrics))
+        argv = (python, "-m", "verl.trainer.main_ppo", *overrides)
+        return Launch(argv=argv, env=env, files=_files(spec))
+    wanted = spec.hardware.device if spec.hardware.device != "auto" else device
+    if wanted == "cpu":
+        overrides.append(override("trainer.device", "cpu"))
+        env["VERL_PLATFORM"] = "cpu"  # of the plugin in requirements/trainers/shims; verl has none of its own
+    launcher, more = _launcher(spec)
+    return Launch(argv=(python, *launcher, *overrides), env=env | more)
 
-    program: str
-    given: tuple[Given, ...]
-    unread: tuple[Unread, ...]
-    left_out: tuple[Unread, ...] = ()
-    is_whole_config: bool = False
+
+def _files(spec: RunSpec) -> dict[str, str]:
+    if spec.reward.kind in ("file", "url", "model"):
+        return {}
+    source = source_of(spec.reward)
+    name = str(spec.knobs["reward.function_name"].value) if "reward.function_name" in spec.knobs else "compute_score"
+    return {REWARD_FILE: source if f"def {name}(" in source else source + _SCORE.format(name=name)}
 
 
-def command_of(words: Sequence[str]) -> VerlCommand:
-    """Return what the words say; one word alone may be a whole text, of a shell or YAML.
+def _launcher(spec: RunSpec) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return what starts the processes of supervised fine-tuning, and the environment that one process alone needs.
 
-    Raises: ValueError with a sentence if it is neither a command of verl nor a YAML text of settings.
+    Processes on one node are torchrun's; those on several are placed by Ray, which is there on every node already.
     """
-    text = words[0] if len(words) == 1 else shlex.join(words)
-    pasted = find_program(text, lambda word: _module(word) != "")
-    if pasted is not None:
-        return _of_command(pasted)
-    if len(words) > 1 and all(_looks_like_override(word) for word in words):
-        return _of_overrides("", words)
-    return _of_yaml(text)
-
-
-def _module(word: str) -> str:
-    """Return the last part of a program of verl, named as a module or by the path of its file."""
-    name = word.replace("/", ".").removesuffix(".py")
-    last = name.rpartition(".")[2]
-    is_verl = "verl" in name.split(".") or "recipe" in name.split(".")
-    return last if is_verl and last in (*PROGRAMS, *OTHER_PROGRAMS) else ""
-
-
-def _looks_like_override(word: str) -> bool:
-    return _OVERRIDE.match(word) is not None
-
-
-def _of_command(pasted: Pasted) -> VerlCommand:
-    module = _module(pasted.program)
-    if module in OTHER_PROGRAMS:
-        words = {"program": pasted.program, "what": OTHER_PROGRAMS[module]}
-        raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **words))
-    found = _of_overrides(PROGRAMS[module], pasted.words, unknown=pasted.unknown)
-    launcher = list(_of_launcher(pasted.before)) if PROGRAMS[module] == SFT else []
-    env = tuple(_of_environment(name, value) for name, value in pasted.env.items())
-    return VerlCommand(
-        program=found.program,
-        given=(*launcher, *found.given),
-        unread=found.unread,
-        left_out=(*found.left_out, *env),
-    )
-
-
-def shown(key: str, text: str) -> str:
-    """Return a value as it may be shown: nothing of what a key's name says is secret."""
-    return HIDDEN if _SECRET.search(key.rpartition(".")[2].upper()) else text
-
-
-def _of_environment(name: str, value: str) -> Unread:
-    why = NO_ENVIRONMENT
-    if shown(name, value) == HIDDEN:
-        why = NOT_KEPT
-    return Unread(option=name, value=shown(name, value), why=why)
-
-
-def _of_overrides(program: str, words: Sequence[str], *, unknown: Sequence[str] = ()) -> VerlCommand:
-    """Return the settings; `unknown` is what only a shell could have filled in."""
-    given: list[Given] = []
-    unread: list[Unread] = []
-    left_out: list[Unread] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word.startswith("-"):
-            option, sign, value = word.partition("=")
-            kind = _VALUED.get(option, "")
-            if kind and not sign and rest:
-                value = rest.pop(0)
-            _take_option(option, kind, value, given, unread, left_out)
-            continue
-        if any(piece in word for piece in unknown):
-            key, _, value = word.partition("=")
-            unread.append(Unread(option=key, value=shown(key, value), why=ONLY_SHELL))
-            if not _PLACE.search(key):
-                continue
-        try:
-            override = read(word)
-        except ValueError as error:
-            key, _, value = word.partition("=")
-            why = "It is no value that Hydra reads." if shown(key, value) == HIDDEN else str(error)
-            unread.append(Unread(option=key, value=shown(key, value), why=why))
-            continue
-        if override.mark == "~":
-            unread.append(Unread(option=word, value="", why="A key is taken out of the config; no knob can say that."))
-            continue
-        option, _, value = word.partition("=")
-        given += _spread(option, override.key, override.value, value)
-    return VerlCommand(program=program, given=tuple(given), unread=tuple(unread), left_out=tuple(left_out))
-
-
-def _take_option(
-    option: str, kind: str, value: str, given: list[Given], unread: list[Unread], left_out: list[Unread]
-) -> None:
-    if kind == "name":
-        name = value.removesuffix(".yaml")
-        if name not in CONFIGS:
-            why = f"The config {name!r} is not one of verl's main trainers: {', '.join(CONFIGS)}."
-            unread.append(Unread(option=option, value=value, why=why))
-        elif CONFIGS[name]:
-            given.append(Given(option=option, key="model_engine", value=CONFIGS[name], text=value))
-    elif kind == "path":
-        why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
-        unread.append(Unread(option=option, value=value, why=why))
-    else:
-        left_out.append(Unread(option=option, value=value, why=OF_HYDRA))
-
-
-def _spread(option: str, key: str, value: Plain, text: str) -> Iterator[Given]:
-    """Return a setting; one that is a dict as one setting per key of it."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _spread(option, f"{key}.{name}", item, str(item))
-    else:
-        yield Given(option=option, key=key, value=value, text=text)
-
-
-def _of_launcher(before: Sequence[str]) -> Iterator[Given]:
-    """Return how many processes torchrun was asked for."""
-    for place, word in enumerate(before):
-        option, sign, value = word.partition("=")
-        if not _LAUNCHER.fullmatch(option):
-            continue
-        value = value if sign else next(iter(before[place + 1 : place + 2]), "")
-        if option in (*NODES, *PER_NODE) and value.isdecimal():
-            key = "trainer.nnodes" if option in NODES else "trainer.n_gpus_per_node"
-            yield Given(option=option, key=key, value=int(value), text=value)
-
-
-def _of_yaml(text: str) -> VerlCommand:
-    import yaml
-
-    try:
-        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        raise ValueError(
-            Sentence(
-                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text in "
-                "line {line} either. Paste the whole command, or the config.",
-                line=where.line + 1 if where is not None else 1,
-            )
-        ) from error
-    if isinstance(found, list) and found and all(isinstance(item, str) and "=" in item for item in found):
-        return _of_overrides("", found)  # Hydra's own record of a run: .hydra/overrides.yaml
-    if not isinstance(found, Mapping) or not found:
-        raise ValueError(
-            Sentence(
-                "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and "
-                "it is no YAML text of settings. Paste the whole command, or the config."
-            )
-        )
-    given: list[Given] = []
-    for key, value in found.items():
-        if str(key) not in ("defaults", "hydra"):
-            given += _spread(str(key), str(key), value, str(value))
-    given = [Given(option=item.key, key=item.key, value=item.value, text=item.text) for item in given]
-    return VerlCommand(program="", given=tuple(given), unread=(), is_whole_config=True)
+    values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
+    processes = group_size(values, "policy")
+    if processes <= 1:
+        alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+        return ("-m", "verl.trainer.sft_trainer"), alone
+    if int(values.get("placement.policy_nodes") or 1) > 1:
+        return ("-m", "verl.trainer.sft_trainer_ray"), {}
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={processes}")
+    return (*torchrun, "-m", "verl.trainer.sft_trainer"), {}

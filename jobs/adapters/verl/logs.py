@@ -7,20 +7,24 @@ driver's log from everywhere. One of the two is read: the file if it is here `WA
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.logs.gathering import Steps
+from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
-from jobs.adapters.logs.planned import Planned
-from jobs.adapters.logs.step_lines import Step, verl_step
-from jobs.adapters.verl.options import METRICS
+from jobs.adapters.logs.step_count import BAR, StepCount
+from jobs.adapters.verl.settings import METRICS
+from jobs.catalog.log_line import uncolored
 from jobs.catalog.runspec import RunSpec
 
 TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"
 WAIT_SECONDS = 5.0
+_LINE = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
+_EPOCHS = re.compile(r"Epoch \d+/(?P<epochs>\d+)" + BAR)
+_STEPS = re.compile("Training Progress" + BAR)
 
 
 class VerlLogs:
@@ -31,7 +35,7 @@ class VerlLogs:
         self._stdout = GrowingFile(path=run_dir / STDOUT)
         self._steps = Steps(trainer=TRAINER, algorithm=spec.algorithm)
         self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
-        self._planned = Planned(spec=spec, run_dir=run_dir)
+        self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._has_file = False
         self._is_printed_only = False
 
@@ -43,10 +47,10 @@ class VerlLogs:
         self._has_file = self._has_file or (not self._is_printed_only and self._file.path.exists())
         if self._has_file:
             self._printed.clear()
-            for step, values in self._new(self._file, _json_step):
+            for step, values in self._new(self._file, json_step):
                 self._steps.add(step, values, t=now_ns)
             return self._steps.events()
-        self._printed += [(step, now_ns) for step in self._new(self._stdout, verl_step)]
+        self._printed += [(step, now_ns) for step in self._new(self._stdout, printed_step)]
         if self._printed and (self._is_printed_only or now_ns - self._printed[0][1] >= WAIT_SECONDS * 1e9):
             self._is_printed_only = True
             for (step, values), t in self._printed:
@@ -62,7 +66,7 @@ class VerlLogs:
                     yield step
 
 
-def _json_step(line: str) -> Step | None:
+def json_step(line: str) -> Step | None:
     """Return step and values of one line of the file logger, which writes null for what is not finite."""
     try:
         raw = json.loads(line)
@@ -77,3 +81,41 @@ def _json_step(line: str) -> Step | None:
             with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
                 found[name] = float(value)
     return (step, found) if found else None
+
+
+def printed_step(line: str) -> Step | None:
+    """Return step and values of a line that verl prints, None of any other.
+
+    (TaskRunner pid=812) step:3 - actor/pg_loss:0.1 - actor/entropy:nan
+    """
+    match = _LINE.search(uncolored(line).rstrip())
+    if match is None:
+        return None
+    found = {}
+    for part in match[2].split(" - "):
+        name, _, text = part.partition(":")
+        number = _text_number(text)
+        if name and number is not None:
+            found[name] = number
+    return (int(match[1]), found) if found else None
+
+
+def _text_number(text: str) -> float | None:
+    inner = re.fullmatch(r"[\w.]+\((.*)\)", text.strip())
+    try:
+        return float(inner[1] if inner else text)
+    except ValueError:
+        return None
+
+
+def planned_steps(text: str, spec: RunSpec) -> int | None:  # noqa: ARG001
+    """Return how many steps the progress bars in `text` promise; None if they do not say (yet).
+
+    Epoch 1/4:   6%|▋         | 1/16 [00:03<00:49,  3.32s/it]           supervised: epochs, and steps of one
+    Training Progress:   1%|          | 1/120 [00:09<18:20, ...]        reinforcement learning: steps
+    """
+    if match := _STEPS.search(text):
+        return int(match["total"])
+    if match := _EPOCHS.search(text):
+        return int(match["epochs"]) * int(match["total"])
+    return None

@@ -14,7 +14,7 @@ ACTOR = "actor_rollout_ref.actor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renamed:
+class KeyRename:
     """A key, or all keys below one (it ends with a dot), that is called `new` from version `since` on."""
 
     old: str
@@ -22,11 +22,11 @@ class Renamed:
     since: str
 
 
-def _renamed(since: str, *pairs: tuple[str, str]) -> list[Renamed]:
-    return [Renamed(old=old, new=new, since=since) for old, new in pairs]
+def _renamed(since: str, *pairs: tuple[str, str]) -> list[KeyRename]:
+    return [KeyRename(old=old, new=new, since=since) for old, new in pairs]
 
 
-RENAMED: Mapping[str, tuple[Renamed, ...]] = {
+RENAMED: Mapping[str, tuple[KeyRename, ...]] = {
     "main_ppo": (
         *_renamed(
             "0.7.1",

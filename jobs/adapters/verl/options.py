@@ -1,294 +1,103 @@
-"""A spec as verl's Hydra overrides, in the order in which they are written: what is always the same, model and data,
-the reward, the algorithm, then every knob that differs from verl's own default.
+"""What each of verl's keys that is no knob's flag says here, older names of all of them among it: for look-ups."""
 
-Sources: verl 0.9.1 trainer/config (keys), utils/config.py and workers/config (what must be set), trainer/ppo.
-"""
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
-from collections.abc import Iterator
-from pathlib import Path
-
-from jobs.adapters.command_line.hydra import Plain, write
-from jobs.adapters.command_line.options import Conversions, Word, words_of
-from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
-from jobs.adapters.verl.keys import has_key
-from jobs.adapters.verl.units import options_of
+from jobs.adapters.adapter import OptionName
+from jobs.adapters.verl.command_reader import NODES, PER_NODE
+from jobs.adapters.verl.older_keys import CONFIG_OPTIONS, INERT, INERT_SINCE, REMOVED, RENAMED, translated
+from jobs.adapters.verl.sections import OURS
+from jobs.adapters.verl.settings import LOSS, RUN, SFT
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.flag import Flag
-from jobs.catalog.knob import Knob, applicable, is_live
-from jobs.catalog.runspec import RunSpec, default_of
-from jobs.catalog.sentence import Sentence
-from jobs.catalog.trainer import as_version
+from jobs.catalog.knob import knobs
+from jobs.catalog.trainer import as_version, trainers
 
-Setting = tuple[str, Plain]
-
-METRICS = "log/verl.jsonl"
-"""Where verl's file logger writes, below the run directory. verl opens it anew at every start: one per attempt."""
-
-REWARD_FILE = "inputs/reward.py"
-OWN_SCORES = "pkg://verl.utils.reward_score"
-"""verl's own scoring by the column data_source, as a reward of the kind `file`: what a command without one means."""
-
-PROJECT = "pitwall"
-UNNAMED = "run"
-ENGINE_KNOB, MEGATRON = "parallel.engine", "megatron"
-RUN = "main_ppo"
-SFT = "sft_trainer"
-
-ESTIMATORS = {
-    "ppo": "gae",
-    "grpo": "grpo",
-    "dapo": "grpo",
-    "dr_grpo": "grpo",
-    "gspo": "grpo",
-    "reinforce_pp": "reinforce_plus_plus",
-    "reinforce_pp_baseline": "reinforce_plus_plus_baseline",
-    "rloo": "rloo",
+_TRAINER = "verl"
+_REWARD = ("reward.location", "reward.kind")
+_OVERLONG = ("reward.overlong_buffer_tokens", "reward.overlong_penalty")
+_PENALTY = "reward.reward_kwargs"
+_EVERYWHERE = {
+    "data.train_files": ("data.id",),
+    "data.val_files": ("data.eval_id",),
+    "trainer.experiment_name": ("name",),
+    "trainer.device": ("hardware.device",),
 }
-LOSS = "actor_rollout_ref.actor.policy_loss.loss_mode"
-OWN_LOSS = ("gspo",)
-"""Algorithms that are GRPO with a policy loss of their own name."""
-
-REWARD_MOVED = "0.7.1"
-"""The version that moved every key of rewards below `reward.`."""
-
-KL_NAMES = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
-RUN_PATHS = {
-    "trainer.rollout_data_dir": "log/rollouts",
-    "trainer.validation_data_dir": "log/evaluations",
-    "ray_kwargs.timeline_json_file": "log/ray-timeline.json",
+_SAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    RUN: {
+        **_EVERYWHERE,
+        "algorithm.adv_estimator": ("algorithm",),
+        LOSS: ("algorithm",),
+        "algorithm.norm_adv_by_std_in_grpo": ("algorithm",),
+        "actor_rollout_ref.model.path": ("model.id",),
+        "data.prompt_key": ("data.prompt_column",),
+        "reward.custom_reward_function.path": _REWARD,
+        "reward.reward_model.enable": _REWARD,
+        "reward.reward_model.model_path": _REWARD,
+        "reward.reward_model.rollout.name": _REWARD,
+        **{f"{_PENALTY}.overlong_buffer_cfg.{key}": _OVERLONG for key in ("enable", "len", "penalty_factor", "log")},
+        f"{_PENALTY}.max_resp_len": ("rollout.max_new_tokens",),
+        "algorithm.use_kl_in_reward": ("algorithm.kl_in_loss",),
+        "actor_rollout_ref.actor.use_kl_loss": ("algorithm.kl_in_loss",),
+        "algorithm.kl_ctrl.type": ("algorithm.kl_target",),
+        "actor_rollout_ref.hybrid_engine": ("async.mode", "async.lend_trainer_devices"),
+    },
+    SFT: {**_EVERYWHERE, "model.path": ("model.id",), "data.messages_key": ("data.messages_column",)},
 }
-"""Where verl writes what a knob switches on, below the run directory."""
+"""By the newest names: the knobs and fields of the spec that a key stands for."""
 
-ALWAYS = (
-    "algorithm.clip_ratio_low",  # verl's clip_ratio alone does nothing; both ends stand in every command
-    "algorithm.clip_ratio_high",
-    "optimizer.learning_rate",  # verl's own for SFT is 1e-3, far above what fine-tuning of a whole model bears
-)
-
-
-def settings(spec: RunSpec, run_dir: Path, conversions: Conversions) -> list[Setting]:
-    """Return every (key, value); a key that is new to the schema has its "+".
-
-    Raises: ValueError with a sentence for what verl cannot be told at all, interpolations among it.
-    """
-    is_rl = is_in(spec.algorithm, "rl")
-    found = list(_constant(spec, run_dir))
-    found += _model_and_data(spec, run_dir, is_rl)
-    if is_rl:
-        found += _reward(spec, run_dir)
-        found.append(("algorithm.adv_estimator", ESTIMATORS[spec.algorithm]))
-        found += [(LOSS, spec.algorithm)] if spec.algorithm in OWN_LOSS else []
-        found += _kl(spec)
-        found += _overlong(spec)
-    given = {key for key, _ in found}
-    knobs = [setting for setting in _knobs(spec, run_dir, conversions) if setting[0] not in given]
-    found += [*_follow(spec, run_dir, {key for key, _ in knobs} | given), *knobs]
-    for key, value in found:
-        if "${" in write(value):
-            raise ValueError(
-                Sentence(
-                    "The value of {key} has {mark} in it. verl resolves its config more than once, so this becomes a "
-                    "setting or a variable of the cluster's environment, escaped or not. Write it otherwise.",
-                    key=key,
-                    mark="${",
-                )
-            )
-    return found
+_LAUNCHER = {
+    **dict.fromkeys(NODES, ("placement.policy_nodes",)),
+    **dict.fromkeys(PER_NODE, ("placement.policy_gpus_per_node",)),
+}
+_CONFIG_NAME = {"--config-name": ("parallel.engine",)}
+_ITSELF = "Pitwall sets it itself."
 
 
-def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
-    yield "hydra.run.dir", str(run_dir / "log" / "hydra")
-    yield "trainer.logger", ["console", "file"]
-    yield "trainer.project_name", f"{PROJECT}-{spec.algorithm}"  # GRPO and its kin are else hard to tell apart
-    yield "trainer.experiment_name", spec.name or UNNAMED
-    yield "trainer.default_local_dir", str(run_dir / "checkpoints")
+@cache
+def option_names(*, version: str) -> Sequence[OptionName]:
+    """Return every key that a command for this version may have and that no knob's flag spells."""
+    return tuple(dict.fromkeys(_option_names(version)))
 
 
-def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setting]:
-    if spec.data.kind == "hub":
-        raise ValueError(
-            Sentence(
-                "verl reads data from files, not from the hub. Save {data} as Parquet, name its path.",
-                data=repr(spec.data.id),
-            )
-        )
-    model = _below(model_path(spec), run_dir, spec.model.kind == "bundled")
-    yield ("actor_rollout_ref.model.path" if is_rl else "model.path"), model
-    is_laid_out = spec.data.kind in LAID_OUT
-    train = _files(train_path(spec), run_dir, is_laid_out)
-    held_out = _files(eval_path(spec), run_dir, is_laid_out)
-    yield "data.train_files", train
-    if is_rl:
-        yield "data.val_files", held_out or train  # verl opens them even where nothing is ever evaluated
-        if not held_out:
-            yield "trainer.val_before_train", False
-    elif held_out:
-        yield "data.val_files", held_out
-    if not is_laid_out and is_rl:
-        yield "data.prompt_key", spec.data.prompt_column
-    if not is_laid_out and not is_rl and spec.data.messages_column:
-        yield "data.messages_key", spec.data.messages_column
+def _option_names(version: str) -> Iterator[OptionName]:
+    for program in (RUN, SFT):
+        known = {translated(program, name, version): says for name, says in _SAYS[program].items()}
+        for name, says in known.items():
+            yield OptionName(name=name, says=says)
+        for name, says in (*known.items(), *_knob_names(program, version)):
+            for other in _other_names(program, name):
+                yield OptionName(name=other, says=says)
+    for name, says in (_LAUNCHER | _CONFIG_NAME).items():
+        yield OptionName(name=name, says=says)
+    said = {name for names in _SAYS.values() for name in names}
+    for name, why in OURS.items():
+        if name not in said:
+            yield OptionName(name=name, why=why or _ITSELF)
+    for name, why in CONFIG_OPTIONS.items():
+        yield OptionName(name=name, why=why)
+    for name, why in REMOVED.items():
+        if not name.endswith("."):
+            yield OptionName(name=name, why=why)
+    if as_version(version) >= as_version(INERT_SINCE):
+        for name, why in INERT.items():
+            yield OptionName(name=name, why=why)
 
 
-def _reward(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
-    head = "reward." if is_moved(spec.trainer.version) else ""
-    if spec.reward.kind == "url":
-        text = "verl asks no URL for rewards. Use a Python file whose compute_score asks it."
-        raise ValueError(Sentence(text))
-    if spec.reward.kind == "model":
-        model = "reward.reward_model" if head else "reward_model"
-        yield f"{model}.enable", True
-        yield (f"{model}.model_path" if head else f"{model}.model.path"), spec.reward.location
-        yield f"{model}.rollout.name", _engine(spec)
-    elif spec.reward.kind == "file":
-        if spec.reward.location != OWN_SCORES:
-            yield f"{head}custom_reward_function.path", spec.reward.location
-    else:
-        yield f"{head}custom_reward_function.path", str(run_dir / REWARD_FILE)
+def _knob_names(program: str, version: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the keys of the knobs that a program of a version has, with the knob."""
+    for knob in knobs().values():
+        for algorithm in knob.algorithms:
+            if is_in(algorithm, "rl") == (program == RUN) and trainers()[_TRAINER].offers(algorithm, version):
+                flag = knob.flag(trainer=_TRAINER, version=version, algorithm=algorithm)
+                for name in flag.names if flag is not None else ():
+                    yield name.lstrip("+"), (knob.id,)
 
 
-def is_moved(version: str) -> bool:
-    """Return True if this version has the keys of rewards below `reward.`."""
-    return as_version(version) >= as_version(REWARD_MOVED)
-
-
-def _kl(spec: RunSpec) -> Iterator[Setting]:
-    """Switch on the one place of verl's two where the KL term belongs; without a coefficient neither is."""
-    coefficient = spec.float_knob("algorithm.kl_coefficient")
-    if coefficient <= 0:
-        return
-    estimator = KL_NAMES[str(_value(spec, "algorithm.kl_estimator") or "k1")]
-    if _value(spec, "algorithm.kl_in_loss"):
-        yield "actor_rollout_ref.actor.use_kl_loss", True
-        yield "actor_rollout_ref.actor.kl_loss_coef", coefficient
-        yield "actor_rollout_ref.actor.kl_loss_type", estimator
-        return
-    yield "algorithm.use_kl_in_reward", True
-    yield "algorithm.kl_ctrl.kl_coef", coefficient
-    yield "algorithm.kl_penalty", estimator
-    if (target := _value(spec, "algorithm.kl_target")) is not None:
-        yield "algorithm.kl_ctrl.type", "adaptive"
-        yield "algorithm.kl_ctrl.target_kl", target
-
-
-def _overlong(spec: RunSpec) -> Iterator[Setting]:
-    """Write the penalty for overlong answers: verl's DAPO reward manager wants all five keys, or none."""
-    if (tokens := _value(spec, "reward.overlong_buffer_tokens")) is None:
-        return
-    head = "+reward.reward_kwargs" if is_moved(spec.trainer.version) else "+reward_model.reward_kwargs"
-    yield f"{head}.overlong_buffer_cfg.enable", True
-    yield f"{head}.overlong_buffer_cfg.len", tokens
-    yield f"{head}.overlong_buffer_cfg.penalty_factor", _value(spec, "reward.overlong_penalty")
-    yield f"{head}.overlong_buffer_cfg.log", False
-    yield f"{head}.max_resp_len", _value(spec, "rollout.max_new_tokens")
-
-
-def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
-    """Return what follows from other settings, where no knob has said it."""
-    is_rl = is_in(spec.algorithm, "rl")
-    if is_rl and "actor_rollout_ref.rollout.name" not in given:
-        yield "actor_rollout_ref.rollout.name", _engine(spec)
-    if is_in(spec.algorithm, "critic") and "critic.model.path" not in given:
-        yield "critic.model.path", _below(model_path(spec), run_dir, spec.model.kind == "bundled")
-    if _value(spec, "async.mode") == "separate" and not _value(spec, "async.lend_trainer_devices"):
-        yield "actor_rollout_ref.hybrid_engine", False  # with it verl would lend nothing
-    if is_rl and "global_profiler.tool" in given and "global_profiler.save_path" not in given:
-        yield "global_profiler.save_path", str(run_dir / "profile")
-    if not is_rl and "profiler.enable" in given and "profiler.save_path" not in given:
-        yield "profiler.save_path", str(run_dir / "profile")
-
-
-def _engine(spec: RunSpec) -> str:
-    return str(_value(spec, "rollout.backend") or "vllm")
-
-
-def _value(spec: RunSpec, knob_id: str) -> Plain:
-    """Return a knob's value; None where it does not apply, or means nothing beside the others."""
-    chosen = spec.knobs.get(knob_id)
-    values = {name: knob.value for name, knob in spec.knobs.items()}
-    return None if chosen is None or not is_live(knob_id, values) else chosen.value
-
-
-def _knobs(spec: RunSpec, run_dir: Path, conversions: Conversions) -> Iterator[Setting]:
-    """Return the words of the knobs. A knob of several keys is written where the chosen engine's config has them.
-
-    Raises: ValueError with a sentence for a knob that somebody chose and of which that config has no key at all.
-    """
-    trainer = spec.trainer
-    here = applicable(spec.algorithm, trainer.name, trainer.version)
-    program = RUN if is_in(spec.algorithm, "rl") else SFT
-    is_megatron = _value(spec, ENGINE_KNOB) == MEGATRON
-    there: set[str] = set()
-    written: set[str] = set()
-    lacking: dict[str, str] = {}
-    for word in words_of(spec, conversions):
-        flag = here[word.knob].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
-        assert flag is not None
-        there.add(word.knob)
-        if word.form == "engine_options":
-            yield from ((f"{word.name}.{key}", value) for key, value in options_of(str(word.values[0])).items())
-        elif word.name.startswith("--"):
-            yield word.name, str(word.values[0])  # an option of Hydra: the config of an older version's other engine
-        elif not has_key(program, trainer.version, word.name, is_megatron=is_megatron):
-            lacking[word.knob] = word.name
-        elif word.form == "run_path":
-            written.add(word.knob)
-            yield word.name, str(run_dir / RUN_PATHS[word.name])
-        elif not _is_default(word, here[word.knob], flag):
-            written.add(word.knob)
-            yield word.name, _plain(word, here[word.knob], flag)
-    for knob_id, name in lacking.items():
-        if knob_id not in written and spec.knob(knob_id) != default_of(spec, here[knob_id]):
-            config = "with Megatron" if is_megatron else "with FSDP"
-            words = {"version": trainer.version, "config": config, "name": name, "label": Sentence(here[knob_id].label)}
-            raise ValueError(Sentence("verl {version} {config} has no {name}. Leave {label} as it is.", **words))
-    for knob_id in ALWAYS:
-        if knob_id in here and knob_id not in there:
-            flag = here[knob_id].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
-            assert flag is not None
-            for name in flag.names:
-                yield name, spec.knob(knob_id)
-
-
-def _is_default(word: Word, knob: Knob, flag: Flag) -> bool:
-    """Return True for a text that is the number which verl has as its default: "2.0" is 2.0."""
-    if word.form == "pair" or flag.default is None:
-        return False
-    return type(_plain(word, knob, flag)) is type(flag.default) and bool(_plain(word, knob, flag) == flag.default)
-
-
-def _plain(word: Word, knob: Knob, flag: Flag) -> Plain:
-    """Return a word's value as verl means it: numbers in lists are numbers, and null is null."""
-    if word.form == "pair":
-        return list(word.values)
-    value = word.values[0]
-    if word.form in ("words", "modules"):
-        parts = [_number(part.strip()) for part in str(value).split(",") if part.strip()]
-        return parts[0] if word.form == "modules" and len(parts) == 1 else parts
-    if word.form == "quoted_bool" or not isinstance(value, str):
-        return value
-    if value == "null":
-        return None
-    is_number = isinstance(flag.default, (int, float)) and not isinstance(flag.default, bool)
-    return _number(value) if is_number or knob.type in ("int", "float") else value
-
-
-def _number(text: str) -> Plain:
-    """Return a number where the text is one, and else the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _below(path: str, run_dir: Path, is_ours: bool) -> str:
-    """Return a path that workers on any node understand: what is laid out below the run directory, absolutely."""
-    return str(run_dir / path) if is_ours else path
-
-
-def _files(path: str, run_dir: Path, is_ours: bool) -> Plain:
-    """Return one file, or a list of them where the spec names several, divided by commas."""
-    found = [_below(part.strip(), run_dir, is_ours) for part in path.split(",") if part.strip()]
-    return found if len(found) > 1 else next(iter(found), "")
+def _other_names(program: str, name: str) -> Iterator[str]:
+    """Yield what other versions call a key."""
+    for renamed in RENAMED[program]:
+        for here, there in ((renamed.new, renamed.old), (renamed.old, renamed.new)):
+            if name == here:
+                yield there
+            elif here.endswith(".") and name.startswith(here):
+                yield there + name.removeprefix(here)

@@ -14,7 +14,7 @@ from jobs.catalog.value import Value
 _DISCRETE = {"torch": "profiling.torch_discrete", "msprof": "profiling.npu_discrete"}
 
 
-def profiled(spec: RunSpec) -> RunSpec:
+def with_profile(spec: RunSpec) -> RunSpec:
     """Return the spec with its profile as knobs; the same spec if it has none that verl's own profiler records."""
     wanted = own_profile(spec)
     if spec.profile.what == "none" or wanted is None:

@@ -3,17 +3,17 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
-from jobs.adapters.adapter import IS_DEFAULT, ReadBack, Translated, Unread
+from jobs.adapters.adapter import IS_DEFAULT, Omission, OptionRename, ReadBack
 from jobs.adapters.command_line.hydra import Interpolation, Plain
-from jobs.adapters.command_line.options import Conversions, ours
-from jobs.adapters.command_line.shell_reader import MAX_HINTS
-from jobs.adapters.verl.command import Given, VerlCommand, command_of
+from jobs.adapters.command_line.options import ours
+from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
+from jobs.adapters.verl.command_reader import KeyValue, VerlCommand, command_of
 from jobs.adapters.verl.keys import keys_of, nearest
 from jobs.adapters.verl.older_keys import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
-from jobs.adapters.verl.option_names import spellings
-from jobs.adapters.verl.options import RUN, SFT
+from jobs.adapters.verl.options import option_names
 from jobs.adapters.verl.sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
-from jobs.adapters.verl.units import TOGETHER, options_text
+from jobs.adapters.verl.settings import RUN, SFT
+from jobs.adapters.verl.units import TOGETHER, VERL_CONVERSIONS, options_text
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
@@ -31,13 +31,20 @@ PLACES = (
 """Keys of model and data: what verl has there is an example, and somebody may mean just that."""
 
 
-def read_back(words: Sequence[str], version: str, conversions: Conversions) -> ReadBack:
+def read_back(*, arguments: Sequence[str], version: str) -> ReadBack:
     """Return what a command or a config of any version says, as a spec for `version` ("" for the newest known).
 
-    Raises: ValueError with a sentence if the words are no command of verl, and no config.
+    Raises: ValueError with a sentence if the arguments are no command of verl, and no config.
     """
+    try:
+        return _read_back(arguments, version)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     version = version or trainers()[TRAINER].versions[0]
-    command = command_of(words)
+    command = command_of(arguments)
     program = command.program or _guessed(command)
     known = keys_of(program, version)
     settings, changed = _translated(program, command, version, known)
@@ -46,12 +53,12 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
     algorithm = algorithm_of(program, settings, known, sections)
     if not trainers()[TRAINER].offers(algorithm, version):
         algorithm = "grpo"  # of its kin the one that every version has
-    values = _Values(algorithm, version, conversions, sections)
+    values = _Values(algorithm, version, sections)
     following = {name for name in values.following() if known.get(name) is not None}
     kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
-    told = _told(settings, known, kept)
-    repeated = {key: given for key, given in settings.items() if key not in told}
-    settings = told
+    chosen = _not_default(settings, known, kept)
+    repeated = {key: given for key, given in settings.items() if key not in chosen}
+    settings = chosen
     read_sections(program, settings, sections)
     if is_in(algorithm, "rl"):
         values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
@@ -61,7 +68,7 @@ def read_back(words: Sequence[str], version: str, conversions: Conversions) -> R
             _name(program, key, given, known, values, sections)
     understood = dict(settings)
     if not command.is_whole_config:
-        ours = {*values.by_name, *(each.name for each in spellings(version) if each.says)}
+        ours = {*values.by_name, *(each.name for each in option_names(version=version) if each.says)}
         understood |= {key: given for key, given in repeated.items() if key in ours}
         for key, given in repeated.items():
             if key not in ours:
@@ -90,9 +97,9 @@ def _guessed(command: VerlCommand) -> str:
 
 def _translated(
     program: str, command: VerlCommand, version: str, known: Mapping[str, Plain]
-) -> tuple[dict[str, Given], list[Translated]]:
+) -> tuple[dict[str, KeyValue], list[OptionRename]]:
     """Return the settings by their key in this version; of a key that stands there twice the last one counts."""
-    found: dict[str, Given] = {}
+    found: dict[str, KeyValue] = {}
     changed = []
     others = _names_of_other_versions(version)
     for given in command.given:
@@ -100,7 +107,7 @@ def _translated(
         now = now if now in known else others.get(now, now)
         is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
         if now not in (given.key, given.option) and not is_null:
-            changed.append(Translated(option=given.option, now=now))
+            changed.append(OptionRename(option=given.option, now=now))
         if now == given.key or not (is_null or now in found):
             found[now] = given
     return found, changed
@@ -131,7 +138,7 @@ def _current(knob: Knob, version: str) -> list[str]:
     return [name for flag in found if flag is not None for name in flag.names]
 
 
-def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given]:
+def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, KeyValue]:
     """Replace values that name another key by what that key says; what is not found stays as it is written."""
     found = dict(settings)
     for key, given in settings.items():
@@ -143,11 +150,11 @@ def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, Given
                 value = known[name]
             else:
                 continue
-            found[key] = Given(option=given.option, key=given.key, value=value, text=given.text)
+            found[key] = KeyValue(option=given.option, key=given.key, value=value, text=given.text)
     return found
 
 
-def _told(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, Given]:
+def _not_default(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, KeyValue]:
     """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
     return {
         key: given
@@ -157,7 +164,7 @@ def _told(settings: Settings, known: Mapping[str, Plain], kept: Collection[str])
 
 
 def _name(
-    program: str, key: str, given: Given, known: Mapping[str, Plain], values: "_Values", sections: Sections
+    program: str, key: str, given: KeyValue, known: Mapping[str, Plain], values: "_Values", sections: Sections
 ) -> None:
     """Say of a setting that became no knob why not."""
     mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
@@ -188,9 +195,9 @@ def _is_same(value: Plain, default: Plain) -> bool:
 class _Values:
     """The knobs' values: what the settings say, and verl's own defaults where they say nothing."""
 
-    def __init__(self, algorithm: str, version: str, conversions: Conversions, sections: Sections) -> None:
+    def __init__(self, algorithm: str, version: str, sections: Sections) -> None:
         self.algorithm, self.version = algorithm, version
-        self.conversions, self.sections = conversions, sections
+        self.sections = sections
         self.flags: dict[str, Entry] = {}
         self.by_name: dict[str, list[Entry]] = {}
         for knob_id, knob in applicable(algorithm, TRAINER, version).items():
@@ -212,7 +219,7 @@ class _Values:
 
     def take(self, settings: Settings) -> None:
         """Read every setting that is a knob's; those whose unit depends on others come last."""
-        later: list[tuple[Knob, Flag, Given]] = []
+        later: list[tuple[Knob, Flag, KeyValue]] = []
         for key, given in settings.items():
             if key in self.sections.taken or key not in self.by_name:
                 continue
@@ -252,7 +259,7 @@ class _Values:
                 try:
                     self.read[knob_id] = knob.check(value)
                 except KnobValueInvalid as error:
-                    self.sections.unread.append(Unread(option=knob_id, value=str(value), why=told(error)))
+                    self.sections.unread.append(Omission(option=knob_id, value=str(value), why=told(error)))
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for this algorithm and version."""
@@ -271,7 +278,7 @@ class _Values:
             if own is not None:
                 self.read[knob_id] = knob.check(str(own) if knob.type in ("choice", "text") else own)
 
-    def _set(self, knob: Knob, flag: Flag, given: Given) -> None:
+    def _set(self, knob: Knob, flag: Flag, given: KeyValue) -> None:
         try:
             value = self._value(knob, flag, given.value)
         except ValueError as error:
@@ -297,11 +304,11 @@ class _Values:
             value = ",".join(spell(_scalar(item)) for item in value)
         if value is None or value == "":
             if not knob.is_optional and value is None:
-                words = {"label": Sentence(knob.label), "allowed": knob.allowed()}
-                raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **words))
+                texts = {"label": Sentence(knob.label), "allowed": knob.allowed()}
+                raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **texts))
             return knob.check(value)
         text = str(value) if knob.type == "text" and not isinstance(value, bool) else spell(_scalar(value))
-        return ours(knob, flag, text, self._all(), self.conversions)
+        return ours(knob, flag, text, self._all(), VERL_CONVERSIONS)
 
     def _set_converted_default(self, knob: Knob, flag: Flag) -> None:
         assert flag.default is not None
@@ -309,7 +316,7 @@ class _Values:
             self.read[knob.id] = self._value(knob, flag, flag.default)
         except ValueError as error:
             why = f"verl's default is {spell(flag.default)}: {error}"
-            self.sections.unread.append(Unread(option=flag.name, value=spell(flag.default), why=why))
+            self.sections.unread.append(Omission(option=flag.name, value=spell(flag.default), why=why))
 
     def _all(self) -> dict[str, Value]:
         return self.defaults | self.read

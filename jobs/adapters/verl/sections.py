@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.adapters.adapter import Unread
+from jobs.adapters.adapter import Omission
 from jobs.adapters.command_line.hydra import Plain
-from jobs.adapters.verl.command import Given, shown
+from jobs.adapters.verl.command_reader import KeyValue, shown
 from jobs.adapters.verl.older_keys import translated
-from jobs.adapters.verl.options import (
+from jobs.adapters.verl.settings import (
     ESTIMATORS,
     KL_NAMES,
     LOSS,
@@ -21,7 +21,7 @@ from jobs.adapters.verl.options import (
     UNNAMED,
 )
 
-Settings = Mapping[str, Given]
+Settings = Mapping[str, KeyValue]
 
 _MODEL = ("actor_rollout_ref.model.path", "model.path")
 _REWARD_MODEL = "reward.reward_model"
@@ -51,16 +51,16 @@ class Sections:
     version: str
     spec: dict[str, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    left_out: list[Unread] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
+    left_out: list[Omission] = field(default_factory=list)
+    unread: list[Omission] = field(default_factory=list)
 
-    def refuse(self, given: Given, why: str) -> None:
+    def refuse(self, given: KeyValue, why: str) -> None:
         """Name a setting that was not understood."""
-        self.unread.append(Unread(option=given.option, value=shown(given.key, given.text), why=why))
+        self.unread.append(Omission(option=given.option, value=shown(given.key, given.text), why=why))
 
-    def leave(self, given: Given, why: str) -> None:
+    def leave(self, given: KeyValue, why: str) -> None:
         """Name a setting that is left out on purpose."""
-        self.left_out.append(Unread(option=given.option, value=shown(given.key, given.text), why=why))
+        self.left_out.append(Omission(option=given.option, value=shown(given.key, given.text), why=why))
 
 
 def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], sections: Sections) -> str:

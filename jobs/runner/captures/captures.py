@@ -46,7 +46,9 @@ class Recording:
     ) -> None:
         self._adapter, self._label, self._run_dir, self._attempt = adapter, label, run_dir, attempt
         self._commands, self._say, self._write = commands, say, write
-        self._riders = Riders(run_dir, role_of=lambda actor: adapter.role_of(spec=spec, actor=actor), label=label)
+        self._riders = Riders(
+            run_dir, role_of=lambda actor: adapter.captures.role_of(spec=spec, actor=actor), label=label
+        )
         self._teller = Teller(attempt=attempt, write=write)
         self._captures: list[Capture] = []
         own = own_profile(spec)
@@ -148,7 +150,7 @@ class Recording:
         )
 
     def _files(self) -> Any:
-        return self._adapter.recorded(run_dir=self._run_dir)
+        return self._adapter.captures.files(run_dir=self._run_dir)
 
     def _tell_workers(self, step: int, now: float) -> None:
         """Tell which tools can record on which worker, once as many have come as come at once."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.adapters.recorded import RecordedFile
+from jobs.adapters.captures import CaptureFile
 from jobs.runner.captures.announce import Teller
 from profiling.captures.files import Window, announcement
 from profiling.captures.request import Request
@@ -27,7 +27,7 @@ class OwnRecording:
         self,
         request: Request,
         *,
-        files: Callable[[], Sequence[RecordedFile]],
+        files: Callable[[], Sequence[CaptureFile]],
         run_dir: Path,
         teller: Teller,
         step: int,
@@ -96,7 +96,7 @@ class OwnRecording:
             self._sizes, self._still_since = sizes, now
         return bool(sizes) and now - self._still_since >= SETTLE_SECONDS
 
-    def _found(self) -> list[RecordedFile]:
+    def _found(self) -> list[CaptureFile]:
         return [file for file in self._files() if file.size > 0][:MAX_FILES]
 
     def _announce(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from console.forms.new_run.knob_index import knob_index
 from jobs.adapters.adapter import IS_DEFAULT, adapter
 from jobs.adapters.command_line.hydra import override
-from jobs.adapters.openrlhf.own_options import BEFORE, PROGRAMS, options_of
+from jobs.adapters.openrlhf.options import BEFORE, PROGRAMS, options_of
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.recipe import recipes
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
@@ -94,7 +94,7 @@ def test_every_key_of_verl_that_becomes_something_is_found(program: str, version
     read = []
     for key, default in keys_of(program, version).items():
         text = f"python -m verl.trainer.{program} {override(key, other_than(default))}"
-        found = adapter("verl").read_back(words=[text], version=version)
+        found = adapter("verl").read_back(arguments=[text], version=version)
         told = {each.option for each in found.left_out if each.why != IS_DEFAULT}
         if key in found.understood or key in told:
             read.append(key)

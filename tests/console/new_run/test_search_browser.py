@@ -40,7 +40,7 @@ def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield name, (f"knobs.{knob.id}",)
     for info in trainers().values():
         for version in info.versions:
-            for spelled in adapter(info.id).spellings(version=version):
+            for spelled in adapter(info.id).option_names(version=version):
                 yield spelled.name, tuple(f"knobs.{name}" if name in knobs() else name for name in spelled.says)
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.command_line.hydra import read_value, write
-from jobs.adapters.logs.step_lines import openrlhf_step, verl_step
 from jobs.adapters.logs.tfevents import scalars
-from jobs.adapters.verl.command import command_of
-from jobs.adapters.verl.logs import _json_step
+from jobs.adapters.openrlhf.logs import printed_step as openrlhf_step
+from jobs.adapters.verl.command_reader import command_of
+from jobs.adapters.verl.logs import json_step
+from jobs.adapters.verl.logs import printed_step as verl_step
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 
 SOON = 15.0  # seconds on a busy machine; each took a minute, or for ever
@@ -61,13 +62,13 @@ def _nested() -> str:
 def test_a_pasted_bomb_is_refused_soon(trainer: str, text: str) -> None:
     began = time.monotonic()
     with pytest.raises(ValueError, match=r"\w+ \w+"):
-        adapter(trainer).read_back(words=[text], version="")
+        adapter(trainer).read_back(arguments=[text], version="")
     assert time.monotonic() - began < SOON
 
 
 def test_thousands_of_strange_options_are_named_soon() -> None:
     began = time.monotonic()
-    read = adapter("verl").read_back(words=[f"{RL} " + " ".join(f"a{i}.bcdef=1" for i in range(3000))], version="")
+    read = adapter("verl").read_back(arguments=[f"{RL} " + " ".join(f"a{i}.bcdef=1" for i in range(3000))], version="")
     assert len(read.unread) == 3000
     assert time.monotonic() - began < SOON
 
@@ -138,5 +139,5 @@ def test_a_printed_number_without_end_stops_no_reader() -> None:
     assert openrlhf_step(f"Global step {many}: {{'a': 1}}") is None
     assert openrlhf_step("Global step 1: {'a': " + "9" * 4000 + ", 'b': 2}") == (1, {"train/b": 2.0})
     assert verl_step(f"step:{many} - a:1") is None
-    assert _json_step('{"step": 1, "data": {"a": ' + "9" * 4000 + ', "b": 2}}') == (1, {"b": 2.0})
-    assert _json_step("[" * 100_000) is None
+    assert json_step('{"step": 1, "data": {"a": ' + "9" * 4000 + ', "b": 2}}') == (1, {"b": 2.0})
+    assert json_step("[" * 100_000) is None

@@ -52,7 +52,7 @@ def test_a_submitted_job_gives_the_trainers_words_and_the_jobs_environment() -> 
     found = find_program(SUBMIT, is_trainer)
 
     assert found is not None
-    assert found.words == ("--reference_nodes", "1", "--template", "User: {}\nAssistant: ", "--two", "a b")
+    assert found.arguments == ("--reference_nodes", "1", "--template", "User: {}\nAssistant: ", "--two", "a b")
     assert found.env == {"NCCL_DEBUG": "INFO"}
     assert found.before[-2:] == ("python3", "-m")
 
@@ -61,7 +61,7 @@ def test_words_in_a_here_document_are_found_where_they_are_used() -> None:
     found = find_program(HEREDOC, is_trainer)
 
     assert found is not None
-    assert found.words == ("--max_len", "2048", "--dataset", "Open-Orca/OpenOrca")
+    assert found.arguments == ("--max_len", "2048", "--dataset", "Open-Orca/OpenOrca")
     assert found.before == ("deepspeed", "--module")
     assert found.env == {"WANDB_MODE": "offline"}
 
@@ -70,7 +70,7 @@ def test_arrays_and_variables_of_the_text_are_filled_in_and_the_rest_stays() -> 
     found = find_program(ARRAY, is_trainer)
 
     assert found is not None
-    assert found.words == (
+    assert found.arguments == (
         "data.x=1",
         "data.files=['$HOME/data/train.parquet']",
         "one=more",
@@ -84,7 +84,7 @@ def test_a_command_inside_a_command_is_found() -> None:
     found = find_program("""docker exec -it box bash -c 'cd /a && python -m trainer.go --x "1 2"'""", is_trainer)
 
     assert found is not None
-    assert found.words == ("--x", "1 2")
+    assert found.arguments == ("--x", "1 2")
 
 
 @pytest.mark.parametrize("text", ["python -m trainer.go --x '1", 'trainer.go "', "trainer.go `date"])
@@ -117,7 +117,7 @@ def test_quoted_words_are_read_as_the_shell_library_wrote_them(words: list[str])
     found = find_program(text, is_trainer)
 
     assert found is not None
-    assert list(found.words) == [word.replace("\r\n", "\n") for word in words]
+    assert list(found.arguments) == [word.replace("\r\n", "\n") for word in words]
 
 
 @given(st.text(max_size=60))

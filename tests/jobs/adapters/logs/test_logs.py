@@ -23,7 +23,7 @@ SECOND = 10**9
 def reader(run_dir: Path, trainer: str, algorithm: str, **knobs: Any) -> LogReader:
     (run_dir / "log").mkdir(parents=True, exist_ok=True)
     spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm, "knobs": knobs})
-    found = adapter(trainer).reader(spec=spec, run_dir=run_dir)
+    found = adapter(trainer).logs(spec=spec, run_dir=run_dir)
     assert found is not None
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.adapter import Launch, ReadBack, adapter
-from jobs.adapters.openrlhf.own_options import PROGRAMS, options_of
+from jobs.adapters.openrlhf.options import PROGRAMS, options_of
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
 from tests.conformance.openrlhf_parsers import RELEASES
 from tests.conformance.openrlhf_specs import VERSIONS
@@ -39,7 +39,7 @@ def command(raw: dict[str, Any], *, device: str = "cuda", version: str = "") -> 
 
 
 def read(text: str, version: str = "") -> ReadBack:
-    return adapter("openrlhf").read_back(words=[text], version=version)
+    return adapter("openrlhf").read_back(arguments=[text], version=version)
 
 
 def spec_of(text: str, version: str = "") -> RunSpec:
@@ -266,7 +266,7 @@ def test_corrections_of_importance_weights_change_their_names_between_versions(
     text += f" --vllm_is_correction_type {kind}"
     new = parse_spec(read(text, "0.11.2").spec)
     dotted = adapter("openrlhf").command(spec=new, run_dir=RUN_DIR, python="python", device="cuda").argv
-    old = parse_spec(adapter("openrlhf").read_back(words=dotted, version="0.10.1").spec)
+    old = parse_spec(adapter("openrlhf").read_back(arguments=dotted, version="0.10.1").spec)
 
     assert (new.knob("algorithm.correction"), new.knob("algorithm.correction_mode")) == (level, mode)
     assert spec_of(text).knob("algorithm.correction_type") == kind
@@ -370,7 +370,7 @@ def test_any_options_are_read_or_named_and_no_value_gets_through_that_a_knob_doe
         for _ in range(rng.randint(0, 20)):
             words += [rng.choice(names), *rng.choices(values, k=rng.choice([0, 1, 1, 1, 2, 3]))]
 
-        found = adapter("openrlhf").read_back(words=words, version=rng.choice(["", *VERSIONS]))
+        found = adapter("openrlhf").read_back(arguments=words, version=rng.choice(["", *VERSIONS]))
         problems = []
         try:
             parse_spec(found.spec)

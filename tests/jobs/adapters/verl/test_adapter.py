@@ -59,7 +59,7 @@ def settings(launch: Launch) -> dict[str, Any]:
 
 
 def read(*words: str, version: str = VERSION) -> ReadBack:
-    return adapter("verl").read_back(words=words, version=version)
+    return adapter("verl").read_back(arguments=words, version=version)
 
 
 def spec_of(*words: str) -> RunSpec:

@@ -126,7 +126,7 @@ def test_the_files_of_its_profiler_say_whose_they_are(tmp_path: Path, name: str,
     path.write_bytes(b"12345")
     (tmp_path / "profile" / "notes.txt").write_text("no recording")
 
-    (found,) = adapter("verl").recorded(run_dir=tmp_path)
+    (found,) = adapter("verl").captures.files(run_dir=tmp_path)
 
     assert (found.path, found.size) == (path, 5)
     assert (found.role, found.rank, found.step) == told

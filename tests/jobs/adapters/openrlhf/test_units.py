@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.command_line.units import (
+from jobs.adapters.openrlhf.units import (
     OFF_IS_MINUS_ONE,
     SAMPLES_PER_UPDATE,
     TOTAL_LENGTH,

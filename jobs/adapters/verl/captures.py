@@ -1,4 +1,4 @@
-"""What verl's own profiler writes, and what its file names say.
+"""The roles of verl's processes, what its own profiler writes, and what the file names say.
 
 Sources: verl 0.9.1 utils/profiler/torch_profile.py (build_trace_basename), config.py (relocate_rollout_traces),
 nvtx_profile.py (relocate_results), torch_memory_profile.py and utils/memory_utils.py.
@@ -14,10 +14,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.recorded import RecordedFile, files_below
+from jobs.adapters.captures import CaptureFile, files_below
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.runspec import RunSpec
 
 FOLDER = "profile"
 ENDINGS = (".json.gz", ".json", ".pickle", ".nsys-rep", ".db")
+_ACTORS = ("Worker", "WorkerDict")  # of single_controller/ray: what trains, alone or several roles in one
 _WORKERS = (("value-model", "critic"), ("critic", "critic"), ("ref-", "reference"), ("reward", "reward"))
 _REFERENCE_STAGE = re.compile(r"[^_]+_ref-")
 _REPLICA = re.compile(r"rollout[_-]replica[_-]?(\d+)")
@@ -26,21 +29,30 @@ _RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)")
 _STEP = re.compile(r"(?:^|[/_])steps?(\d+)")
 
 
-def recorded_files(run_dir: Path) -> Sequence[RecordedFile]:
-    """Return what is there now below the folder that verl was told to write to."""
-    folder = run_dir / FOLDER
-    return [
-        _told(path, size, str(path.relative_to(folder)))
-        for path, size in files_below(folder)
-        if path.name.endswith(ENDINGS) and not path.name.startswith(".")
-    ]
+class VerlCaptures:
+    """Files below the folder that verl is given; roles that share their processes are the policy's."""
+
+    def role_of(self, *, spec: RunSpec, actor: str) -> str:
+        """See Captures."""
+        if not actor:
+            return "vllm" if is_in(spec.algorithm, "rl") else "policy"
+        return "critic" if "Critic" in actor else "policy" if actor.endswith(_ACTORS) else "vllm"
+
+    def files(self, *, run_dir: Path) -> Sequence[CaptureFile]:
+        """See Captures."""
+        folder = run_dir / FOLDER
+        return [
+            _capture_file(path, size, str(path.relative_to(folder)))
+            for path, size in files_below(folder)
+            if path.name.endswith(ENDINGS) and not path.name.startswith(".")
+        ]
 
 
-def _told(path: Path, size: int, name: str) -> RecordedFile:
+def _capture_file(path: Path, size: int, name: str) -> CaptureFile:
     if replica := _REPLICA.search(name):
         rank = _GLOBAL_RANK.search(name) or replica
-        return RecordedFile(path=path, size=size, role="vllm", rank=int(rank[1]), step=_number(_STEP, name))
-    return RecordedFile(path=path, size=size, role=_role(name), rank=_number(_RANK, name), step=_number(_STEP, name))
+        return CaptureFile(path=path, size=size, role="vllm", rank=int(rank[1]), step=_number(_STEP, name))
+    return CaptureFile(path=path, size=size, role=_role(name), rank=_number(_RANK, name), step=_number(_STEP, name))
 
 
 def _role(name: str) -> str:

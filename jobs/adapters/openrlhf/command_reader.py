@@ -1,0 +1,167 @@
+"""The arguments of an OpenRLHF command: which program, which options, and which version they are written for."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
+from jobs.adapters.openrlhf.options import PROGRAMS, TRAINER, options_of
+from jobs.catalog.sentence import Sentence
+from jobs.catalog.trainer import trainers
+
+_GONE = ("train_ppo", "train_kd", "train_kto", "train_prm", "batch_inference", "interactive_chat")
+_OTHERS = ("serve_rm", "lora_combiner")
+_NO_PROGRAM = "openrlhf"
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOption:
+    """One option as it was written, its full name, and its values; `needs_shell`: only a shell knows one of them."""
+
+    option: str
+    name: str
+    values: tuple[str, ...]
+    needs_shell: bool = False
+
+    @property
+    def text(self) -> str:
+        """The values as they were written."""
+        return " ".join(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRLHFCommand:
+    """A command: `dialect` is the version it seems to be written for, `strays` belong to no option."""
+
+    program: str
+    dialect: str
+    given: tuple[CommandOption, ...]
+    strays: tuple[str, ...]
+    call: ProgramCall
+
+
+def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
+    """Return what the arguments say; one that holds white space is shell text. `version` wins where several fit.
+
+    Raises: ValueError with a sentence if they are no command that trains.
+    """
+    call = _call_of(arguments)
+    program = _program(call.program)
+    given, strays = _options(call.arguments)
+    given = [replace(each, needs_shell=any(piece in each.text for piece in call.unknown)) for each in given]
+    dialect = _version_of(program, [option.name for option in given], version)
+    return OpenRLHFCommand(
+        program=program,
+        dialect=dialect,
+        given=tuple(_in_full(option, options_of(program, dialect)) for option in given),
+        strays=tuple(strays),
+        call=call,
+    )
+
+
+def _call_of(arguments: Sequence[str]) -> ProgramCall:
+    is_shell = len(arguments) == 1 and re.search(r"\s", arguments[0]) is not None
+    for is_program in (_trains, _is_other):  # a script may do more than train
+        found = find_program(arguments[0], is_program) if is_shell else _found(arguments, is_program)
+        if found is not None:
+            return found
+    first = arguments[0].lstrip() if arguments else ""
+    if first.startswith("--"):
+        bare = (
+            find_program(f"{_NO_PROGRAM} {first}", _NO_PROGRAM.__eq__)
+            if is_shell
+            else ProgramCall(program="", arguments=tuple(arguments))
+        )
+        found = _bare(bare)
+    if found is None:
+        raise ValueError(
+            Sentence(
+                "This starts none of OpenRLHF's trainers. Paste a command that has openrlhf.cli.train_ppo_ray, "
+                "train_sft, train_dpo or train_rm in it."
+            )
+        )
+    return found
+
+
+def _found(arguments: Sequence[str], is_program: Callable[[str], bool]) -> ProgramCall | None:
+    for place, argument in enumerate(arguments):
+        if is_program(argument):
+            return ProgramCall(
+                program=argument, arguments=tuple(arguments[place + 1 :]), before=tuple(arguments[:place])
+            )
+    return None
+
+
+def _bare(found: ProgramCall | None) -> ProgramCall | None:
+    """Return options without a program with the program that knows most of them."""
+    if found is None:
+        return None
+    names = {argument.partition("=")[0] for argument in found.arguments if argument.startswith("--")}
+    fitting = {program: max(_num_known(program, names).values()) for program in PROGRAMS}
+    best = max(PROGRAMS, key=lambda program: fitting[program])
+    return replace(found, program=f"openrlhf.cli.{best}") if fitting[best] else None
+
+
+def _trains(argument: str) -> bool:
+    return _last_part(argument) in PROGRAMS and ("openrlhf" in argument or argument.endswith(".py"))
+
+
+def _is_other(argument: str) -> bool:
+    return _last_part(argument) in (*_GONE, *_OTHERS) and ("openrlhf" in argument or argument.endswith(".py"))
+
+
+def _last_part(argument: str) -> str:
+    return argument.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+
+
+def _program(argument: str) -> str:
+    name = _last_part(argument)
+    if name in PROGRAMS:
+        return name
+    if name in _GONE:
+        raise ValueError(
+            Sentence(
+                "{name} is gone from OpenRLHF since 0.9.10 at the latest. It trains with {programs}.",
+                name=name,
+                programs=", ".join(PROGRAMS),
+            )
+        )
+    texts = {"name": name, "programs": ", ".join(PROGRAMS)}
+    raise ValueError(Sentence("{name} trains nothing. Paste a command of {programs}.", **texts))
+
+
+def _options(arguments: Iterable[str]) -> tuple[list[CommandOption], list[str]]:
+    """Return the options with the values that follow each, as argparse divides them, and what belongs to none."""
+    given: list[CommandOption] = []
+    strays: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            name, has_value, value = argument.partition("=")
+            given.append(CommandOption(option=name, name=name, values=(value,) if has_value else ()))
+        elif given and (not argument.startswith("-") or _NEGATIVE.fullmatch(argument) or " " in argument):
+            given[-1] = replace(given[-1], values=(*given[-1].values, argument))
+        else:
+            strays.append(argument)
+    return given, strays
+
+
+def _num_known(program: str, names: Collection[str]) -> dict[str, int]:
+    return {v: sum(name in options_of(program, v) for name in names) for v in trainers()[TRAINER].versions}
+
+
+def _version_of(program: str, names: Collection[str], wanted: str) -> str:
+    """Return the version that knows most of the options: the wanted one, or the newest, among equals."""
+    known = _num_known(program, names)
+    most = max(known.values())
+    if known.get(wanted) == most:
+        return wanted
+    return next(version for version, number in known.items() if number == most)
+
+
+def _in_full(given: CommandOption, options: Collection[str]) -> CommandOption:
+    """Return the option by its full name: argparse takes the beginning of one for it, where only one begins so."""
+    if given.name in options:
+        return given
+    meant = [option for option in options if option.startswith(given.name)]
+    return replace(given, name=meant[0]) if len(meant) == 1 else given

@@ -1,0 +1,225 @@
+"""A call text as settings of verl: a shell command with Hydra overrides, or a YAML text of them."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, OF_HYDRA, ONLY_SHELL, Omission
+from jobs.adapters.command_line.hydra import Plain, read
+from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
+from jobs.adapters.verl.older_keys import CONFIGS, OTHER_PROGRAMS
+from jobs.adapters.verl.settings import RUN, SFT
+from jobs.catalog.sentence import Sentence
+
+PROGRAMS = {
+    "main_ppo": RUN,
+    "main_ppo_sync": RUN,
+    "sft_trainer": SFT,
+    "sft_trainer_ray": SFT,
+    "fsdp_sft_trainer": SFT,
+}
+_VALUED = {
+    "--config-name": "name",
+    "-cn": "name",
+    "--config-path": "path",
+    "-cp": "path",
+    "--config-dir": "path",
+    "-cd": "path",
+    "--package": "other",
+    "-p": "other",
+    "--info": "other",
+}
+NODES = ("--nnodes",)
+PER_NODE = ("--nproc-per-node", "--nproc_per_node")
+HIDDEN = "…"
+_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
+_PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
+_OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
+_LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """One setting as it was written: `option` is the key with its mark, `text` the value as it stood there."""
+
+    option: str
+    key: str
+    value: Plain
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerlCommand:
+    """What a text says: the program ("" where a YAML text does not tell), its settings, and what could not be read.
+
+    `left_out` is what is no setting of verl: the environment, and options of Hydra.
+    """
+
+    program: str
+    given: tuple[KeyValue, ...]
+    unread: tuple[Omission, ...]
+    left_out: tuple[Omission, ...] = ()
+    is_whole_config: bool = False
+
+
+def command_of(arguments: Sequence[str]) -> VerlCommand:
+    """Return what the arguments say; one argument alone may be a whole text, of a shell or YAML.
+
+    Raises: ValueError with a sentence if it is neither a command of verl nor a YAML text of settings.
+    """
+    text = arguments[0] if len(arguments) == 1 else shlex.join(arguments)
+    call = find_program(text, lambda argument: _module(argument) != "")
+    if call is not None:
+        return _of_command(call)
+    if len(arguments) > 1 and all(_looks_like_override(argument) for argument in arguments):
+        return _of_overrides("", arguments)
+    return _of_yaml(text)
+
+
+def _module(argument: str) -> str:
+    """Return the last part of a program of verl, named as a module or by the path of its file."""
+    name = argument.replace("/", ".").removesuffix(".py")
+    last = name.rpartition(".")[2]
+    is_verl = "verl" in name.split(".") or "recipe" in name.split(".")
+    return last if is_verl and last in (*PROGRAMS, *OTHER_PROGRAMS) else ""
+
+
+def _looks_like_override(argument: str) -> bool:
+    return _OVERRIDE.match(argument) is not None
+
+
+def _of_command(call: ProgramCall) -> VerlCommand:
+    module = _module(call.program)
+    if module in OTHER_PROGRAMS:
+        texts = {"program": call.program, "what": OTHER_PROGRAMS[module]}
+        raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **texts))
+    found = _of_overrides(PROGRAMS[module], call.arguments, unknown=call.unknown)
+    launcher = list(_of_launcher(call.before)) if PROGRAMS[module] == SFT else []
+    env = tuple(_of_environment(name, value) for name, value in call.env.items())
+    return VerlCommand(
+        program=found.program,
+        given=(*launcher, *found.given),
+        unread=found.unread,
+        left_out=(*found.left_out, *env),
+    )
+
+
+def shown(key: str, text: str) -> str:
+    """Return a value as it may be shown: nothing of what a key's name says is secret."""
+    return HIDDEN if _SECRET.search(key.rpartition(".")[2].upper()) else text
+
+
+def _of_environment(name: str, value: str) -> Omission:
+    why = NO_ENVIRONMENT
+    if shown(name, value) == HIDDEN:
+        why = NOT_KEPT
+    return Omission(option=name, value=shown(name, value), why=why)
+
+
+def _of_overrides(program: str, arguments: Sequence[str], *, unknown: Sequence[str] = ()) -> VerlCommand:
+    """Return the settings; `unknown` is what only a shell could have filled in."""
+    given: list[KeyValue] = []
+    unread: list[Omission] = []
+    left_out: list[Omission] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument.startswith("-"):
+            option, sign, value = argument.partition("=")
+            kind = _VALUED.get(option, "")
+            if kind and not sign and rest:
+                value = rest.pop(0)
+            _take_option(option, kind, value, given, unread, left_out)
+            continue
+        if any(piece in argument for piece in unknown):
+            key, _, value = argument.partition("=")
+            unread.append(Omission(option=key, value=shown(key, value), why=ONLY_SHELL))
+            if not _PLACE.search(key):
+                continue
+        try:
+            override = read(argument)
+        except ValueError as error:
+            key, _, value = argument.partition("=")
+            why = "It is no value that Hydra reads." if shown(key, value) == HIDDEN else str(error)
+            unread.append(Omission(option=key, value=shown(key, value), why=why))
+            continue
+        if override.mark == "~":
+            unread.append(
+                Omission(option=argument, value="", why="A key is taken out of the config; no knob can say that.")
+            )
+            continue
+        option, _, value = argument.partition("=")
+        given += _spread(option, override.key, override.value, value)
+    return VerlCommand(program=program, given=tuple(given), unread=tuple(unread), left_out=tuple(left_out))
+
+
+def _take_option(
+    option: str, kind: str, value: str, given: list[KeyValue], unread: list[Omission], left_out: list[Omission]
+) -> None:
+    if kind == "name":
+        name = value.removesuffix(".yaml")
+        if name not in CONFIGS:
+            why = f"The config {name!r} is not one of verl's main trainers: {', '.join(CONFIGS)}."
+            unread.append(Omission(option=option, value=value, why=why))
+        elif CONFIGS[name]:
+            given.append(KeyValue(option=option, key="model_engine", value=CONFIGS[name], text=value))
+    elif kind == "path":
+        why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
+        unread.append(Omission(option=option, value=value, why=why))
+    else:
+        left_out.append(Omission(option=option, value=value, why=OF_HYDRA))
+
+
+def _spread(option: str, key: str, value: Plain, text: str) -> Iterator[KeyValue]:
+    """Return a setting; one that is a dict as one setting per key of it."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _spread(option, f"{key}.{name}", item, str(item))
+    else:
+        yield KeyValue(option=option, key=key, value=value, text=text)
+
+
+def _of_launcher(before: Sequence[str]) -> Iterator[KeyValue]:
+    """Return how many processes torchrun was asked for."""
+    for place, argument in enumerate(before):
+        option, sign, value = argument.partition("=")
+        if not _LAUNCHER.fullmatch(option):
+            continue
+        value = value if sign else next(iter(before[place + 1 : place + 2]), "")
+        if option in (*NODES, *PER_NODE) and value.isdecimal():
+            key = "trainer.nnodes" if option in NODES else "trainer.n_gpus_per_node"
+            yield KeyValue(option=option, key=key, value=int(value), text=value)
+
+
+def _of_yaml(text: str) -> VerlCommand:
+    import yaml
+
+    try:
+        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        raise ValueError(
+            Sentence(
+                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text in "
+                "line {line} either. Paste the whole command, or the config.",
+                line=where.line + 1 if where is not None else 1,
+            )
+        ) from error
+    if isinstance(found, list) and found and all(isinstance(item, str) and "=" in item for item in found):
+        return _of_overrides("", found)  # Hydra's own record of a run: .hydra/overrides.yaml
+    if not isinstance(found, Mapping) or not found:
+        raise ValueError(
+            Sentence(
+                "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and "
+                "it is no YAML text of settings. Paste the whole command, or the config."
+            )
+        )
+    given: list[KeyValue] = []
+    for key, value in found.items():
+        if str(key) not in ("defaults", "hydra"):
+            given += _spread(str(key), str(key), value, str(value))
+    given = [KeyValue(option=item.key, key=item.key, value=item.value, text=item.text) for item in given]
+    return VerlCommand(program="", given=tuple(given), unread=(), is_whole_config=True)
