@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 
 def _broker(redis_url: str) -> str:
-    """Return Celery's spelling of a redis-py URL; it names unix sockets differently."""
+    """Return Celery's form of a redis-py URL; it names unix sockets differently."""
     if redis_url.startswith("unix://"):
         path, _, query = redis_url.removeprefix("unix://").partition("?")
         database = dict(part.split("=", 1) for part in query.split("&") if "=" in part).get("db", "0")

@@ -15,7 +15,7 @@ router = Router(tags=["catalog"])
 
 
 class FlagOut(Schema):
-    """How versions of a trainer spell a knob; an empty bound or list of algorithms is none."""
+    """The options that versions of a trainer have for a knob; an empty bound or list of algorithms is none."""
 
     trainer: str
     names: list[str]

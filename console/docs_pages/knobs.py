@@ -14,7 +14,7 @@ _HEAD = ["| knob | takes | default | option | what it does |", "|---|---|---|---
 
 
 def knob_tables() -> str:
-    """Return one Markdown table per group; defaults and spellings are those of each trainer's newest version."""
+    """Return one Markdown table per group; defaults and options are those of each trainer's newest version."""
     parts = []
     for group, members in groupby(knobs().values(), key=lambda knob: knob.group):
         parts.append("\n".join([f"## `{group}`", "", *_HEAD, *(_row(knob) for knob in members)]))
@@ -28,7 +28,7 @@ def _row(knob: Knob) -> str:
         f"`{knob.id}`{marks}<br>{knob.label}",
         takes,
         "<br>".join(_defaults(knob)),
-        "<br>".join(_spellings(knob)),
+        "<br>".join(_options(knob)),
         f"{knob.help}{_needs(knob)}",
     ]
     return table_row(cells)
@@ -47,12 +47,12 @@ def _places(knob: Knob) -> Iterator[tuple[TrainerInfo, str, list[str]]]:
 def _defaults(knob: Knob) -> list[str]:
     found = []
     for trainer, version, here in _places(knob):
-        values = {a: _spell(knob.default_for(a, trainer.id, version)) for a in here}
+        values = {a: _text_of(knob.default_for(a, trainer.id, version)) for a in here}
         found.append(f"{trainer.label}: {_by_value(values)}")
     return [found[0].partition(": ")[2]] if len(found) == 1 else found
 
 
-def _spellings(knob: Knob) -> list[str]:
+def _options(knob: Knob) -> list[str]:
     found = []
     for trainer, version, here in _places(knob):
         if trainer.id == "native":
@@ -90,12 +90,12 @@ def _names(members: Iterable[str]) -> str:
 def _needs(knob: Knob) -> str:
     said = []
     for need in knob.needs:
-        what = f"above {need.above:g}" if need.above is not None else " or ".join(_spell(v) for v in need.values)
+        what = f"above {need.above:g}" if need.above is not None else " or ".join(_text_of(v) for v in need.values)
         said.append(f"`{need.knob}` {what}")
     return f" *Needs {', '.join(said)}.*" if said else ""
 
 
-def _spell(value: Value) -> str:
+def _text_of(value: Value) -> str:
     if value is None:
         return "not set"
     if isinstance(value, bool):

@@ -36,7 +36,7 @@ def find_program() -> str:
 
 
 def redis_service(data_dir: Path, env: dict[str, str]) -> tuple[Service, str]:
-    """Return the service and its URL in redis-py's spelling. Raises: NoRedisServer."""
+    """Return the service and its URL in redis-py's form. Raises: NoRedisServer."""
     directory = data_dir / "redis"
     directory.mkdir(mode=0o700, exist_ok=True)
     socket_path = data_dir / SOCKET_NAME  # where console.settings looks by default

@@ -1,4 +1,4 @@
-"""All that the catalogue knows of one knob: meaning, values, every trainer's spelling, and who else speaks of it."""
+"""All that the catalogue knows of one knob: meaning, values, every trainer's option, and who else speaks of it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from jobs.catalog.value import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
+class TrainerOption:
     """How versions of a trainer call a knob for some algorithms, and what it is there where nobody chose."""
 
     whose: str
@@ -56,7 +56,7 @@ class KnobDetail:
     effects: tuple[tuple[str, str], ...]
     needs: tuple[KnobLink, ...]
     source: str
-    spellings: tuple[Spelling, ...]
+    options: tuple[TrainerOption, ...]
     mentions: dict[str, tuple[Mention, ...]]
     is_essential: bool
     is_privileged: bool
@@ -77,7 +77,7 @@ def knob_detail(knob: Knob) -> KnobDetail:
         effects=tuple((effect_word(key), _(text)) for key, text in knob.effects.items()),
         needs=tuple(_needs(knob)),
         source=knob.source,
-        spellings=tuple(_spellings(knob)),
+        options=tuple(_options(knob)),
         mentions=_mentions(knob.id),
         is_essential=knob.is_essential,
         is_privileged=knob.is_privileged,
@@ -92,8 +92,8 @@ def _needs(knob: Knob) -> Iterator[KnobLink]:
             yield knob_link(need.knob, _(" or ").join(value_text(value) for value in need.values))
 
 
-def _spellings(knob: Knob) -> Iterator[Spelling]:
-    """Yield one entry per trainer, spelling and default: versions and algorithms that share them stand together."""
+def _options(knob: Knob) -> Iterator[TrainerOption]:
+    """Yield one entry per trainer, option and default: versions and algorithms that share them stand together."""
     for info in trainers().values():
         found: defaultdict[tuple[tuple[str, ...], str, str], dict[str, list[str]]] = defaultdict(dict)
         for version in info.versions:
@@ -108,13 +108,13 @@ def _spellings(knob: Knob) -> Iterator[Spelling]:
                 among = [a for a in info.algorithms if a in knob.algorithms and info.offers(a, version)]
                 alike[algorithm_words(chosen, among)].append(version)
             for words, versions in alike.items():
-                yield Spelling(
+                yield TrainerOption(
                     whose=whose(info.id, versions), names=names, algorithms=words, default=default, note=note
                 )
 
 
 def _note(knob: Knob, flag: Flag) -> str:
-    """Say what is particular about a spelling: the form of its value, and what it does not take."""
+    """Say what is particular about an option: the form of its value, and what it does not take."""
     said = []
     if flag.form in FORMS:
         if flag.form != "value":

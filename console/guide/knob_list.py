@@ -8,8 +8,8 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from console.forms.new_run.fields import GROUP_TITLES
-from console.guide.knob_beside import beside, names_of_knobs
 from console.guide.knob_detail import knob_detail
+from console.guide.other_options import beside, names_of_knobs
 from console.guide.parts import (
     Asked,
     Filter,

@@ -124,7 +124,7 @@ def _texts() -> Iterator[str]:
     yield from WHY
     for trainer in trainers().values():
         for version in trainer.versions:
-            yield from (spelled.why for spelled in adapter(trainer.id).option_names(version=version))
+            yield from (option.why for option in adapter(trainer.id).option_names(version=version))
     spec = parse_spec({})
     for section in fields(spec):
         if is_dataclass(part := getattr(spec, section.name)):

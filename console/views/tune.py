@@ -17,14 +17,14 @@ from console.views.run.labels import hint
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
-from jobs.catalog.spelling import spell
+from jobs.catalog.value_text import value_text
 from jobs.models import Project, Study
 from jobs.sweeps.plan import MAX_RUNS
 from jobs.sweeps.points import point_label, short_name
 from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
-_MAX_SHOWN = 4  # values of a knob that the list spells out
+_MAX_SHOWN = 4  # values of a knob that the list names
 
 
 @require_GET
@@ -87,12 +87,12 @@ def _label(knob_id: str) -> str:
 def _knob_words(knob: Mapping[str, Any]) -> dict[str, str]:
     """Return a knob's name and what it takes: "1e-4, 3e-4, 0.001" or "1e-5 to 1e-3, log"."""
     if "values" in knob:
-        values = [spell(value) for value in knob["values"]]
+        values = [value_text(value) for value in knob["values"]]
         shown = ", ".join(values[:_MAX_SHOWN])
         more = len(values) - _MAX_SHOWN
         text = shown if more <= 0 else _("%(values)s and %(n)s more") % {"values": shown, "n": more}
     else:
-        text = _("%(low)s to %(high)s") % {"low": spell(knob["low"]), "high": spell(knob["high"])}
+        text = _("%(low)s to %(high)s") % {"low": value_text(knob["low"]), "high": value_text(knob["high"])}
         text = f"{text}, {_(knob['scale'])}"
     return {"id": knob["id"], "short": short_name(knob["id"]), "text": text}
 
@@ -103,7 +103,7 @@ def _best_words(header: StudyHeader) -> str:
 
 def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> dict[str, Any]:
     values = [
-        {"text": spell(row.values[name]) if name in row.values else "—", "differs": name in row.differs}
+        {"text": value_text(row.values[name]) if name in row.values else "—", "differs": name in row.differs}
         for name in names
     ]
     return {
@@ -132,14 +132,14 @@ def _points(table: StudyTable, names: list[str]) -> dict[str, Any]:
         numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         is_number = bool(numbers) and len(numbers) == len(values)
         is_log = is_number and min(numbers) > 0 and max(numbers) >= 10 * min(numbers)
-        words = [] if is_number else sorted({spell(v) for v in values if v is not None})
+        words = [] if is_number else sorted({value_text(v) for v in values if v is not None})
         axes.append({"id": name, "label": _label(name), "is_log": is_log, "words": words})
     runs = [
         {
             "id": row.header.id,
             "name": row.header.name,
             "color": row.header.color % 10,
-            "values": {k: v if not isinstance(v, (bool, str)) else spell(v) for k, v in row.values.items()},
+            "values": {k: v if not isinstance(v, (bool, str)) else value_text(v) for k, v in row.values.items()},
             "last": row.last,
             "best": row.best,
         }

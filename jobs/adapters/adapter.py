@@ -54,7 +54,7 @@ class Omission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionRename:
-    """An option of another version that was understood: as it was written, and as this version spells it."""
+    """An option of another version that was understood: as it was written, and as this version has it."""
 
     option: str
     now: str
@@ -65,7 +65,7 @@ class ReadBack:
     """What was understood of a command. `spec` is plain JSON for `parse_spec`; nothing in it has been checked yet.
 
     `understood` are the options and keys, as they were written, that the spec now says; of these `translated` are those
-    that this version spells otherwise. `num_defaults` counts what of a whole config only repeats the trainer's
+    that this version names otherwise. `num_defaults` counts what of a whole config only repeats the trainer's
     defaults.
     """
 
@@ -79,7 +79,7 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionName:
-    """An option or key that no knob's flag spells, and what it is here.
+    """An option or key that is no knob's flag, and what it is here.
 
     `says` are the knobs and dotted fields of the spec that hold what it says. Without any, `why` says why it stays
     behind where a command has it.

@@ -1,4 +1,4 @@
-"""How trainers spell a knob: an option or key per trainer and version, the form its value takes, and their default.
+"""What trainers call a knob: an option or key per trainer and version, the form its value takes, and their default.
 
 In a knob's table, `flags` is a list of tables:
 
@@ -6,7 +6,7 @@ In a knob's table, `flags` is a list of tables:
 
 | key | meaning |
 |---|---|
-| `trainer` | whose spelling it is |
+| `trainer` | whose option it is |
 | `name` | option or key; a list where several take the same value |
 | `since`, `before` | first version that has it, first version that no longer has it |
 | `algorithms` | ids or families where it holds; all of the knob's where it is missing |
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.algorithm import expand
-from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Scalar
+from jobs.catalog.value_text import value_text
 
 FORMS = {
     "value": "the value as text",
@@ -38,7 +38,7 @@ _KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One spelling of a knob.
+    """A trainer's option for a knob.
 
     `default` is the trainer's own, in its own units; None where the trainer leaves it unset or has none: then a value
     that is set is always written. `algorithms` is expanded, and empty where all of the knob's are meant.
@@ -61,7 +61,7 @@ class Flag:
         return self.names[0]
 
     def holds(self, *, trainer: str, version: str, algorithm: str) -> bool:
-        """Return True if this is how `version` of `trainer` spells the knob for `algorithm`."""
+        """Return True if this is how `version` of `trainer` names the knob for `algorithm`."""
         if self.trainer != trainer or (self.algorithms and algorithm not in self.algorithms):
             return False
         now = as_version(version)
@@ -69,18 +69,18 @@ class Flag:
 
     def own_default(self) -> Scalar | None:
         """Return the trainer's default in our words; None where there is none or an adapter has to convert it."""
-        ours = {spell(theirs): word for word, theirs in self.values.items()}
+        ours = {value_text(theirs): word for word, theirs in self.values.items()}
         if self.form == "switch":
             return ours.get("false", False)
         if self.form == "negated":
             return not self.default if isinstance(self.default, bool) else True
         if self.form not in FORMS or self.default is None:
             return None
-        return ours.get(spell(self.default), self.default)
+        return ours.get(value_text(self.default), self.default)
 
 
 def flags_of(knob_id: str, tables: list[Mapping[str, Any]]) -> tuple[Flag, ...]:
-    """Return the spellings that a knob's table gives.
+    """Return the options that a knob's table gives.
 
     Raises: ValueError, naming the knob, for a key, trainer or algorithm that is not known.
     """

@@ -1,6 +1,6 @@
 """The contract of a knob, and the loader of `knobs/*.toml`: a table per knob, its id is `<file>.<table>`.
 
-How trainers spell it stands in `flags` (jobs.catalog.flag). `needs` says when it means something:
+Options of each trainer stand in `flags` (jobs.catalog.flag). `needs` says when it means something:
 `needs = [{ knob = "train.dynamic_batch", is = [true] }]`, or `above = 0` in place of `is`; while that is not so, its
 input is greyed with the reason, and it is not written into a command.
 """
@@ -76,13 +76,13 @@ class Knob:
         return self.id.partition(".")[0]
 
     def flag(self, *, trainer: str, version: str, algorithm: str) -> Flag | None:
-        """Return how a version of a trainer spells the knob for an algorithm; None if it has no such knob."""
+        """Return a trainer's option for the knob in a version for an algorithm; None if it has no such knob."""
         if algorithm not in self.algorithms:
             return None
         return next((f for f in self.flags if f.holds(trainer=trainer, version=version, algorithm=algorithm)), None)
 
     def under(self, flag: Flag) -> "Knob":
-        """Return the knob as this spelling takes it: its choices, its range, and whether it may be left unset.
+        """Return the knob as this option takes it: its choices, its range, and whether it may be left unset.
 
         Not set is no value where the trainer's own default is known, nor for the built-in trainer, which has none.
         """
@@ -92,7 +92,7 @@ class Knob:
 
     @property
     def trainers(self) -> tuple[str, ...]:
-        """The trainers that spell it, in any version, for any algorithm."""
+        """The trainers that have it, in any version, for any algorithm."""
         return tuple(dict.fromkeys(f.trainer for f in self.flags))
 
     def default_for(self, algorithm: str, trainer: str = "native", version: str = "") -> Value:
@@ -122,7 +122,7 @@ class Knob:
             return Sentence("true or false")
         if self.type == "text":
             return Sentence("text")
-        bounds = {"low": _spell(self.low), "high": _spell(self.high)}
+        bounds = {"low": _text_of(self.low), "high": _text_of(self.high)}
         if math.isinf(self.high):
             if self.type == "int":
                 return Sentence("a whole number of at least {low}", low=bounds["low"])
@@ -182,7 +182,7 @@ def _unset(value: Value) -> Value:
     return None if value == "" else value
 
 
-def _spell(bound: float) -> str:
+def _text_of(bound: float) -> str:
     """Write a bound as people read it: 1,048,576 and 0.05."""
     return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 

@@ -32,10 +32,10 @@ from jobs.catalog.expression import Expression, Lookup, NotApplicable, parse_exp
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.runspec import Problem, RunSpec
 from jobs.catalog.sections import RANGES, KnobValue
-from jobs.catalog.spelling import spell
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -241,7 +241,7 @@ def _shown(expression: Expression, lookup: Lookup) -> str:
         return "—"
     if isinstance(found, int) and not isinstance(found, bool):
         return f"{found:,}"
-    return spell(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
+    return value_text(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
 
 
 def _fixes(rule: Rule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:

@@ -31,7 +31,7 @@ class Package:
 def package() -> Package:
     """Return the package of the sources as they were when this process first asked."""
     content = build(sources())
-    # Ray's own spelling (ray/_private/runtime_env/packaging.py, get_uri_for_package); sha1 names, it does not protect
+    # Ray's own form (ray/_private/runtime_env/packaging.py, get_uri_for_package); sha1 names, it does not protect
     digest = hashlib.sha1(content, usedforsecurity=False).hexdigest()
     return Package(uri=f"gcs://_ray_pkg_{digest}.zip", content=content)
 

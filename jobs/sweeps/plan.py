@@ -15,8 +15,8 @@ from django.utils.translation import gettext as _
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, strangers
 from jobs.catalog.sentence import in_words, told
-from jobs.catalog.spelling import spell
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 
 Method = Literal["grid", "random"]
 Scale = Literal["linear", "log"]
@@ -193,7 +193,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
             continue
         if value in values:
             text = _("%(value)s stands twice among the values of %(knob)s. Take one away.")
-            text = text % {"value": spell(value), "knob": _(knob.label)}
+            text = text % {"value": value_text(value), "knob": _(knob.label)}
             problems.append(Problem(field=f"{field}.values", message=text))
         values.append(value)
     return SweepKnob(id=knob.id, values=tuple(values)) if len(problems) == before else None
@@ -221,10 +221,12 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
     low, high = ends["low"], ends["high"]
     if low >= high:
         text = _("The range of %(knob)s ends at %(high)s, which is not above its start, %(low)s.")
-        text = text % {"knob": _(knob.label), "low": spell(low), "high": spell(high)}
+        text = text % {"knob": _(knob.label), "low": value_text(low), "high": value_text(high)}
         problems.append(Problem(field=f"{field}.high", message=text))
     elif scale == "log" and low <= 0:
-        text = _("A log range begins above 0; %(low)s is not. Raise it, or use a linear scale.") % {"low": spell(low)}
+        text = _("A log range begins above 0; %(low)s is not. Raise it, or use a linear scale.") % {
+            "low": value_text(low)
+        }
         problems.append(Problem(field=f"{field}.low", message=text))
     if len(problems) > before:
         return None

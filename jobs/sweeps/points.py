@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from jobs.catalog.knob import knobs
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sentence import in_words
-from jobs.catalog.spelling import spell
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 from jobs.sweeps.plan import SweepKnob, SweepPlan, grid_size
 
 Point = Mapping[str, Value]
@@ -72,7 +72,7 @@ def at_point(problem: Problem, point: Point) -> Problem:
 
 def point_label(point: Point) -> str:
     """Return "lr=3e-4, samples_per_prompt=8"."""
-    return ", ".join(f"{short_name(knob_id)}={spell(value)}" for knob_id, value in point.items())
+    return ", ".join(f"{short_name(knob_id)}={value_text(value)}" for knob_id, value in point.items())
 
 
 def point_name(name: str, point: Point) -> str:

@@ -73,7 +73,7 @@ def _version(
         wrong += different + alarms
         failures += [f"OpenRLHF {version}, spec {place} ({spec.algorithm}): {why}" for why in wrong]
     options = set().union(*(options_of(program, version) for program in PROGRAMS))
-    spelled = {
+    named = {
         name
         for program in PROGRAMS
         for algorithm in algorithms_of(program)
@@ -82,7 +82,7 @@ def _version(
         for name in flag.names
     }
     wheel, milliseconds = f"openrlhf {RELEASES[version]}", f"{seconds * 1e3 / max(number, 1):.1f}"
-    return version, wheel, len(options), len(spelled), number, accepted, read, false, milliseconds
+    return version, wheel, len(options), len(named), number, accepted, read, false, milliseconds
 
 
 def _recipes(parsers: Parsers, failures: list[str]) -> str:

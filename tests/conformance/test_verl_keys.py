@@ -1,4 +1,4 @@
-"""Every key that the catalogue spells for verl stands in the composed configs of its version, with that default."""
+"""Every key that the catalogue names for verl stands in the composed configs of its version, with that default."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ FOLLOWS = {
 VERSIONS = trainers()["verl"].versions
 
 
-def spelled(version: str) -> list[tuple[str, Knob, Flag, str]]:
-    """Return (algorithm, knob, flag, key) of everything that the catalogue spells for a version."""
+def named(version: str) -> list[tuple[str, Knob, Flag, str]]:
+    """Return (algorithm, knob, flag, key) of everything that the catalogue names for a version."""
     return [
         (algorithm, knob, flag, f"{name}.key" if flag.form == "engine_options" else name)
         for algorithm in trainers()["verl"].algorithms
@@ -75,7 +75,7 @@ def test_the_written_keys_are_those_of_the_wheel(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_key_is_there_with_the_default_that_the_catalogue_says(version: str) -> None:
     wrong = []
-    for algorithm, knob, flag, name in spelled(version):
+    for algorithm, knob, flag, name in named(version):
         known = keys_of("main_ppo" if is_in(algorithm, "rl") else "sft_trainer", version)
         if name.startswith("--"):
             continue  # an option of Hydra, not a key
@@ -103,7 +103,7 @@ def test_every_key_is_there_with_the_default_that_the_catalogue_says(version: st
 def test_added_keys_are_taken_with_their_plus(version: str, program: str, engine: str) -> None:
     added = {
         name
-        for algorithm, _, _, name in spelled(version)
+        for algorithm, _, _, name in named(version)
         if name.startswith("+") and is_in(algorithm, "rl") == (program == "main_ppo")
     }
     here = sorted(name for name in added if has_key(program, version, name, is_megatron=engine == "megatron"))

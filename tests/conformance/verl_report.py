@@ -29,7 +29,7 @@ The commands are composed by Hydra itself from verl's own config folder, out of 
 `requirements/frameworks.txt` pins by hash; nothing of verl is imported for that. Accepted means: Hydra takes every
 word, no mandatory value is missing, and every value arrives with the value and the type that was meant. Read back
 means: the spec that the adapter reads from the command is the spec the command was written from. Every key that the
-catalogue spells stands in the composed config with the default that the catalogue says it has (`test_verl_keys.py`)."""
+catalogue names stands in the composed config with the default that the catalogue says it has (`test_verl_keys.py`)."""
 
 BEYOND = """\
 Hydra refuses unknown keys and nothing else, so verl's own checks are run too, in an environment that has verl
@@ -64,14 +64,14 @@ def _version(version: str, number: int, failures: list[str]) -> tuple[object, ..
         read += not different
         failures += [f"verl {version}, spec {place} ({spec.algorithm}): {why}" for why in (*wrong, *different)]
     keys = {*keys_of("main_ppo", version), *keys_of("sft_trainer", version)}
-    spelled = {
+    named = {
         name.lstrip("+")
         for knob in knobs_of(version).values()
         for algorithm in knob.algorithms
         if (flag := knob.flag(trainer="verl", version=version, algorithm=algorithm))
         for name in flag.names
     }
-    return version, len(keys), len(spelled & keys), number, accepted, read, f"{seconds * 1e3 / max(number, 1):.0f}"
+    return version, len(keys), len(named & keys), number, accepted, read, f"{seconds * 1e3 / max(number, 1):.0f}"
 
 
 def _covered(number: int, failures: list[str]) -> str:

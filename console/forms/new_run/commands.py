@@ -16,7 +16,7 @@ _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """One launch, spelled in several ways. `spec` is the short JSON that all of them carry."""
+    """One launch, written in several ways. `spec` is the short JSON that all of them carry."""
 
     cli: str
     curl: str

@@ -15,9 +15,9 @@ from typing import Any
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
 from jobs.catalog.sections import SECTIONS
-from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
@@ -182,7 +182,7 @@ def minimal(spec: RunSpec) -> dict[str, Any]:
 
 def show(value: Value) -> str:
     """Return a value as people type it; reading it back gives the same value."""
-    return spell(value)
+    return value_text(value)
 
 
 def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> dict[str, Any]:

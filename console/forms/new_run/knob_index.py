@@ -26,8 +26,8 @@ Entry = dict[str, Any]
 def knob_index() -> dict[str, Any]:
     """Return what the search looks through.
 
-    `knobs`: label, help, range, effects, source and every trainer's spelling of each, by the input's name; `fields`:
-    label and spellings of the rest of the form, by dotted name; `told`: options and keys that are neither, with the
+    `knobs`: label, help, range, effects, source and every trainer's option of each, by the input's name; `fields`:
+    label and options of the rest of the form, by dotted name; `told`: options and keys that are neither, with the
     reason.
     """
     beside = _beside_flags()
@@ -54,14 +54,14 @@ def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> Entry:
         "source": knob.source,
         "privileged": knob.is_privileged,
         "algorithms": list(knob.algorithms),
-        "flags": _spellings(knob, beside),
+        "flags": _options(knob, beside),
     }
 
 
 def _field(name: str, beside: list[tuple[str, str, str]]) -> Entry:
     found: dict[tuple[str, str], Entry] = {}
-    for trainer, version, spelled in beside:
-        _add(found, trainer, spelled, [version], algorithms())
+    for trainer, version, option in beside:
+        _add(found, trainer, option, [version], algorithms())
     return {"label": field_label(name), "flags": _finished(found)}
 
 
@@ -69,8 +69,8 @@ def _effect(key: str) -> str:
     return {"memory": _("Memory"), "speed": _("Speed"), "stability": _("Stability")}.get(key, key)
 
 
-def _spellings(knob: Knob, beside: list[tuple[str, str, str]]) -> list[Entry]:
-    """Return who spells it how, in which versions: one entry per name, the newest first."""
+def _options(knob: Knob, beside: list[tuple[str, str, str]]) -> list[Entry]:
+    """Return who calls it what, in which versions: one entry per name, the newest first."""
     found: dict[tuple[str, str], Entry] = {}
     for flag in knob.flags:
         for name in flag.names:
@@ -96,31 +96,31 @@ def _finished(found: dict[tuple[str, str], Entry]) -> list[Entry]:
 
 @cache
 def all_option_names() -> tuple[tuple[str, str, OptionName], ...]:
-    """Return trainer, version and each spelling that is no knob's flag."""
+    """Return trainer, version and each option that is no knob's flag."""
     return tuple(
-        (info.id, version, spelled)
+        (info.id, version, option)
         for info in trainers().values()
         for version in info.versions
-        for spelled in adapter(info.id).option_names(version=version)
+        for option in adapter(info.id).option_names(version=version)
     )
 
 
 def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
-    """Return trainer, version and name of every such spelling, by the knob or field that holds what it says."""
+    """Return trainer, version and name of every such option, by the knob or field that holds what it says."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for trainer, version, spelled in all_option_names():
-        for name in spelled.says:
-            found.setdefault(name, []).append((trainer, version, spelled.name))
+    for trainer, version, option in all_option_names():
+        for name in option.says:
+            found.setdefault(name, []).append((trainer, version, option.name))
     return found
 
 
 def _told() -> list[Entry]:
     """Return the options and keys that no run says, each with the reason."""
     found: dict[tuple[str, str], Entry] = {}
-    for trainer, version, spelled in all_option_names():
-        if not spelled.says:
-            _add(found, trainer, spelled.name, [version], ())
-            found[trainer, spelled.name]["why"] = _(spelled.why)
+    for trainer, version, option in all_option_names():
+        if not option.says:
+            _add(found, trainer, option.name, [version], ())
+            found[trainer, option.name]["why"] = _(option.why)
     return _finished(found)
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
 from jobs.catalog.metric import metric
-from jobs.catalog.spelling import spell
+from jobs.catalog.value_text import value_text
 from jobs.sweeps.points import short_name
 
 _RANGE = re.compile(r"^(?P<low>[^,]+?)\.\.(?P<high>[^,:]+)(?::(?P<scale>\w+))?$")
@@ -105,7 +105,7 @@ def sweep_table(table: Mapping[str, Any]) -> str:
     rows = [
         [
             row["header"]["id"],
-            *(spell(row["values"][name]) if name in row["values"] else "—" for name in names),
+            *(value_text(row["values"][name]) if name in row["values"] else "—" for name in names),
             row["header"]["state"],
             f"{row['header']['step']}/{row['header']['num_steps']}",
             _figure(row["last"]),

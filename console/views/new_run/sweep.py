@@ -21,7 +21,7 @@ from console.sweep_launch import launch_sweep
 from console.views.new_run.page import project_to_launch_in
 from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec
 from jobs.catalog.sentence import in_words
-from jobs.catalog.spelling import spell
+from jobs.catalog.value_text import value_text
 from jobs.cluster.ray_api import ClusterState, cluster_state
 from jobs.runs.admission import demand
 from jobs.runs.launch import KeyReused
@@ -137,7 +137,7 @@ def sweep_panel(plan: SweepPlan, points: Sequence[Point], specs: Sequence[RunSpe
         cluster_cpus=state.cpus_total,
         cluster_gpus=state.gpus_total,
         heads=tuple(short_name(knob.id) for knob in plan.knobs),
-        points=tuple(tuple(spell(value) for value in point.values()) for point in points[:_SHOWN]),
+        points=tuple(tuple(value_text(value) for value in point.values()) for point in points[:_SHOWN]),
         num_more=max(0, plan.num_runs - _SHOWN),
     )
 

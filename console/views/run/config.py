@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from console.labels.catalog import field_label
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.runspec import RunSpec, default_of, differing, parse_spec
-from jobs.catalog.spelling import spell
+from jobs.catalog.value_text import value_text
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 
@@ -90,7 +90,7 @@ def show(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return spell(value)
+        return value_text(value)
     text = str(value)
     lines = text.count("\n")
     return _("%(n)s lines") % {"n": lines + 1} if lines else text or "—"

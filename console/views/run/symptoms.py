@@ -16,9 +16,9 @@ from console.views.run.config import show
 from console.views.run.files import visible_run
 from jobs.accounts.access import allows
 from jobs.catalog.runspec import RunSpec, parse_spec
-from jobs.catalog.spelling import spell
 from jobs.catalog.symptom import Evidence, Match, Offer
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json
@@ -75,7 +75,7 @@ def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
 
 def clone_url(run: Run, changes: Mapping[str, Value]) -> str:
     """Return the address of New run as a clone of the run with these knobs set."""
-    sets = [("set", f"{knob_id}={spell(value)}") for knob_id, value in changes.items()]
+    sets = [("set", f"{knob_id}={value_text(value)}") for knob_id, value in changes.items()]
     return f"{reverse('new-run')}?{urlencode([('from', run.pk), *sets])}"
 
 

@@ -12,8 +12,8 @@ from itertools import groupby
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, applicable, is_live
 from jobs.catalog.runspec import RunSpec
-from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
+from jobs.catalog.value_text import value_text
 
 Values = Mapping[str, Value]
 PAIR = ("first", "second")
@@ -74,7 +74,7 @@ def theirs(flag: Flag, value: Value, values: Values, conversions: Conversions) -
         return None
     if flag.form == "negated":
         return not value
-    return flag.values.get(spell(value), value)
+    return flag.values.get(value_text(value), value)
 
 
 def ours(knob: Knob, flag: Flag, text: str, values: Values, conversions: Conversions) -> Value:
@@ -86,7 +86,7 @@ def ours(knob: Knob, flag: Flag, text: str, values: Values, conversions: Convers
         return conversions[flag.form].read(values, text)
     if flag.form == "negated":
         return not knob.check_set(text)
-    names = {spell(their): our for our, their in flag.values.items()}
+    names = {value_text(their): our for our, their in flag.values.items()}
     return knob.check(names.get(text, names.get(text.lower(), text)))
 
 
@@ -117,4 +117,4 @@ def _same(value: Scalar, default: Scalar) -> bool:
     """True if both say the same: 1 is 1.0, and "2" is 2, but True is not 1."""
     if isinstance(value, bool) or isinstance(default, bool):
         return value is default
-    return value == default or spell(value) == spell(default)
+    return value == default or value_text(value) == value_text(default)

@@ -36,7 +36,7 @@ class Option:
     since: str = ""
 
     def name(self, version: str) -> str:
-        """Return how a version spells it."""
+        """Return the option's name in a version."""
         return self.dotted if is_dotted(version) else self.flat
 
 

@@ -43,7 +43,7 @@ class CommandSections:
         self.left_out.append(Omission(option=given.option, value=given.text, why=why))
 
     def miss(self, name: str, program: str, why: str) -> None:
-        """Name an option that is not there, as the target version spells it; not one that was named already."""
+        """Name an option that is not there, as the target version names it; not one that was named already."""
         known = option(name, program)
         assert known is not None
         if not self.taken & {known.dotted, known.flat}:

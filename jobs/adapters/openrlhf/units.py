@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from jobs.adapters.command_line.options import Conversion, Values
 from jobs.catalog.sentence import Sentence
-from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
+from jobs.catalog.value_text import value_text
 
 PROMPTS = "rollout.prompts_per_step"
 SAMPLES = "rollout.samples_per_prompt"
@@ -113,7 +113,7 @@ CORRECTION_TYPE = Conversion(write=_write_unless_off, read=_read_word)
 
 def plain_number(value: Scalar) -> str:
     """Return a value as a word that argparse takes for one: it reads -1e-05 as an option, -0.00001 as a number."""
-    text = spell(value)
+    text = value_text(value)
     if isinstance(value, float) and value < 0 and "e" in text:
         mantissa, _, exponent = text.partition("e")
         return _shifted(mantissa.lstrip("-"), int(exponent))

@@ -16,9 +16,9 @@ from jobs.adapters.openrlhf.units import ANSWER, whole
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
 from jobs.catalog.sentence import Sentence, told
-from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 
 Entry = tuple[Knob, Flag]
 _OWN_CORRECTION = "tis"
@@ -167,7 +167,7 @@ class Values:
         if len(values) != 1:
             raise ValueError(Sentence("It takes one value, not {count}.", count=len(values)))
         text = values[0]
-        if knob.type == "int" and flag.form == "value" and text not in map(spell, flag.values.values()):
+        if knob.type == "int" and flag.form == "value" and text not in map(value_text, flag.values.values()):
             text = str(whole(text))
         return ours(knob, flag, text, self._known(), CONVERSIONS)
 
@@ -195,7 +195,7 @@ class Values:
                 continue
             own = flag.own_default()
             if own is not None:
-                self.read[knob_id] = knob.check(spell(own) if knob.type in ("choice", "text") else own)
+                self.read[knob_id] = knob.check(value_text(own) if knob.type in ("choice", "text") else own)
             elif knob.is_optional:
                 self.read[knob_id] = None
 
@@ -235,10 +235,10 @@ class Values:
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:
-            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), spell(flag.default)))
+            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), value_text(flag.default)))
         except ValueError as error:
-            why = f"OpenRLHF's default is {spell(flag.default)}: {error}"
-            self.sections.unread.append(Omission(option=flag.name, value=spell(flag.default), why=why))
+            why = f"OpenRLHF's default is {value_text(flag.default)}: {error}"
+            self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
     def _known(self) -> Mapping[str, Value]:
         return {**_defaults(self.algorithm, self.dialect), **self.read}

@@ -55,7 +55,7 @@ _ITSELF = "Pitwall sets it itself."
 
 @cache
 def option_names(*, version: str) -> Sequence[OptionName]:
-    """Return every key that a command for this version may have and that no knob's flag spells."""
+    """Return every key that a command for this version may have and that is no knob's flag."""
     return tuple(dict.fromkeys(_option_names(version)))
 
 

@@ -18,9 +18,9 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.sentence import Sentence, told
-from jobs.catalog.spelling import spell
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
+from jobs.catalog.value_text import value_text
 
 TRAINER = "verl"
 Entry = tuple[Knob, Flag]
@@ -115,7 +115,7 @@ def _translated(
 
 @cache
 def _names_of_other_versions(version: str) -> dict[str, str]:
-    """Return the first name in this version of every key that the catalogue spells otherwise in another."""
+    """Return the first name in this version of every key that the catalogue names otherwise in another."""
     names: dict[str, str] = {}
     for knob in knobs().values():
         mine = [flag for flag in knob.flags if flag.trainer == TRAINER]
@@ -172,7 +172,11 @@ def _name(
         sections.leave(given, why)
     elif key in known:
         default = (
-            "nothing" if known[key] is None else spell(known[key]) if not isinstance(known[key], list) else "its own"
+            "nothing"
+            if known[key] is None
+            else value_text(known[key])
+            if not isinstance(known[key], list)
+            else "its own"
         )
         sections.refuse(given, f"There is no knob for it; verl keeps its default, {default}.")
     elif why := why_not(REMOVED, key):
@@ -285,7 +289,7 @@ class _Values:
             self.sections.refuse(given, told(error))
             return
         if knob.id in self.read and self.read[knob.id] != value and flag.form in FORMS:
-            why = f"{knob.label} is one knob here, and another key of it already says {spell(self.read[knob.id])}."
+            why = f"{knob.label} is one knob here, and another key of it already says {value_text(self.read[knob.id])}."
             self.sections.refuse(given, why)
             return
         self.read[knob.id] = value
@@ -301,13 +305,13 @@ class _Values:
                 )
             value = value[flag.form == "second"]
         if isinstance(value, list):
-            value = ",".join(spell(_scalar(item)) for item in value)
+            value = ",".join(value_text(_scalar(item)) for item in value)
         if value is None or value == "":
             if not knob.is_optional and value is None:
                 texts = {"label": Sentence(knob.label), "allowed": knob.allowed()}
                 raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **texts))
             return knob.check(value)
-        text = str(value) if knob.type == "text" and not isinstance(value, bool) else spell(_scalar(value))
+        text = str(value) if knob.type == "text" and not isinstance(value, bool) else value_text(_scalar(value))
         return ours(knob, flag, text, self._all(), VERL_CONVERSIONS)
 
     def _set_converted_default(self, knob: Knob, flag: Flag) -> None:
@@ -315,15 +319,15 @@ class _Values:
         try:
             self.read[knob.id] = self._value(knob, flag, flag.default)
         except ValueError as error:
-            why = f"verl's default is {spell(flag.default)}: {error}"
-            self.sections.unread.append(Omission(option=flag.name, value=spell(flag.default), why=why))
+            why = f"verl's default is {value_text(flag.default)}: {error}"
+            self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
     def _all(self) -> dict[str, Value]:
         return self.defaults | self.read
 
 
 def _text(value: Plain) -> str:
-    return "null" if value is None else spell(_scalar(value))
+    return "null" if value is None else value_text(_scalar(value))
 
 
 def _scalar(value: Plain) -> Value:

@@ -16,8 +16,8 @@
 from jobs.adapters.command_line.hydra import Plain, read_value, write
 from jobs.adapters.command_line.options import Conversion, Conversions, Values
 from jobs.catalog.sentence import Sentence, told
-from jobs.catalog.spelling import spell
 from jobs.catalog.value import Scalar, Value
+from jobs.catalog.value_text import value_text
 
 PROMPTS = "rollout.prompts_per_step"
 TOGETHER = (
@@ -73,7 +73,7 @@ def _is_on(values: Values, text: str) -> Value:  # noqa: ARG001
 
 
 def _text_bool(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
-    return spell(bool(value))
+    return value_text(bool(value))
 
 
 def _from_text_bool(values: Values, text: str) -> Value:  # noqa: ARG001

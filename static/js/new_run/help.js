@@ -22,7 +22,7 @@ export function wireHelp(form, facts) {
       [gettext("Unit"), known.unit],
       [gettext("Starts at"), start],
       ...known.effects,
-      ...spellings(known),
+      ...trainerOptions(known),
       [gettext("Source"), known.source],
     ];
     panel.querySelector("dl").replaceChildren(...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
@@ -45,8 +45,8 @@ export function wireHelp(form, facts) {
   form.querySelector(".new-run-form").addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); });
 }
 
-/** How each trainer spells it: [whose, name], one line for a trainer and its versions. */
-function spellings(known) {
+/** Each trainer's option: [whose, name], one line for a trainer and its versions. */
+function trainerOptions(known) {
   if (!known.flags.length) return [[gettext("Flag"), known.flag]];
   const found = new Map();
   for (const flag of known.flags) found.set(flag.whose, [...(found.get(flag.whose) ?? []), flag.name]);

@@ -34,8 +34,8 @@ export function rankOf(name, query) {
   return text.includes(wanted) ? 2 : null;
 }
 
-/** The spelling that answers a query best, if one does: {trainer, name, whose, rank}. */
-export function spellingOf(known, query) {
+/** The option that answers a query best, if one does: {trainer, name, whose, rank}. */
+export function optionOf(known, query) {
   let best = null;
   for (const flag of known?.flags ?? []) {
     const rank = rankOf(flag.name, query);

@@ -96,7 +96,7 @@ export class Knobs {
       counts.changed += mine.length ? 1 : 0;
       field.hidden = !(this.#isWanted(field, mine.length > 0) || "problem" in field.dataset);
       this.#sayNeeds(field);
-      this.#saySpelling(field);
+      this.#showOption(field);
     }
     for (const [name, n] of Object.entries(counts)) this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
     this.#showGroups(this.#search.show());
@@ -197,11 +197,11 @@ export class Knobs {
   }
 
   /** Beside its own flag, the one that was searched for, and whose it is. */
-  #saySpelling(field) {
+  #showOption(field) {
     const place = field.querySelector(".flag");
     const known = this.#facts.fields[field.dataset.name];
     if (!place || !known) return;
-    const found = known.flag.toLowerCase().includes(this.#search.query) ? null : this.#search.spelling(field.dataset.name);
+    const found = known.flag.toLowerCase().includes(this.#search.query) ? null : this.#search.option(field.dataset.name);
     const text = found ? `${known.flag} · ${found.whose}: ${found.name}` : known.flag;
     if (place.textContent !== text) { place.textContent = text; place.title = text; }
   }

@@ -1,7 +1,7 @@
 // What a search of the form finds beside its knobs: fields above them, knobs of other trainers, what no run has to say.
 
 import { el, fill, gettext, ngettext } from "../format.js";
-import { asQuery, knobIndex, rankOf, spellingOf } from "./index.js";
+import { asQuery, knobIndex, rankOf, optionOf } from "./index.js";
 
 const MOST_ROWS = 12; // of a list; the rest is counted
 
@@ -44,12 +44,12 @@ export class Search {
   finds(name) {
     const known = this.#facts.fields[name] ?? {};
     const isNamed = rankOf(name, this.query) !== null || [known.label, known.flag].some((text) => text?.toLowerCase().includes(this.query));
-    return isNamed || Boolean(this.spelling(name));
+    return isNamed || Boolean(this.option(name));
   }
 
-  /** The spelling of an input that the query is about, if it is one. */
-  spelling(name) {
-    return this.query ? spellingOf(this.#known[name], this.query) : null;
+  /** The option of an input that the query is about, if it is one. */
+  option(name) {
+    return this.query ? optionOf(this.#known[name], this.query) : null;
   }
 
   /** Paint the lists below the knobs; true if there is anything in them. */
@@ -81,7 +81,7 @@ export class Search {
   /** Sort an input into the list where it belongs; knobs of this run are shown where they stand. */
   #place(name, known, field, lists) {
     if (field && "knob" in field.dataset) return;
-    const found = spellingOf(known, this.query);
+    const found = optionOf(known, this.query);
     const label = (field && field.querySelector("label")?.textContent) || known.label;
     const rank = found?.rank ?? rankOf(name, this.query) ?? (label.toLowerCase().includes(this.query) ? 2 : null);
     if (rank === null) return;

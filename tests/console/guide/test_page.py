@@ -101,7 +101,7 @@ def test_filters_leave_what_a_version_has(viewer: Client) -> None:
     assert all(name.startswith("pairs.") for name in pairs)
 
 
-def test_a_knobs_page_says_how_each_version_spells_it_and_who_speaks_of_it(viewer: Client) -> None:
+def test_a_knobs_page_says_how_each_version_names_it_and_who_speaks_of_it(viewer: Client) -> None:
     shown = page(viewer, reverse("guide-knob", args=["rollout.samples_per_prompt"]))
 
     for text in ("--rollout.n_samples_per_prompt", "--n_samples_per_prompt", "actor_rollout_ref.rollout.n"):

@@ -112,7 +112,7 @@ def test_a_number_is_shown_shortly_and_exactly(value: float) -> None:
     ("value", "text"),
     [(3e-4, "3e-4"), (1e-6, "1e-6"), (1.0, "1"), (0.002, "0.002"), (0.6, "0.6"), (True, "true"), (8, "8")],
 )
-def test_numbers_are_spelled_as_people_do(value: float, text: str) -> None:
+def test_numbers_are_written_as_people_do(value: float, text: str) -> None:
     assert show(value) == text
 
 
@@ -145,7 +145,7 @@ def test_a_changed_knob_is_the_person_s_and_a_restored_one_is_the_base_s_again()
     assert default.knobs["train.num_steps"] == KnobValue(value=60, origin="default")
 
 
-def test_another_spelling_of_a_number_is_no_change() -> None:
+def test_another_way_to_write_a_number_is_no_change() -> None:
     spec = parse_spec(form_to_raw({"knobs.optimizer.learning_rate": "0.0003"}, default_spec()))
 
     assert spec.knobs["optimizer.learning_rate"].origin == "default"

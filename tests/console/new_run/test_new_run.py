@@ -160,7 +160,7 @@ def test_with_an_automatic_device_findings_go_by_what_the_cluster_has(editor: Cl
     assert "kernels.flash_attention_on_cpu" not in with_gpus
 
 
-def test_every_spelling_of_every_knob_is_in_the_index(editor: Client) -> None:
+def test_every_option_of_every_knob_is_in_the_index(editor: Client) -> None:
     index = editor.get(reverse("new-run-index")).json()["knobs"]
 
     assert set(index) == {f"knobs.{knob_id}" for knob_id in knobs()}

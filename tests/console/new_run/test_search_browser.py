@@ -1,4 +1,4 @@
-"""The New run page's search in a browser: every spelling of every adapter leads somewhere, however it is typed."""
+"""The New run page's search in a browser: every option of every adapter leads somewhere, however it is typed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.browser
 
 # Asks the page's own module for every [typed text, inputs it must lead to]; gives the texts that lead to none of them.
 LOST = """async ([asked, address]) => {
-  const { asQuery, knobIndex, rankOf, spellingOf } = await import(address);
+  const { asQuery, knobIndex, rankOf, optionOf } = await import(address);
   const { knobs, fields, told } = await knobIndex(document.getElementById("new-run"));
   const known = { ...knobs, ...fields };
   const finds = (text, says) => says.length
-    ? says.every((name) => spellingOf(known[name], asQuery(text)))
+    ? says.every((name) => optionOf(known[name], asQuery(text)))
     : told.some(({ name }) => rankOf(name, asQuery(text)) !== null);
   return asked.filter(([text, says]) => !finds(text, says)).map(([text]) => text);
 }"""
@@ -32,7 +32,7 @@ def form(page: Page, live_console: LiveConsole) -> Page:
     return page
 
 
-def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
+def other_options() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every option and key of every trainer and version, with the inputs that it must lead to."""
     for knob in knobs().values():
         for flag in knob.flags:
@@ -40,8 +40,8 @@ def spellings() -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield name, (f"knobs.{knob.id}",)
     for info in trainers().values():
         for version in info.versions:
-            for spelled in adapter(info.id).option_names(version=version):
-                yield spelled.name, tuple(f"knobs.{name}" if name in knobs() else name for name in spelled.says)
+            for option in adapter(info.id).option_names(version=version):
+                yield option.name, tuple(f"knobs.{name}" if name in knobs() else name for name in option.says)
 
 
 def ways_to_type(name: str) -> set[str]:
@@ -52,8 +52,10 @@ def ways_to_type(name: str) -> set[str]:
     return {name, bare, f"--{bare}", bare.replace("_", "-"), bare.upper(), f"{bare}=1", f"--{bare} 1e-5", *tails}
 
 
-def test_every_spelling_leads_to_what_sets_it_however_it_is_typed(form: Page) -> None:
-    asked: list[Any] = [[text, list(says)] for name, says in set(spellings()) for text in sorted(ways_to_type(name))]
+def test_every_option_leads_to_what_sets_it_however_it_is_typed(form: Page) -> None:
+    asked: list[Any] = [
+        [text, list(says)] for name, says in set(other_options()) for text in sorted(ways_to_type(name))
+    ]
     assert len(asked) > 5000
 
     assert form.evaluate(LOST, [asked, "/static/js/new_run/index.js"]) == []

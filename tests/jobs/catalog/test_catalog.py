@@ -1,4 +1,4 @@
-"""Every knob and metric of the catalogue says what it is, and every trainer spells each knob in one way."""
+"""Every knob and metric of the catalogue says what it is, and every trainer names each knob in one way."""
 
 import re
 from collections import defaultdict
@@ -61,7 +61,7 @@ def test_a_knob_reaches_a_trainer_for_each_of_its_algorithms() -> None:
     assert {knob.id: missing for knob in ALL_KNOBS if (missing := set(knob.algorithms) - reached[knob.id])} == {}
 
 
-def test_each_spelling_of_a_knob_is_used_and_keeps_to_the_words_of_the_knob() -> None:
+def test_each_option_of_a_knob_is_used_and_keeps_to_the_words_of_the_knob() -> None:
     for knob in ALL_KNOBS:
         for flag in knob.flags:
             assert any(holds(flag, place) and place[2] in knob.algorithms for place in PLACES), (knob.id, flag.name)
@@ -75,22 +75,22 @@ def holds(flag: Flag, place: tuple[str, str, str]) -> bool:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=" ".join)
-def test_a_trainer_spells_a_knob_in_one_way_and_no_two_knobs_alike(place: tuple[str, str, str]) -> None:
+def test_a_trainer_names_a_knob_in_one_way_and_no_two_knobs_alike(place: tuple[str, str, str]) -> None:
     trainer, version, algorithm = place
-    twice, spelled = {}, defaultdict(list)
+    twice, named = {}, defaultdict(list)
     for knob in applicable(algorithm, trainer, version).values():
         found = [flag for flag in knob.flags if holds(flag, place)]
         if len(found) > 1:
             twice[knob.id] = [flag.name for flag in found]
         for name in found[0].names:
-            spelled[name].append((found[0].form, knob.id))
+            named[name].append((found[0].form, knob.id))
 
     assert twice == {}
-    assert {name: knobs_ for name, knobs_ in spelled.items() if not is_alone_or_a_pair(knobs_)} == {}
+    assert {name: knobs_ for name, knobs_ in named.items() if not is_alone_or_a_pair(knobs_)} == {}
 
 
-def is_alone_or_a_pair(spelled: list[tuple[str, str]]) -> bool:
-    forms = sorted(form for form, _ in spelled)
+def is_alone_or_a_pair(named: list[tuple[str, str]]) -> bool:
+    forms = sorted(form for form, _ in named)
     return forms == PAIR if set(forms) & set(PAIR) else len(forms) == 1
 
 
@@ -180,7 +180,7 @@ def test_what_names_code_a_command_or_a_file_to_unpickle_or_overwrite_is_privile
         ("verl", "0.9.1", "sft", "optimizer.learning_rate", "optim.lr"),
     ],
 )
-def test_a_version_has_its_own_spelling(trainer: str, version: str, algorithm: str, knob_id: str, name: str) -> None:
+def test_a_version_has_its_own_option(trainer: str, version: str, algorithm: str, knob_id: str, name: str) -> None:
     assert flag_of(knobs()[knob_id], trainer, version, algorithm).name == name
 
 

@@ -27,24 +27,24 @@ def beside(words: tuple[str, ...], trainer_and_version: str) -> list[Beside]:
     """Return what the words find under a trainer ("" is any, "trainer:version" one of its versions), the nearest
     names first."""
     found = [
-        (normal(spelled.name) != "_".join(words), len(spelled.name), spelled, trainer, versions)
-        for spelled, trainer, versions in _gathered(trainer_and_version)
-        if has_words(normal(spelled.name), words)
+        (normal(option.name) != "_".join(words), len(option.name), option, trainer, versions)
+        for option, trainer, versions in _gathered(trainer_and_version)
+        if has_words(normal(option.name), words)
     ]
     nearest = sorted(found, key=lambda each: each[:2])[:MOST]
     return [
-        Beside(name=spelled.name, whose=whose(trainer, versions), says=_said(spelled))
-        for *_rank, spelled, trainer, versions in nearest
+        Beside(name=option.name, whose=whose(trainer, versions), says=_said(option))
+        for *_rank, option, trainer, versions in nearest
     ]
 
 
 def names_of_knobs() -> dict[str, list[str]]:
     """Return the names of each knob that are none of its flags, by its id."""
     found: dict[str, list[str]] = {}
-    for _trainer, _version, spelled in all_option_names():
-        for name in spelled.says:
-            if name in knobs() and spelled.name not in found.setdefault(name, []):
-                found[name].append(spelled.name)
+    for _trainer, _version, option in all_option_names():
+        for name in option.says:
+            if name in knobs() and option.name not in found.setdefault(name, []):
+                found[name].append(option.name)
     return found
 
 
@@ -52,14 +52,14 @@ def _gathered(trainer_and_version: str) -> Iterator[tuple[OptionName, str, list[
     """Yield what is no knob's, once per trainer, with the versions that have it."""
     asked, _colon, version = trainer_and_version.partition(":")
     found: dict[tuple[str, OptionName], list[str]] = {}
-    for trainer, one, spelled in all_option_names():
-        if (not asked or trainer == asked) and (not version or one == version) and not set(spelled.says) & set(knobs()):
-            found.setdefault((trainer, spelled), []).append(one)
-    for (trainer, spelled), versions in found.items():
-        yield spelled, trainer, versions
+    for trainer, one, option in all_option_names():
+        if (not asked or trainer == asked) and (not version or one == version) and not set(option.says) & set(knobs()):
+            found.setdefault((trainer, option), []).append(one)
+    for (trainer, option), versions in found.items():
+        yield option, trainer, versions
 
 
-def _said(spelled: OptionName) -> str:
-    if not spelled.says:
-        return _(spelled.why)
-    return _("New run: %(field)s") % {"field": field_label(spelled.says[0])}
+def _said(option: OptionName) -> str:
+    if not option.says:
+        return _(option.why)
+    return _("New run: %(field)s") % {"field": field_label(option.says[0])}

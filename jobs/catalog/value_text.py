@@ -3,7 +3,7 @@
 from jobs.catalog.value import Value
 
 
-def spell(value: Value) -> str:
+def value_text(value: Value) -> str:
     """Return a value as people type it: 3e-4, 0.05, true, cosine; nothing for what is not set."""
     if value is None:
         return ""
@@ -13,7 +13,7 @@ def spell(value: Value) -> str:
 
 
 def _short_float(value: float) -> str:
-    """Return 3e-4 for 0.0003 and 1.0 as 1: the shortest of the exact spellings."""
+    """Return 3e-4 for 0.0003 and 1.0 as 1: the shortest of the exact forms."""
     plain = repr(value).removesuffix(".0")
     mantissa, exponent = plain, "0"
     for digits in range(17):
