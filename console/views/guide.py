@@ -1,4 +1,4 @@
-"""The guide: knobs, recipes, what runs where, tuning, symptoms, metrics and rules, read from the catalogue.
+"""The guide: knobs, recipes, what runs where, tuning, symptoms, metrics, rules and diagnosis rules.
 
 It is about no project and no run. What one searches and picks stands in the address; the list and its detail are asked
 for in part by htmx, which names the part it wants.
@@ -17,6 +17,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from console.guide.advice_list import tuning_page
+from console.guide.diagnosis_list import diagnosis_page
 from console.guide.knob_list import knobs_page
 from console.guide.metric_list import metrics_page
 from console.guide.parts import Asked
@@ -113,6 +114,7 @@ def _titles() -> dict[str, str]:
         "symptoms": _("Symptoms"),
         "metrics": _("Metrics"),
         "rules": _("Rules"),
+        "diagnosis": _("Diagnosis"),
     }
 
 
@@ -135,4 +137,5 @@ urlpatterns = [
     path("guide/metrics", _tab("metrics", _whole(metrics_page)), name="guide-metrics"),
     path("guide/rules", _RULES, name="guide-rules"),
     path("guide/rules/<str:item>", _RULES, name="guide-rule"),
+    path("guide/diagnosis", _tab("diagnosis", _whole(diagnosis_page)), name="guide-diagnosis"),
 ]

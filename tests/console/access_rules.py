@@ -80,6 +80,7 @@ PAGES: dict[str, Rule] = {
     "GET /guide/metrics": SIGNED_IN,
     "GET /guide/rules": SIGNED_IN,
     "GET /guide/rules/{item}": SIGNED_IN,
+    "GET /guide/diagnosis": SIGNED_IN,
     "GET /healthz": ANYONE,
     "GET /readyz": ANYONE,
     "GET /runs": VIEWER,

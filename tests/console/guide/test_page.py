@@ -12,10 +12,11 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import rules
 from jobs.catalog.symptom import symptoms
+from profiling.finding import rules as diagnosis_rules
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
-TABS = ("knobs", "recipes", "devices", "tuning", "symptoms", "metrics", "rules")
+TABS = ("knobs", "recipes", "devices", "tuning", "symptoms", "metrics", "rules", "diagnosis")
 
 
 @pytest.fixture
@@ -160,6 +161,24 @@ def test_advice_rules_symptoms_and_metrics_are_all_there(viewer: Client) -> None
     found = page(viewer, reverse("guide-symptoms"), q="No available memory for the cache blocks")
     assert listed(found)[0].startswith("memory.")
     assert "KL to reference" in page(viewer, reverse("guide-metrics"), q="actor/kl_loss")
+
+
+def test_each_diagnosis_rule_is_there_with_its_threshold_and_the_knobs_to_change(viewer: Client) -> None:
+    shown = page(viewer, reverse("guide-diagnosis"))
+
+    assert set(re.findall(r'<tr id="(\w+)">', shown)) == set(diagnosis_rules())
+    assert "Waiting for data" in shown
+    assert "&gt; 5 %" in shown
+    assert 'href="/guide/knobs/data.num_workers"' in shown
+
+
+def test_diagnosis_rules_are_found_by_question_by_when_they_look_and_by_words(viewer: Client) -> None:
+    def keys(**asked: str) -> set[str]:
+        return set(re.findall(r'<tr id="(\w+)">', page(viewer, reverse("guide-diagnosis"), **asked)))
+
+    assert keys(question="why") == {key for key, rule in diagnosis_rules().items() if rule.question == "why"}
+    assert keys(when="live") == set(diagnosis_rules(live=True))
+    assert keys(q="rollout.kv_cache_mib") == {"kv_cache_full"}
 
 
 def test_strange_addresses_are_no_trouble(viewer: Client) -> None:

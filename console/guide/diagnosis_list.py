@@ -1,0 +1,59 @@
+"""The guide's diagnosis rules: what each watches, when it fires, what it needs, and what to change then."""
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from console.guide.parts import Asked, has_words, knob_link, pick, words_of
+from profiling.finding import QUESTIONS, Rule, amount, rules
+
+_NEEDS = {
+    "phases": gettext_noop("phases of steps, always recorded"),
+    "readings": gettext_noop("readings of the run"),
+    "trace": gettext_noop("a trace"),
+    "device_trace": gettext_noop("a trace of a GPU"),
+    "memory": gettext_noop("memory of the device"),
+    "counters": gettext_noop("counters of the GPU"),
+    "collectives": gettext_noop("collectives of all ranks"),
+    "capture": gettext_noop("a capture"),
+}
+
+
+def diagnosis_page(asked: Asked) -> dict[str, Any]:
+    """Return the context of the tab."""
+    question = pick(asked, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
+    when = pick(asked, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
+    found = [
+        (key, rule)
+        for key, rule in rules().items()
+        if question.chosen in ("", rule.question)
+        and when.chosen in ("", "live" if rule.is_live else "files")
+        and has_words(_text(key, rule), words_of(asked))
+    ]
+    return {
+        "filters": (question, when),
+        "rules": [_shown(key, rule) for key, rule in found],
+        "found": len(found),
+        "all": len(rules()),
+    }
+
+
+def _text(key: str, rule: Rule) -> str:
+    texts = (key, _(rule.title), _(rule.definition), _(rule.advice), *(turn.knob for turn in rule.turns))
+    return "\n".join(text.lower().replace("-", "_") for text in texts)
+
+
+def _shown(key: str, rule: Rule) -> dict[str, Any]:
+    return {
+        "key": key,
+        "title": _(rule.title),
+        "definition": _(rule.definition),
+        "sign": "<" if rule.is_low_bad else ">",
+        "watch": amount(rule.watch, rule.unit),
+        "bad": amount(rule.bad, rule.unit),
+        "source": _(rule.source),
+        "needs": ", ".join(_(_NEEDS[need]) for need in rule.needs),
+        "advice": _(rule.advice),
+        "knobs": [knob_link(turn.knob) for turn in rule.turns],
+    }
