@@ -1,6 +1,5 @@
-"""What a run records of itself: `RunSpec.profile`. Standard library only; jobs.catalog.runspec checks it."""
+"""What can be recorded of a run, with what, and how much of it."""
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 Tool = Literal["none", "torch", "nsys", "stacks", "memory", "msprof", "torch_pieces"]
@@ -22,27 +21,6 @@ MAX_FIRST_STEP = 1_000_000
 
 MAX_SECONDS = 300.0
 """The longest that a recording by time may last: it ends by itself if nobody ends it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileConfig:
-    """A capture asked for at launch, and what marks do besides.
-
-    `what` is to be seen of steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists
-    divided by commas, "" for all; "none" asks for no capture. `tool` "none" lets the tool be picked once the workers
-    are known; who names one gets that one. `marks` is the backend of detail marks, `auto` the best that the
-    node offers (profiling.profilers). `nsys_ready` starts workers so that nsys can attach to them at any step; `auto`
-    does so on nodes that have nsys.
-    """
-
-    what: What = "none"
-    tool: Tool = "none"
-    first_step: int = 2
-    num_steps: int = 2
-    roles: str = ""
-    ranks: str = ""
-    marks: Marks = "auto"
-    nsys_ready: NsysReady = "auto"
 
 
 def is_torch(tool: str) -> bool:

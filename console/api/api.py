@@ -43,7 +43,7 @@ from console.api import (
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import Refused
 from jobs.accounts.access import NotAllowed
-from jobs.catalog.runspec import SpecInvalid
+from jobs.catalog.parse_spec import SpecInvalid
 from jobs.runs.launch import KeyReused
 
 api = NinjaAPI(

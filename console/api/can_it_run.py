@@ -10,7 +10,7 @@ from console.api.problem import REFUSALS, Refused
 from console.api.visible import caller, project_for
 from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.sections import ModelSource
+from jobs.catalog.runspec import ModelSource
 from jobs.catalog.sentence import told
 from jobs.planner.can_it_run.answer import Need, Option, Published, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost

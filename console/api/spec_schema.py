@@ -1,17 +1,17 @@
-"""The JSON schema of a RunSpec, made from its dataclasses and the catalogue of knobs.
+"""The JSON schema of a RunSpec, made from its models and the catalog of knobs.
 
 It documents; the one validator stays `parse_spec`, so that form, API and command line refuse with the same sentences.
 """
 
 import math
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.runspec import Origin, RunSpec
 
 _TYPES = {"int": "integer", "float": "number", "bool": "boolean", "choice": "string", "text": "string"}
 
@@ -33,15 +33,10 @@ class SpecIn:
 @cache
 def spec_schema() -> dict[str, Any]:
     """Return the schema of a launchable spec without references: fields that are missing take their defaults."""
-    raw = TypeAdapter(RunSpec).json_schema()
+    raw = RunSpec.model_json_schema()
     definitions = raw.pop("$defs", {})
     schema: dict[str, Any] = _inlined(raw, definitions)
-    schema["title"] = "RunSpec"
-    schema["properties"]["version"] = {"const": 1, "default": 1}
     schema["properties"]["knobs"] = _knobs_schema()
-    for section in ("trainer", "model", "data", "reward", "hardware", "policy"):
-        schema["properties"][section]["additionalProperties"] = False
-    schema["additionalProperties"] = False
     return schema
 
 
@@ -60,7 +55,7 @@ def _knob_schema(knob: Knob) -> dict[str, Any]:
         value |= {k: _tidy(v) for k, v in bounds.items() if math.isfinite(v)}
     if knob.is_optional:
         value = {"anyOf": [value, {"type": "null"}]}
-    origin = {"type": "string", "enum": ["default", "recipe", "you", "tuner"]}
+    origin = {"type": "string", "enum": list(get_args(Origin))}
     chosen = {
         "type": "object",
         "properties": {"value": value, "origin": origin},

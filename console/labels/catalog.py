@@ -7,7 +7,7 @@ answers.
 
 import ast
 from collections.abc import Iterator
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import KINDS, LEVELS, rules
-from jobs.catalog.runspec import parse_spec
+from jobs.catalog.runspec import SECTIONS
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
@@ -125,10 +125,8 @@ def _texts() -> Iterator[str]:
     for trainer in trainers().values():
         for version in trainer.versions:
             yield from (option.why for option in adapter(trainer.id).option_names(version=version))
-    spec = parse_spec({})
-    for section in fields(spec):
-        if is_dataclass(part := getattr(spec, section.name)):
-            yield from (_field_text(f"{section.name}.{field.name}") for field in fields(part))
+    for section, cls in SECTIONS.items():
+        yield from (_field_text(f"{section}.{field}") for field in cls.model_fields)
 
 
 def templates(package: str) -> Iterator[str]:

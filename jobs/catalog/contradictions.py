@@ -1,19 +1,16 @@
-"""What fields of a spec may not say against each other. Standard library only."""
+"""What fields of a spec may not say against each other."""
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.own_profile import profile_problem
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import trainers
 from profiling.captures.tool_selection import shown_by
 from profiling.config import names_of, ranks_of
-
-if TYPE_CHECKING:  # the parser of specs calls this module
-    from jobs.catalog.runspec import RunSpec
 
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
 _INTERFACES = re.compile(r"[A-Za-z0-9_,-]*")
@@ -30,7 +27,7 @@ _SECTIONS = {"model": Sentence("model"), "data": Sentence("data")}
 _SCORES_BY = {"file": Sentence("the file"), "url": Sentence("the URL"), "model": Sentence("the model")}
 
 
-def contradictions(spec: "RunSpec") -> list[tuple[str, str]]:
+def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     """Return (dotted field, sentence) of everything that fields say against each other. Such a spec cannot run at all.
 
     Rules of taste, and what other trainers ask of their options, are the business of `jobs.catalog.rule`.
@@ -111,7 +108,7 @@ def _diffusion_model(place: str) -> DiffusionModel | None:
         return None
 
 
-def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
+def _check_told(spec: RunSpec, refuse: Refuse) -> None:
     """Refuse what another trainer has no way of being told: it would be dropped without a word."""
     info = trainers()[spec.trainer.name]
     label = info.label
@@ -140,7 +137,7 @@ def _check_told(spec: "RunSpec", refuse: Refuse) -> None:
         refuse(f"knobs.{knob}", text)
 
 
-def _check_profile(spec: "RunSpec", refuse: Refuse) -> None:
+def _check_profile(spec: RunSpec, refuse: Refuse) -> None:
     wanted, workers = spec.profile, spec.workers
     if wanted.tool != "none" and wanted.what not in shown_by(wanted.tool):
         shown = ", ".join(shown_by(wanted.tool))
@@ -199,7 +196,7 @@ def _is_upload_id(text: str) -> bool:
     return text.startswith("upload:") and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest)
 
 
-def _check_reward(spec: "RunSpec", refuse: Refuse) -> None:
+def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
     if spec.reward.kind in ("file", "url", "model"):
         if spec.is_native:
             text = Sentence(
@@ -233,7 +230,7 @@ def _check_reward(spec: "RunSpec", refuse: Refuse) -> None:
         )
 
 
-def _check_grpo_batches(spec: "RunSpec", refuse: Refuse) -> None:
+def _check_grpo_batches(spec: RunSpec, refuse: Refuse) -> None:
     samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     updates = spec.int_knob("train.updates_per_rollout")
     if samples % updates:
@@ -249,7 +246,7 @@ def _check_grpo_batches(spec: "RunSpec", refuse: Refuse) -> None:
         _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
 
 
-def _check_divides(spec: "RunSpec", knob_id: str, samples: int, refuse: Refuse) -> None:
+def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Refuse) -> None:
     """Every rank gets the same number of samples per update, else collectives would wait for ever."""
     ranks = spec.hardware.policy_ranks
     if samples % ranks:

@@ -140,33 +140,33 @@ class Knob:
 
     def check_set(self, value: object) -> Scalar:
         """Return `value` as the knob's type, as `check` does, but refuse "not set" too. Raises: KnobValueInvalid."""
-        words = {"value": repr(value), "label": Sentence(self.label), "allowed": self.allowed()}
-        refusal = KnobValueInvalid(Sentence("{value} is not allowed for {label}. Use {allowed}.", **words))
-        if self.type == "bool":
-            return _read_bool(value, refusal)
-        if self.type == "text":
-            if isinstance(value, str) and is_storable(value):
-                return value
-            raise refusal
-        if self.type == "choice":
-            if isinstance(value, str) and value in self.choices:
-                return value
-            raise refusal
-        return self._read_number(value, refusal)
+        read = self._read(value)
+        if read is None:
+            words = {"value": repr(value), "label": Sentence(self.label), "allowed": self.allowed()}
+            raise KnobValueInvalid(Sentence("{value} is not allowed for {label}. Use {allowed}.", **words))
+        return read
 
-    def _read_number(self, value: object, refusal: KnobValueInvalid) -> Scalar:
+    def _read(self, value: object) -> Scalar | None:
+        """Return `value` as the knob's type; None if it does not take it."""
+        if self.type == "bool":
+            return _read_bool(value)
+        if self.type == "text":
+            return value if isinstance(value, str) and is_storable(value) else None
+        if self.type == "choice":
+            return value if isinstance(value, str) and value in self.choices else None
+        return self._read_number(value)
+
+    def _read_number(self, value: object) -> Scalar | None:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise refusal
+            return None
         try:
             number = float(value.replace(",", "") if isinstance(value, str) else value)
         except (ValueError, OverflowError):
-            raise refusal from None
+            return None
         if not math.isfinite(number) or not self.low <= number <= self.high:
-            raise refusal
+            return None
         if self.type == "int":
-            if not number.is_integer():
-                raise refusal
-            return int(number)
+            return int(number) if number.is_integer() else None
         return number
 
 
@@ -187,14 +187,14 @@ def _text_of(bound: float) -> str:
     return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
-def _read_bool(value: object, refusal: KnobValueInvalid) -> bool:
+def _read_bool(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "on", "yes", "1"):
         return True
     if isinstance(value, str) and value.lower() in ("false", "off", "no", "0", ""):
         return False
-    raise refusal
+    return None
 
 
 @cache

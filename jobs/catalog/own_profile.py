@@ -1,22 +1,20 @@
 """What a trainer's own profiler records of a run, and which tool a launch of another trainer is recorded with.
 
 A trainer has a profiler of its own if the knob `profiling.tool` means something to it. `RunSpec.profile` asks for
-captures of every trainer in one way; these knobs say the same in one trainer's words, and more. Standard library only.
+captures of every trainer in one way; these knobs say the same in one trainer's words, and more.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import applicable
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.trainer import as_version, trainers
 from profiling.captures.tool_selection import INSTEAD, candidates
 from profiling.config import MAX_STEPS, Device, names_of, ranks_of
-
-if TYPE_CHECKING:  # the parser of specs calls this module
-    from jobs.catalog.runspec import RunSpec
 
 TOOL_KNOB = "profiling.tool"
 THEIRS: Mapping[str, str] = {"torch": "torch", "nsys": "nsys", "memory": "torch_memory", "msprof": "npu"}
@@ -55,13 +53,13 @@ class OwnProfile:
     ranks: tuple[int, ...] = ()
 
 
-def own_tools(spec: "RunSpec") -> tuple[str, ...]:
+def own_tools(spec: RunSpec) -> tuple[str, ...]:
     """Return the tools that the run's trainer can record with itself, by our words."""
     knob = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version).get(TOOL_KNOB)
     return tuple(tool for tool, theirs in THEIRS.items() if knob is not None and theirs in knob.choices)
 
 
-def launch_tool(spec: "RunSpec") -> str:
+def launch_tool(spec: RunSpec) -> str:
     """Return the tool that a launch of another trainer is recorded with, "" if nothing is asked for or shows it.
 
     The one that the spec names, else the first that shows what is wanted: nsys and what only Ascend has are never
@@ -75,7 +73,7 @@ def launch_tool(spec: "RunSpec") -> str:
     return next((tool for tool in shown if tool in BESIDE), "")
 
 
-def own_profile(spec: "RunSpec") -> OwnProfile | None:
+def own_profile(spec: RunSpec) -> OwnProfile | None:
     """Return what the trainer's own profiler is to record, by RunSpec.profile or by its knobs; None for nothing."""
     tool = launch_tool(spec)
     if tool:
@@ -121,7 +119,7 @@ def _steps(values: Mapping[str, Any]) -> list[int]:
     return sorted(int(step) for step in named if step.isdecimal() and 0 < int(step) < 10**9) if roles else []
 
 
-def profile_problem(spec: "RunSpec") -> tuple[str, Sentence] | None:
+def profile_problem(spec: RunSpec) -> tuple[str, Sentence] | None:
     """Return (field, sentence) of what a trainer that is not ours cannot record as RunSpec.profile asks; else None."""
     wanted, info = spec.profile, trainers()[spec.trainer.name]
     if spec.is_native or wanted.what == "none":
@@ -147,7 +145,7 @@ def profile_problem(spec: "RunSpec") -> tuple[str, Sentence] | None:
     return None
 
 
-def _own_problem(spec: "RunSpec", tool: str, called: Sentence) -> tuple[str, Sentence] | None:
+def _own_problem(spec: RunSpec, tool: str, called: Sentence) -> tuple[str, Sentence] | None:
     chosen = [knob for knob in CHOOSING if knob in spec.knobs and spec.knobs[knob].value != _plain(spec, knob)]
     if chosen:
         text = Sentence(
@@ -171,6 +169,6 @@ def _own_problem(spec: "RunSpec", tool: str, called: Sentence) -> tuple[str, Sen
     return None
 
 
-def _plain(spec: "RunSpec", knob_id: str) -> Any:
+def _plain(spec: RunSpec, knob_id: str) -> Any:
     knob = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)[knob_id]
     return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)

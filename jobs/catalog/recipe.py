@@ -27,7 +27,8 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.accelerator import accelerators
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.tables import folder_tables
 
 _REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")

@@ -22,7 +22,7 @@ applies; each dict of `fix` is one change on offer, and is offered only where it
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -30,8 +30,8 @@ from jobs.catalog.algorithm import expand
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import Expression, Lookup, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
-from jobs.catalog.runspec import Problem, RunSpec
-from jobs.catalog.sections import RANGES, KnobValue
+from jobs.catalog.parse_spec import Problem
+from jobs.catalog.runspec import RANGES, SECTIONS, KnobValue, RunSpec
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value
@@ -173,8 +173,8 @@ def changed(spec: RunSpec, changes: Mapping[str, Value]) -> RunSpec:
         else:
             section, _, field = name.partition(".")
             part = sections.get(section, getattr(spec, section))
-            sections[section] = replace(part, **{field: value}) if field else value
-    return replace(spec, knobs=values, **sections)
+            sections[section] = part.model_copy(update={field: value}) if field else value
+    return spec.model_copy(update={"knobs": values, **sections})
 
 
 def _field(name: str) -> str:
@@ -203,17 +203,16 @@ def lookup_of(spec: RunSpec) -> Lookup:
         if name in DERIVED:
             return DERIVED[name](spec)
         section, _, field = name.partition(".")
-        part = getattr(spec, section, None) if section in _SECTIONS else None
-        if part is not None and not field:
+        if section not in RunSpec.model_fields:
+            raise NotApplicable(name)
+        part = getattr(spec, section)
+        if not field:
             return part
-        if is_dataclass(part) and field in {f.name for f in fields(part)}:
+        if section in SECTIONS and field in SECTIONS[section].model_fields:
             return getattr(part, field)
         raise NotApplicable(name)
 
     return find
-
-
-_SECTIONS = {f.name for f in fields(RunSpec)}
 
 
 def _applies(rule: Rule, lookup: Lookup) -> bool:

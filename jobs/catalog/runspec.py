@@ -1,82 +1,214 @@
-"""RunSpec: everything that makes a run, frozen, versioned, JSON both ways, and the one validator of it.
+"""RunSpec: everything that makes a run, as frozen and versioned models with JSON both ways.
 
-Form, API and command line all call `parse_spec`; the OpenAPI schema is made from these dataclasses. The same spec
-launched twice is the same run. Standard library only.
+The models say which fields there are, what each may hold and what it is when left out. Form, API and OpenAPI are made
+from them. `jobs.catalog.parse_spec` is the one validator. The same spec launched twice is the same run.
 """
 
-import dataclasses
-import difflib
 import json
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, cast, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from jobs.catalog.algorithm import algorithms, is_in
-from jobs.catalog.contradictions import contradictions
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
+from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.placement import placement_of
-from jobs.catalog.sections import (
-    RANGES,
-    SECTIONS,
-    Algorithm,
-    DataSource,
-    Hardware,
-    KnobValue,
-    ModelSource,
-    Origin,
-    RewardSource,
-    RunPolicy,
-    Trainer,
-)
-from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
-from profiling.captures.tool_selection import shown_by
-from profiling.config import ProfileConfig
+from profiling.config import MAX_FIRST_STEP, MAX_STEPS, Marks, NsysReady, Tool, What
 
-SPEC_VERSION = 1
-
-MAX_STRANGERS = 20
+SPEC_VERSION: Literal[1] = 1
+MAX_NAME_CHARS = 120
 MAX_OVERRIDDEN = 200
+MAX_RULE_CHARS = 100
+
+Origin = Literal["default", "recipe", "you", "tuner"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One thing wrong with a spec: the dotted field (as the form names its input), and a sentence for people."""
+class OneOf:
+    """Marks a text as one of the names that a table of the catalog has."""
 
-    field: str
-    message: str
+    def __init__(self, table: Callable[[], Iterable[str]]) -> None:
+        self.names = tuple(table())
 
-
-class SpecInvalid(ValueError):
-    """The spec cannot be launched; `problems` says why, field by field."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(" ".join(f"{p.field}: {p.message}" for p in problems))
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Accept these names."""
+        return core_schema.literal_schema(list(self.names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
+def _check_storable(text: str) -> str:
+    if not is_storable(text):
+        raise PydanticCustomError("not_storable", "a character that cannot be stored")
+    return text
+
+
+def _check_version(raw: object) -> object:
+    if raw != SPEC_VERSION or isinstance(raw, bool):
+        raise PydanticCustomError("unknown_version", "not a known version")
+    return SPEC_VERSION
+
+
+def _check_name(raw: object) -> str:
+    name = raw.strip() if isinstance(raw, str) else ""
+    is_line = len(name) <= MAX_NAME_CHARS and all(ord(c) >= 32 for c in name) and is_storable(name)
+    if not isinstance(raw, str) or not is_line:
+        raise PydanticCustomError("not_a_name", "not a name")
+    return name
+
+
+def _check_rule_ids(raw: object) -> tuple[str, ...]:
+    if not isinstance(raw, (list, tuple)) or len(raw) > MAX_OVERRIDDEN or not all(map(_is_rule_id, raw)):
+        raise PydanticCustomError("not_rule_ids", "not a list of rules' ids")
+    return tuple(dict.fromkeys(raw))
+
+
+def _is_rule_id(raw: object) -> bool:
+    return isinstance(raw, str) and is_storable(raw) and len(raw) <= MAX_RULE_CHARS
+
+
+def _whole(raw: object) -> object:
+    """Return 2 for 2.0, as JSON of other languages has it."""
+    return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
+
+
+AlgorithmId = Annotated[str, OneOf(algorithms)]
+TrainerName = Annotated[str, OneOf(trainers)]
+Text = Annotated[str, AfterValidator(_check_storable)]
+Whole = BeforeValidator(_whole)
+
+
+class Model(BaseModel):
+    """What all parts of a spec share: frozen, no field but the known ones, and no text where a number belongs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Trainer(Model):
+    """Which trainer runs the spec, in which version; `native` is the built-in one, whose version is ""."""
+
+    name: TrainerName = "native"
+    version: Text = ""
+
+
+class ModelSource(Model):
+    """Where the starting weights come from: a bundled name, a folder on the cluster, or a hub id (with a revision)."""
+
+    kind: Literal["bundled", "path", "hub"] = "bundled"
+    id: Text = "tiny-word-problems"
+    revision: Text = ""
+
+
+class DataSource(Model):
+    """Where samples come from and which columns hold them.
+
+    `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
+    a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
+    `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
+    `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
+    stands elsewhere, a path or hub id, for trainers that want it so.
+    """
+
+    kind: Literal["bundled", "path", "upload", "hub"] = "bundled"
+    id: Text = "word-problems"
+    split: Text = "train"
+    eval_split: Text = ""
+    eval_share: Annotated[float, Field(ge=0.0, le=0.5)] = 0.1
+    prompt_column: Text = "prompt"
+    answer_column: Text = "answer"
+    response_column: Text = "response"
+    messages_column: Text = ""
+    chosen_column: Text = "chosen"
+    rejected_column: Text = "rejected"
+    system_prompt: Text = ""
+    eval_id: Text = ""
+
+
+class RewardSource(Model):
+    """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
+
+    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. Other trainers may also score
+    by a `file` (a Python path on the cluster, in the trainer's own form), a `url` or a reward `model`: `location`
+    names it.
+    """
+
+    kind: Literal["math", "exact_match", "format", "custom", "file", "url", "model"] = "math"
+    source: Text = ""
+    file_name: Text = ""
+    location: Text = ""
+
+
+class Hardware(Model):
+    """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU.
+
+    Ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement say it.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    policy_ranks: Annotated[int, Field(ge=1, le=4096), Whole] = 2
+    rollout_engines: Annotated[int, Field(ge=1, le=1024), Whole] = 1
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=64), Whole] = 1
+    cpus_per_worker: Annotated[int, Field(ge=1, le=256), Whole] = 1
+
+
+class ProfileConfig(Model):
+    """A capture asked for at launch, and what marks do besides.
+
+    `what` is to be seen of steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists
+    divided by commas, "" for all; "none" asks for no capture. `tool` "none" lets the tool be picked once the workers
+    are known; who names one gets that one. `marks` is the backend of detail marks, `auto` the best that the
+    node offers (profiling.profilers). `nsys_ready` starts workers so that nsys can attach to them at any step; `auto`
+    does so on nodes that have nsys.
+    """
+
+    what: What = "none"
+    tool: Tool = "none"
+    first_step: Annotated[int, Field(ge=1, le=MAX_FIRST_STEP), Whole] = 2
+    num_steps: Annotated[int, Field(ge=1, le=MAX_STEPS), Whole] = 2
+    roles: Text = ""
+    ranks: Text = ""
+    marks: Marks = "auto"
+    nsys_ready: NsysReady = "auto"
+
+
+class RunPolicy(Model):
+    """What the console does on its own: how often it restarts a run from its last checkpoint, and for which causes.
+
+    `cluster`: a node, Ray or a process was lost; `any`: also when the trainer failed after it got further than before.
+    A stop by people is never undone. Whoever resumes the run by hand gives it all its retries anew.
+    """
+
+    retries: Annotated[int, Field(ge=0, le=10), Whole] = 0
+    retry_on: Literal["never", "cluster", "any"] = "never"
+
+
+class KnobValue(Model):
+    """A knob's value and who chose it."""
+
+    value: Value
+    origin: Origin = "default"
+
+
+class RunSpec(Model):
     """One run, complete. `knobs` holds every knob that applies to the algorithm and trainer, by id.
 
     `overridden` names the rules whose findings of this spec a person has read and put aside.
     """
 
-    version: int = SPEC_VERSION
-    name: str = ""
-    algorithm: Algorithm = "grpo"
-    trainer: Trainer = field(default_factory=Trainer)
-    model: ModelSource = field(default_factory=ModelSource)
-    data: DataSource = field(default_factory=DataSource)
-    reward: RewardSource = field(default_factory=RewardSource)
-    hardware: Hardware = field(default_factory=Hardware)
-    profile: ProfileConfig = field(default_factory=ProfileConfig)
-    policy: RunPolicy = field(default_factory=RunPolicy)
-    knobs: Mapping[str, KnobValue] = field(default_factory=dict)
-    overridden: tuple[str, ...] = ()
+    version: Annotated[Literal[1], BeforeValidator(_check_version)] = SPEC_VERSION
+    name: Annotated[str, BeforeValidator(_check_name)] = ""
+    algorithm: AlgorithmId = "grpo"
+    trainer: Trainer = Field(default_factory=Trainer)
+    model: ModelSource = Field(default_factory=ModelSource)
+    data: DataSource = Field(default_factory=DataSource)
+    reward: RewardSource = Field(default_factory=RewardSource)
+    hardware: Hardware = Field(default_factory=Hardware)
+    profile: ProfileConfig = Field(default_factory=ProfileConfig)
+    policy: RunPolicy = Field(default_factory=RunPolicy)
+    knobs: Mapping[str, KnobValue] = Field(default_factory=dict)
+    overridden: Annotated[tuple[str, ...], BeforeValidator(_check_rule_ids)] = ()
 
     def knob(self, knob_id: str) -> Any:
         """Return the value of a knob; KeyError if it does not apply to this run."""
@@ -126,7 +258,7 @@ class RunSpec:
 
 def to_json(spec: RunSpec) -> dict[str, Any]:
     """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
-    return dataclasses.asdict(spec) | {"overridden": list(spec.overridden)}
+    return spec.model_dump() | {"overridden": list(spec.overridden)}
 
 
 def to_text(spec: RunSpec) -> str:
@@ -144,220 +276,30 @@ def default_of(spec: RunSpec, knob: Knob) -> Value:
     return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
 
 
-def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
-    """Return the complete, checked RunSpec of plain JSON values.
+def choices_of(field: FieldInfo) -> tuple[str, ...]:
+    """Return the texts that a field chooses from; () for one that does not."""
+    if get_origin(field.annotation) is Literal:
+        return get_args(field.annotation)
+    return next((mark.names for mark in field.metadata if isinstance(mark, OneOf)), ())
 
-    Missing fields and knobs take their defaults; knobs may be bare values (then they are `origin`'s) or
-    {"value": ..., "origin": ...}. Raises SpecInvalid with every problem found, not only the first.
-    """
-    problems: list[Problem] = []
-    if not isinstance(raw, Mapping):
-        raise SpecInvalid(
-            [
-                Problem(
-                    field="spec", message=Sentence("A run spec is a JSON object, not {kind}.", kind=type(raw).__name__)
-                )
-            ]
-        )
-    _refuse_unknown(raw, RunSpec, "", problems)
-    values: dict[str, Any] = {}
-    version = raw.get("version", SPEC_VERSION)
-    if version != SPEC_VERSION or isinstance(version, bool):
-        text = Sentence("Version {version} is not known. Use {known}.", version=repr(version), known=SPEC_VERSION)
-        problems.append(Problem(field="version", message=text))
-    values["name"] = _parse_name(raw.get("name", ""), problems)
-    values["algorithm"] = _parse_scalar("algorithm", raw.get("algorithm", "grpo"), Algorithm, "grpo", problems)
+
+def _ranges() -> Iterator[tuple[str, tuple[float, float]]]:
     for section, cls in SECTIONS.items():
-        values[section] = _parse_section(section, cls, raw.get(section, {}), problems)
-    values["profile"] = _parse_profile(values["profile"], raw.get("profile", {}))
-    values["trainer"] = _parse_trainer(values["trainer"], values["algorithm"], problems)
-    values["knobs"] = _parse_knobs(raw.get("knobs", {}), values["algorithm"], values["trainer"], origin, problems)
-    values["overridden"] = _parse_overridden(raw.get("overridden", ()), problems)
-    spec = RunSpec(**values)
-    if not problems:
-        problems += [Problem(field=name, message=message) for name, message in contradictions(spec)]
-    if problems:
-        raise SpecInvalid(problems)
-    return spec
+        for name, field in cls.model_fields.items():
+            low = [mark.ge for mark in field.metadata if hasattr(mark, "ge")]
+            high = [mark.le for mark in field.metadata if hasattr(mark, "le")]
+            if low and high:
+                yield f"{section}.{name}", (low[0], high[0])
 
 
-def _parse_profile(given: ProfileConfig, raw: object) -> ProfileConfig:
-    """Return the profile with what its tool is best at, where a tool alone is named: so do specs of before `what`."""
-    if given.tool == "none" or (isinstance(raw, Mapping) and "what" in raw):
-        return given
-    return dataclasses.replace(given, what=shown_by(given.tool)[0])
-
-
-def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
-    """Return the trainer with its version filled in; the newest known one where none is named."""
-    info = trainers()[given.name]
-    version = given.version or info.versions[0]
-    if version not in info.versions:
-        words = {"version": repr(given.version), "trainer": Sentence(info.label)}
-        if any(info.versions):
-            known = ", ".join(info.versions)
-            text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=known)
-        else:
-            text = Sentence("{trainer} has no version {version}. Leave it out.", **words)
-        problems.append(Problem(field="trainer.version", message=text))
-        version = info.versions[0]
-    elif not info.offers(algorithm, version):
-        *first, last = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
-        text = Sentence(
-            "{algorithm} is not trained by {trainer}. Use {others} for it.",
-            algorithm=Sentence(algorithms()[algorithm].label),
-            trainer=info.called(version),
-            others=Sentence("{some} or {last}", some=", ".join(first), last=last) if first else last,
-        )
-        problems.append(Problem(field="algorithm", message=text))
-    return Trainer(name=given.name, version=version)
-
-
-def _parse_overridden(raw: object, problems: list[Problem]) -> tuple[str, ...]:
-    is_list = isinstance(raw, (list, tuple)) and len(raw) <= MAX_OVERRIDDEN
-    if is_list and all(
-        isinstance(rule, str) and is_storable(rule) and len(rule) <= 100 for rule in cast(list[Any], raw)
-    ):
-        return tuple(dict.fromkeys(cast(list[str], raw)))
-    problems.append(
-        Problem(field="overridden", message=Sentence("{value} is not a list of rules' ids.", value=repr(raw)))
-    )
-    return ()
-
-
-def _parse_name(raw: object, problems: list[Problem]) -> str:
-    name = raw.strip() if isinstance(raw, str) else raw
-    if not isinstance(name, str) or len(name) > 120 or any(ord(c) < 32 for c in name) or not is_storable(name):
-        text = Sentence("{value} is not a name. Use up to 120 characters on one line.", value=repr(raw))
-        problems.append(Problem(field="name", message=text))
-        return ""
-    return name
-
-
-def _refuse_unknown(raw: Mapping[Any, Any], cls: type[Any], prefix: str, problems: list[Problem]) -> None:
-    known = [f.name for f in dataclasses.fields(cls)]
-    for key in strangers(raw, known):
-        problems.append(Problem(field=f"{prefix}{key}", message=_unknown(Sentence("field"), str(key), known)))
-
-
-def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
-    """Return the first keys that are not known: who sends a million gets no sentence, and no search, for each."""
-    return list(islice((key for key in raw if key not in known), MAX_STRANGERS))
-
-
-def _unknown(what: Sentence, given: str, known: list[str]) -> Sentence:
-    near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
-    near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
-    words = {"what": what, "given": repr(given)}
-    if near:
-        return Sentence("There is no {what} {given}. Did you mean {near}?", **words, near=near[0])
-    some = f"{', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}"
-    return Sentence("There is no {what} {given}. Known: {known}.", **words, known=some)
-
-
-def _initials(name: str) -> str:
-    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
-
-
-def _parse_section(section: str, cls: type[Any], raw: object, problems: list[Problem]) -> Any:
-    if not isinstance(raw, Mapping):
-        text = Sentence("{name} is an object of fields, not {value}.", name=section, value=repr(raw))
-        problems.append(Problem(field=section, message=text))
-        return cls()
-    _refuse_unknown(raw, cls, f"{section}.", problems)
-    default = cls()
-    values = {}
-    for f in dataclasses.fields(cls):
-        given = raw.get(f.name, getattr(default, f.name))
-        values[f.name] = _parse_scalar(f"{section}.{f.name}", given, f.type, getattr(default, f.name), problems)
-    return cls(**values)
-
-
-def _parse_scalar(name: str, raw: object, kind: Any, default: Any, problems: list[Problem]) -> Any:
-    choices = get_args(kind)
-    if choices:
-        if raw in choices and isinstance(raw, str):
-            return raw
-        problems.append(
-            Problem(field=name, message=_not_allowed(raw, Sentence("one of {choices}", choices=", ".join(choices))))
-        )
-    elif kind is str:
-        if isinstance(raw, str) and is_storable(raw):
-            return raw
-        text = (
-            Sentence("{value} holds a character that cannot be stored. Type it again.", value=repr(raw))
-            if isinstance(raw, str)
-            else Sentence("{value} is not text.", value=repr(raw))
-        )
-        problems.append(Problem(field=name, message=text))
-    elif kind in (int, float):
-        low, high = RANGES[name]
-        is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
-        # The range first: it is finite, and an integer of a thousand digits fits no float.
-        if is_number and low <= cast(float, raw) <= high and (kind is float or float(cast(float, raw)).is_integer()):
-            return kind(raw)
-        allowed = number_from(f"{low:,.15g}", f"{high:,.15g}", is_int=kind is int)
-        problems.append(Problem(field=name, message=_not_allowed(raw, allowed)))
-    else:
-        raise AssertionError(f"{name} has a type the validator does not know: {kind}")
-    return default
-
-
-def _not_allowed(raw: object, allowed: Sentence) -> Sentence:
-    return Sentence("{value} is not allowed. Use {allowed}.", value=repr(raw), allowed=allowed)
-
-
-def _parse_knobs(
-    raw: object, algorithm: str, trainer: Trainer, origin: Origin, problems: list[Problem]
-) -> dict[str, KnobValue]:
-    if not isinstance(raw, Mapping):
-        text = Sentence("knobs is an object of knob ids and values, not {value}.", value=repr(raw))
-        problems.append(Problem(field="knobs", message=text))
-        raw = {}
-    catalogue = knobs()
-    here = applicable(algorithm, trainer.name, trainer.version)
-    for knob_id in strangers(raw, catalogue):
-        problems.append(
-            Problem(field=f"knobs.{knob_id}", message=_unknown(Sentence("knob"), str(knob_id), list(catalogue)))
-        )
-    for knob_id in raw:
-        if knob_id in catalogue and knob_id not in here:
-            given = _bare(raw[knob_id], origin)[0]
-            if given != catalogue[knob_id].default_for(algorithm):
-                message = Sentence(
-                    "{label} does not apply to {algorithm} with {trainer}. Leave it out.",
-                    label=Sentence(catalogue[knob_id].label),
-                    algorithm=Sentence(algorithms()[algorithm].label),
-                    trainer=trainers()[trainer.name].called(trainer.version),
-                )
-                problems.append(Problem(field=f"knobs.{knob_id}", message=message))
-    parsed = {}
-    for knob_id, knob in here.items():
-        if knob_id in raw:
-            parsed[knob_id] = _parse_knob(knob, raw[knob_id], origin, problems)
-        else:
-            parsed[knob_id] = KnobValue(value=knob.default_for(algorithm, trainer.name, trainer.version))
-    return parsed
-
-
-def _bare(raw: object, origin: Origin) -> tuple[object, object]:
-    if isinstance(raw, Mapping):
-        return raw.get("value"), raw.get("origin", origin)
-    return raw, origin
-
-
-def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]) -> KnobValue:
-    name = f"knobs.{knob.id}"
-    if isinstance(raw, Mapping):
-        _refuse_unknown(raw, KnobValue, f"{name}.", problems)
-    value, given_origin = _bare(raw, origin)
-    if given_origin not in get_args(Origin):
-        words = {"value": repr(given_origin), "allowed": ", ".join(get_args(Origin))}
-        text = Sentence("Origin {value} is not allowed. Use one of {allowed}.", **words)
-        problems.append(Problem(field=name, message=text))
-        given_origin = origin
-    try:
-        return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
-    except KnobValueInvalid as error:
-        problems.append(Problem(field=name, message=told(error)))
-        return KnobValue(value=knob.default)
+SECTIONS: Mapping[str, type[Model]] = {
+    "trainer": Trainer,
+    "model": ModelSource,
+    "data": DataSource,
+    "reward": RewardSource,
+    "hardware": Hardware,
+    "profile": ProfileConfig,
+    "policy": RunPolicy,
+}
+RANGES: Mapping[str, tuple[float, float]] = dict(_ranges())
+"""Least and most of each number outside the knobs, by dotted field."""

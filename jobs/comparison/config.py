@@ -1,13 +1,12 @@
 """In which settings runs differ, and who chose each value. No database."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.catalog.sections import SECTIONS, Origin
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import SECTIONS, Origin, RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +43,9 @@ def _of_spec(spec: RunSpec) -> dict[str, Setting]:
     found = {"algorithm": Setting(value=spec.algorithm, origin="you")}
     for section in SECTIONS:
         ours, theirs = getattr(spec, section), getattr(default, section)
-        for field in dataclasses.fields(ours):
-            value = getattr(ours, field.name)
-            origin = "default" if value == getattr(theirs, field.name) else "you"
-            found[f"{section}.{field.name}"] = Setting(value=value, origin=origin)
+        for field, value in ours:
+            origin = "default" if value == getattr(theirs, field) else "you"
+            found[f"{section}.{field}"] = Setting(value=value, origin=origin)
     for knob_id, chosen in spec.knobs.items():
         found[knob_id] = Setting(value=chosen.value, origin=chosen.origin)
     return found

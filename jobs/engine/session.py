@@ -13,7 +13,8 @@ from typing import Any
 
 import ray
 
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.checkpoints.saving import Saver

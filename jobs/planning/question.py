@@ -22,8 +22,7 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import ModelSource
+from jobs.catalog.runspec import ModelSource, RunSpec
 from jobs.catalog.sentence import told
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project

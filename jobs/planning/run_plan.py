@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import User
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.runspec import parse_spec
+from jobs.catalog.parse_spec import parse_spec
 from jobs.cluster import nodes as ran_on
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import ENDED, Attempt, Run
@@ -95,7 +95,7 @@ def question_of(
     attempt = Attempt.objects.filter(run=run, number=run.latest_attempt).select_related("run").first()
     spec = parse_spec(latest_spec_json(run))
     if attempt is not None and not attempt.num_gpus and spec.is_native:
-        spec = replace(spec, hardware=replace(spec.hardware, device="cpu"))
+        spec = spec.model_copy(update={"hardware": spec.hardware.model_copy(update={"device": "cpu"})})
     return question(
         spec,
         project=run.project,

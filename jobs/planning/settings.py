@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.runspec import Problem
+from jobs.catalog.parse_spec import Problem
 from jobs.catalog.sentence import told
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants

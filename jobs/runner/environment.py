@@ -5,8 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import Trainer
+from jobs.catalog.runspec import RunSpec, Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
 from jobs.runner.captures.attachable import environment_to_ride

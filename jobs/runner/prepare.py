@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import Launch, adapter
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_text
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, Refused
 from jobs.runner.console_client.job import Job

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import LogReader, adapter
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.runner.captures.announce import Teller
 from jobs.runner.captures.captures import OWN, Recording

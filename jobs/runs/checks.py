@@ -6,7 +6,7 @@ path on a cluster elsewhere) is "unknown", never "passed".
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Literal
@@ -19,8 +19,9 @@ from jobs.accounts.privilege import check_privileged
 from jobs.adapters.adapter import adapter
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
+from jobs.catalog.parse_spec import Problem
 from jobs.catalog.rule import refused
-from jobs.catalog.runspec import Problem, RunSpec
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
@@ -65,7 +66,7 @@ def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
     """
     if spec.hardware.device != "auto" or not state.is_reachable:
         return spec
-    return replace(spec, hardware=replace(spec.hardware, device=state.device))
+    return spec.model_copy(update={"hardware": spec.hardware.model_copy(update={"device": state.device})})
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:

@@ -6,15 +6,15 @@ Answers are kept in the cache under everything they depend on, so that launching
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
 
-from jobs.catalog.runspec import RunSpec, parse_spec, to_json
-from jobs.catalog.sections import ModelSource
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import ModelSource, RunSpec, to_json
 from jobs.models import Project, Upload
 from jobs.runs.preflight_process import TrialFailed, run_trial
 
@@ -123,9 +123,9 @@ def read_config(model: ModelSource) -> Mapping[str, Any]:
     """
     if (known := kept_config(model)) is not None:
         return known
-    depends_on = [asdict(model), _stamps(model.id)]
+    depends_on = [model.model_dump(), _stamps(model.id)]
     refused = _key("config-refused", depends_on)
-    op = {"op": "config", "spec": to_json(replace(parse_spec({}), model=model))}
+    op = {"op": "config", "spec": to_json(parse_spec({"model": model.model_dump()}))}
     try:
         answer = _kept("config", depends_on, op, CONFIG_SECONDS)
     except TrialFailed as failed:
@@ -140,7 +140,7 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
 
     Raises: TrialFailed beside `model.id` if it was tried a moment ago, and could not be read.
     """
-    depends_on = [asdict(model), _stamps(model.id)]
+    depends_on = [model.model_dump(), _stamps(model.id)]
     if (before := cache.get(_key("config-refused", depends_on))) is not None:
         raise TrialFailed("model.id", before)
     answer: dict[str, Any] | None = cache.get(_key("config", depends_on))

@@ -10,7 +10,8 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.privilege import check_privileged
 from jobs.captures import request as captures
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec, to_json
 from jobs.catalog.sentence import in_words
 from jobs.models import ENDED, Attempt, Run
 from jobs.runs import lifecycle

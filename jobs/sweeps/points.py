@@ -9,7 +9,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.parse_spec import Problem, SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec, to_json
 from jobs.catalog.sentence import in_words
 from jobs.catalog.value import Value
 from jobs.catalog.value_text import value_text

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from profiling.config import WHATS, Device, ProfileConfig, What
+from profiling.config import WHATS, Device, What
 from profiling.recorders.recorder import Tool, load_tool, tool_names
 
 Tools = Mapping[str, str]
@@ -115,14 +115,14 @@ def device_of(workers: Sequence[Tools], *, planned: Device) -> Device:
     return planned
 
 
-def planned_tool(profile: ProfileConfig, *, device: Device) -> str:
+def planned_tool(what: What, tool: str, *, device: Device) -> str:
     """Return the tool that a spec asks for on such a device: the one it names, else the first that shows what it wants.
 
     For what has to be decided before there are workers. "none" where nothing is to be recorded, or nothing shows it.
     """
-    if profile.what == "none" or profile.tool != "none":
-        return profile.tool
-    return next(iter(candidates(INSTEAD.get((profile.what, device), profile.what), device)), "none")
+    if what == "none" or tool != "none":
+        return tool
+    return next(iter(candidates(INSTEAD.get((what, device), what), device)), "none")
 
 
 @cache

@@ -19,13 +19,13 @@ template), and there is no held-out data beside a reward model.
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from jobs.catalog.algorithm import expand, is_in
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import findings
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.catalog.sections import KnobValue, RewardSource
+from jobs.catalog.runspec import KnobValue, RewardSource, RunSpec
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
 from tests.conformance.openrlhf_specs import VERSIONS, algorithms_at, drawn
@@ -405,10 +405,10 @@ def _broken(spec: RunSpec, broken: _Break) -> Rejected:
     if is_in(spec.algorithm, "rl"):
         knobs["agent.function_path"] = KnobValue(value=None)
         if broken.reward is None and spec.reward.kind == "model":
-            spec = replace(spec, reward=RewardSource(kind="file", location="/srv/rewards/one.py"))
+            spec = spec.model_copy(update={"reward": RewardSource(kind="file", location="/srv/rewards/one.py")})
     reward = broken.reward or spec.reward
     fields = tuple(field if field in ("algorithm", "reward.kind") else f"knobs.{field}" for field in broken.fields)
-    broken_spec = replace(spec, knobs=knobs, reward=reward, data=data)
+    broken_spec = spec.model_copy(update={"knobs": knobs, "reward": reward, "data": data})
     return Rejected(rule=broken.rule, spec=broken_spec, says=broken.says, fields=fields)
 
 

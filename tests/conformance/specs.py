@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.catalog.knob import Knob, Need, applicable, is_live
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
 
 Values = dict[str, Value]

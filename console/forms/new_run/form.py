@@ -5,7 +5,6 @@ with (the defaults, a cloned run, an import): a knob that still has the base's v
 person's.
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import SECTIONS
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 from jobs.catalog.value_text import value_text
@@ -90,10 +89,10 @@ def spec_to_form(spec: RunSpec) -> dict[str, str]:
     values = {"name": spec.name, "algorithm": spec.algorithm, "overridden": " ".join(spec.overridden)}
     for section, cls in SECTIONS.items():
         source = getattr(spec, section)
-        for f in dataclasses.fields(cls):
-            is_by_kind = section in BY_KIND and f.name == "id"
-            name = f"{section}.id.{source.kind}" if is_by_kind else f"{section}.{f.name}"
-            values[name] = show(getattr(source, f.name))
+        for field in cls.model_fields:
+            is_by_kind = section in BY_KIND and field == "id"
+            name = f"{section}.id.{source.kind}" if is_by_kind else f"{section}.{field}"
+            values[name] = show(getattr(source, field))
     for knob_id, chosen in spec.knobs.items():
         values[f"knobs.{knob_id}"] = show(chosen.value)
     return values
@@ -108,12 +107,11 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, Any]:
     chosen = chosen_in(form, base)
     raw: dict[str, Any] = {"version": base.version, "name": form.get("name", base.name), "algorithm": chosen.algorithm}
     for section, cls in SECTIONS.items():
-        source = getattr(base, section)
-        values = {f.name: getattr(source, f.name) for f in dataclasses.fields(cls)}
-        for f in dataclasses.fields(cls):
-            given = form.get(f"{section}.{f.name}")
+        values = getattr(base, section).model_dump()
+        for name, field in cls.model_fields.items():
+            given = form.get(f"{section}.{name}")
             if given is not None:
-                values[f.name] = _number(given) if f.type in (int, float) else _lines(given)
+                values[name] = _number(given) if field.annotation in (int, float) else _lines(given)
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
         raw[section] = values

@@ -6,7 +6,6 @@ alone.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -17,7 +16,7 @@ from jobs.adapters.adapter import OptionName, adapter
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.sections import SECTIONS
+from jobs.catalog.runspec import SECTIONS
 from jobs.catalog.trainer import as_version, trainers
 
 Entry = dict[str, Any]
@@ -41,7 +40,7 @@ def knob_index() -> dict[str, Any]:
 def _field_names() -> Iterator[str]:
     yield from ("name", "algorithm")
     for section, cls in SECTIONS.items():
-        yield from (f"{section}.{field.name}" for field in fields(cls))
+        yield from (f"{section}.{field}" for field in cls.model_fields)
 
 
 def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> Entry:

@@ -19,7 +19,8 @@ from django.views.decorators.http import require_POST
 from console.forms.new_run.form import base_of, form_to_raw, minimal
 from console.sweep_launch import launch_sweep
 from console.views.new_run.page import project_to_launch_in
-from jobs.catalog.runspec import Problem, RunSpec, SpecInvalid, parse_spec
+from jobs.catalog.parse_spec import Problem, SpecInvalid, parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words
 from jobs.catalog.value_text import value_text
 from jobs.cluster.ray_api import ClusterState, cluster_state

@@ -1,6 +1,5 @@
 """The effective configuration of a run as rows: every field and knob, who chose it, and what the default would be."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,8 @@ from django.utils.translation import gettext as _
 
 from console.labels.catalog import field_label
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import RunSpec, default_of, differing, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec, default_of, differing
 from jobs.catalog.value_text import value_text
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
@@ -44,9 +44,8 @@ def _section_rows(spec: RunSpec) -> list[ConfigRow]:
     rows = [_row("run", "algorithm", spec.algorithm, spec.algorithm)]
     for section in SECTIONS:
         ours, theirs = getattr(spec, section), getattr(default, section)
-        for field in dataclasses.fields(ours):
-            name = f"{section}.{field.name}"
-            rows.append(_row(section, name, getattr(ours, field.name), getattr(theirs, field.name)))
+        for field, value in ours:
+            rows.append(_row(section, f"{section}.{field}", value, getattr(theirs, field)))
     return rows
 
 

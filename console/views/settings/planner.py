@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from console.labels.calibration import kind_label, miss
 from jobs.catalog.accelerator import accelerators
-from jobs.catalog.runspec import Problem
+from jobs.catalog.parse_spec import Problem
 from jobs.catalog.sentence import in_words
 from jobs.models import Project
 from jobs.planner.constant import Constant, constants

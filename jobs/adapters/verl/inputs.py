@@ -9,8 +9,7 @@ from typing import Any
 
 from jobs.adapters.inputs import Format, Inputs, Row
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import DataSource
+from jobs.catalog.runspec import DataSource, RunSpec
 
 
 class VerlInputs:

@@ -4,11 +4,8 @@ In a worker that several roles share verl reads the actor's switch alone; rollou
 and only stage by stage (`discrete`).
 """
 
-from dataclasses import replace
-
 from jobs.catalog.own_profile import THEIRS, own_profile
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import KnobValue
+from jobs.catalog.runspec import KnobValue, RunSpec
 from jobs.catalog.value import Value
 
 _DISCRETE = {"torch": "profiling.torch_discrete", "msprof": "profiling.npu_discrete"}
@@ -42,4 +39,4 @@ def with_profile(spec: RunSpec) -> RunSpec:
     if wanted.tool == "torch" and spec.profile.what == "memory" and contents in spec.knobs and not spec.knob(contents):
         said[contents] = "cpu,cuda,memory"
     mine = {knob: KnobValue(value=value, origin="you") for knob, value in said.items() if knob in spec.knobs}
-    return replace(spec, knobs={**spec.knobs, **mine})
+    return spec.model_copy(update={"knobs": {**spec.knobs, **mine}})

@@ -9,7 +9,6 @@ import os
 import shutil
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def _check_spec(checkpoint: Checkpoint, spec: RunSpec) -> None:
     then, name = checkpoint.index["spec"], checkpoint.name
     for field, before, now in (
         ("algorithm", then["algorithm"], spec.algorithm),
-        *((f"model.{key}", then["model"].get(key), value) for key, value in asdict(spec.model).items()),
+        *((f"model.{key}", then["model"].get(key), value) for key, value in spec.model),
         ("train.seed", then["knobs"]["train.seed"]["value"], spec.knob("train.seed")),
     ):
         if before != now:

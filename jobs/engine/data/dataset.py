@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.sections import DataSource
+from jobs.catalog.runspec import DataSource
 from jobs.engine.bundled import word_problems
 from jobs.engine.problem import RunProblem, first_sentence
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.sections import DataSource
+from jobs.catalog.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.text import Segment, TextModel
 from jobs.engine.problem import RunProblem

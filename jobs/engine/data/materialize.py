@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.inputs import Format, inputs_of
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.data.dataset import Row, load_table
 from jobs.engine.data.examples import PAIRED
 from jobs.engine.data.model_files import model_folder

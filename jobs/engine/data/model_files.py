@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.sections import ModelSource
+from jobs.catalog.runspec import ModelSource
 from jobs.engine.problem import RunProblem, first_sentence
 
 BUNDLED = Path(__file__).resolve().parents[1] / "bundled"

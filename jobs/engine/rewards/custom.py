@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.sections import RewardSource
+from jobs.catalog.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score
 from jobs.engine.rollouts.reward_process import UP
 

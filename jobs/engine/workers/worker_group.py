@@ -50,7 +50,7 @@ class WorkerGroup:
         self._wait_for_place(bundles)
         places = places_of(self.group)
         self.by_role: dict[str, list[Worker]] = {}
-        planned = planned_tool(spec.profile, device=cast(DeviceName, device.name))
+        planned = planned_tool(spec.profile.what, spec.profile.tool, device=cast(DeviceName, device.name))
         environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
         number = 0
         for role, members in sizes.items():

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Literal
 
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import changed, refused
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
+from jobs.catalog.runspec import RunSpec, to_json
 from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
@@ -163,7 +164,7 @@ def search(
 
 def differences(spec: RunSpec, changes: Changes) -> dict[str, Value]:
     """Return the changes that change something in the run."""
-    now = spec.values() | {f"hardware.{f}": getattr(spec.hardware, f) for f in spec.hardware.__dataclass_fields__}
+    now = spec.values() | {f"hardware.{field}": value for field, value in spec.hardware}
     return {name: value for name, value in changes.items() if now.get(name) != value}
 
 

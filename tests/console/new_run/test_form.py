@@ -1,13 +1,13 @@
 """Form and spec say the same in both directions, for every field."""
 
-import dataclasses
 import json
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
 
 from console.forms.new_run.fields import groups
 from console.forms.new_run.form import (
@@ -22,10 +22,11 @@ from console.forms.new_run.form import (
     spec_to_form,
 )
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec, to_json
-from jobs.catalog.sections import RANGES, SECTIONS, KnobValue, Trainer
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.runspec import RANGES, SECTIONS, KnobValue, Model, RunSpec, Trainer, choices_of, to_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
+NAME = TEXT.map(lambda text: "".join(c for c in text if ord(c) >= 32).strip())
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])
 RULES = st.from_regex(r"[a-z_]{1,9}\.[a-z_]{1,9}", fullmatch=True)
 COMBINATIONS: list[tuple[Any, Trainer]] = [
@@ -38,17 +39,17 @@ COMBINATIONS: list[tuple[Any, Trainer]] = [
 LIMITS = {"policy_ranks": 8, "rollout_engines": 8, "tensor_parallel_size": 8, "cpus_per_worker": 8, "retries": 10}
 
 
-def section_values(cls: type[Any]) -> st.SearchStrategy[Any]:
-    def values(f: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
-        if get_args(f.type):
-            return st.sampled_from(get_args(f.type))
-        if f.type is int:
-            return st.integers(1, LIMITS.get(f.name, 8))
-        if f.type is float:
+def section_values(cls: type[Model]) -> st.SearchStrategy[Any]:
+    def values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
+        if choices := choices_of(field):
+            return st.sampled_from(choices)
+        if field.annotation is int:
+            return st.integers(1, LIMITS.get(name, 8))
+        if field.annotation is float:
             return st.floats(*RANGES["data.eval_share"])
         return TEXT
 
-    return st.builds(cls, **{f.name: values(f) for f in dataclasses.fields(cls)})
+    return st.builds(cls, **{name: values(name, field) for name, field in cls.model_fields.items()})
 
 
 def knob_value(knob: Knob) -> st.SearchStrategy[Any]:
@@ -79,7 +80,7 @@ def specs(draw: st.DrawFn) -> RunSpec:
         for knob_id, knob in here.items()
     }
     overridden = tuple(draw(st.lists(RULES, unique=True, max_size=3)))
-    return RunSpec(name=draw(TEXT), algorithm=algorithm, knobs=chosen, overridden=overridden, **sections)
+    return RunSpec(name=draw(NAME), algorithm=algorithm, knobs=chosen, overridden=overridden, **sections)
 
 
 @settings(max_examples=60, deadline=None)
@@ -120,10 +121,10 @@ def test_the_form_offers_exactly_the_spec_s_fields() -> None:
     names = {name for name in spec_to_form(default_spec()) if not name.startswith("knobs.")}
 
     fields = {"name", "algorithm", "overridden"} | {
-        f"{s}.{f.name}" for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)
+        f"{section}.{field}" for section, cls in SECTIONS.items() for field in cls.model_fields
     }
     assert names == fields - {"model.id", "data.id"} | {"model.id.bundled", "data.id.bundled"}
-    assert {f.name for f in dataclasses.fields(RunSpec)} == {
+    assert set(RunSpec.model_fields) == {
         "version",
         "name",
         "algorithm",

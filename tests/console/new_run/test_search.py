@@ -11,9 +11,9 @@ from jobs.adapters.adapter import IS_DEFAULT, adapter
 from jobs.adapters.command_line.hydra import override
 from jobs.adapters.openrlhf.options import BEFORE, PROGRAMS, options_of
 from jobs.adapters.verl.keys import keys_of
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import RunSpec, SpecInvalid, parse_spec
-from jobs.catalog.sections import SECTIONS
+from jobs.catalog.runspec import SECTIONS, RunSpec
 from jobs.catalog.trainer import trainers
 
 REWARDS = (
@@ -134,7 +134,7 @@ def test_a_name_leads_to_the_input_that_sets_it_or_to_the_reason_why_none_does(n
 def test_every_field_of_the_spec_is_found_by_its_own_name() -> None:
     fields = knob_index()["fields"]
 
-    assert {name for section, cls in SECTIONS.items() for name in (f"{section}.{f}" for f in cls.__slots__)} <= set(
+    assert {name for section, cls in SECTIONS.items() for name in (f"{section}.{f}" for f in cls.model_fields)} <= set(
         fields
     )
     assert all(entry["label"] for entry in fields.values())

@@ -12,8 +12,8 @@ from console.sign_in.api_token import make_token
 from jobs.accounts.access import Limits, User, limit
 from jobs.accounts.privilege import check_privileged, privileged
 from jobs.catalog.knob import knobs
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import SpecInvalid, parse_spec
 from jobs.models import Attempt, Membership, Project, Run, RunEvent, Study
 from jobs.runs import launch
 from jobs.runs.resume import ResumeRefused, resume_run

@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,17 @@ import pytest
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import parse_expression
 from jobs.catalog.knob import knobs
+from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
-from jobs.catalog.runspec import RunSpec, parse_spec, to_json
+from jobs.catalog.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     Path(__file__).with_name("rule_examples.toml").read_text(encoding="utf-8")
 )
-SPEC = parse_spec({})
-SECTIONS = {f.name for f in fields(RunSpec)}
-FIELDS = {
-    f"{section}.{field.name}"
-    for section in SECTIONS
-    if is_dataclass(part := getattr(SPEC, section))
-    for field in fields(part)
-}
-NAMES = set(knobs()) | set(DERIVED) | SECTIONS | FIELDS
+FIELDS = {f"{section}.{field}" for section, cls in SECTIONS.items() for field in cls.model_fields}
+NAMES = set(knobs()) | set(DERIVED) | set(RunSpec.model_fields) | FIELDS
 REFERENCE = re.compile(r"(R-neg|[A-Z]{1,2}\d{1,2}|guide \d+\.\d+)")
 
 

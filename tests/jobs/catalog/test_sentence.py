@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jobs.catalog.runspec import SpecInvalid, parse_spec
+from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.sentence import Sentence, in_words, told
 
 GERMAN = {

@@ -11,7 +11,8 @@ from typing import Any
 import ray
 import torch
 
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out
 from jobs.engine.data.dataset import load_table

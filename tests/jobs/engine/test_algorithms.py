@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.algorithm import Algorithm, Counts, load_algorithm
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.losses import token_logprobs

@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobs.catalog.runspec import RunSpec, parse_spec
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
 from jobs.engine.schedule import learning_rate
 
 

@@ -17,7 +17,7 @@ from profiling.captures.tool_selection import (
     shown_by,
     without,
 )
-from profiling.config import TOOLS, WHATS, Device, ProfileConfig, What
+from profiling.config import TOOLS, WHATS, Device, What
 from profiling.recorders.recorder import load_tool
 
 DEVICES: tuple[Device, ...] = get_args(Device)
@@ -149,18 +149,20 @@ def test_the_device_is_told_by_tools_of_one_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "device", "tool"),
+    ("what", "tool", "device", "planned"),
     [
-        (ProfileConfig(), "cuda", "none"),
-        (ProfileConfig(what="kernels", tool="torch"), "cuda", "torch"),
-        (ProfileConfig(what="kernels"), "cuda", "nsys"),
-        (ProfileConfig(what="kernels"), "cpu", "torch"),
-        (ProfileConfig(what="operators"), "cuda", "torch"),
-        (ProfileConfig(what="memory"), "npu", "none"),
+        ("none", "none", "cuda", "none"),
+        ("kernels", "torch", "cuda", "torch"),
+        ("kernels", "none", "cuda", "nsys"),
+        ("kernels", "none", "cpu", "torch"),
+        ("operators", "none", "cuda", "torch"),
+        ("memory", "none", "npu", "none"),
     ],
 )
-def test_before_there_are_workers_the_first_tool_is_planned(profile: ProfileConfig, device: Device, tool: str) -> None:
-    assert planned_tool(profile, device=device) == tool
+def test_before_there_are_workers_the_first_tool_is_planned(
+    what: What, tool: str, device: Device, planned: str
+) -> None:
+    assert planned_tool(what, tool, device=device) == planned
 
 
 def test_each_thing_is_shown_somewhere_and_every_tool_says_how() -> None:

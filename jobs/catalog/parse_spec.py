@@ -1,0 +1,282 @@
+"""The one validator of run specs: form, API and command line all call `parse_spec`.
+
+The models of `jobs.catalog.runspec` check fields, the catalog checks knobs, `jobs.catalog.contradictions` what fields
+say against each other. Every refusal is a sentence for people that names field, value and what is allowed.
+"""
+
+import difflib
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any, cast, get_args
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from jobs.catalog.algorithm import algorithms
+from jobs.catalog.contradictions import contradictions
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
+from jobs.catalog.runspec import (
+    RANGES,
+    SECTIONS,
+    SPEC_VERSION,
+    KnobValue,
+    Model,
+    Origin,
+    ProfileConfig,
+    RunSpec,
+    Trainer,
+    choices_of,
+)
+from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.trainer import trainers
+from profiling.captures.tool_selection import shown_by
+
+MAX_STRANGERS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a spec: the dotted field (as the form names its input), and a sentence for people."""
+
+    field: str
+    message: str
+
+
+class SpecInvalid(ValueError):
+    """The spec cannot be launched; `problems` says why, field by field."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(" ".join(f"{p.field}: {p.message}" for p in problems))
+
+
+def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
+    """Return the complete, checked RunSpec of plain JSON values.
+
+    Missing fields and knobs take their defaults; knobs may be bare values (then they are `origin`'s) or
+    {"value": ..., "origin": ...}. Raises SpecInvalid with every problem found, not only the first.
+    """
+    if not isinstance(raw, Mapping):
+        message = Sentence("A run spec is a JSON object, not {kind}.", kind=type(raw).__name__)
+        raise SpecInvalid([Problem(field="spec", message=message)])
+    problems: list[Problem] = []
+    fields = _parse_fields(raw, problems)
+    trainer = _parse_trainer(fields.trainer, fields.algorithm, problems)
+    spec = fields.model_copy(
+        update={
+            "trainer": trainer,
+            "profile": _parse_profile(fields.profile, raw.get("profile")),
+            "knobs": _parse_knobs(raw.get("knobs", {}), fields.algorithm, trainer, origin, problems),
+        }
+    )
+    if not problems:
+        problems += [Problem(field=name, message=message) for name, message in contradictions(spec)]
+    if problems:
+        raise SpecInvalid(problems)
+    return spec
+
+
+def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
+    """Return the first keys that are not known: who sends a million gets no sentence, and no search, for each."""
+    return list(islice((key for key in raw if key not in known), MAX_STRANGERS))
+
+
+def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
+    """Return the spec without its knobs; a field that is refused has its default."""
+    given = _known(raw, RunSpec, "", problems)
+    given.pop("knobs", None)
+    for section, cls in SECTIONS.items():
+        if isinstance(part := given.get(section), Mapping):
+            given[section] = _known(part, cls, f"{section}.", problems)
+    try:
+        return RunSpec.model_validate(given)
+    except ValidationError as refused:
+        errors = refused.errors(include_url=False)
+    for error in errors:
+        *outer, name = place = [str(part) for part in error["loc"]]
+        problems.append(Problem(field=".".join(place), message=_SENTENCES[error["type"]](error)))
+        (given[outer[0]] if outer else given).pop(name)
+    return RunSpec.model_validate(given)
+
+
+def _known(raw: Mapping[Any, Any], cls: type[Model], prefix: str, problems: list[Problem]) -> dict[str, Any]:
+    """Return the fields that a model has; the others are refused by the name that is nearest."""
+    known = cls.model_fields
+    for key in strangers(raw, known):
+        problems.append(Problem(field=f"{prefix}{key}", message=_unknown(Sentence("field"), str(key), list(known))))
+    return {name: raw[name] for name in known if name in raw}
+
+
+def _parse_profile(given: ProfileConfig, raw: object) -> ProfileConfig:
+    """Return the profile with what its tool is best at, where a tool alone is named: so do specs of before `what`."""
+    if given.tool == "none" or (isinstance(raw, Mapping) and "what" in raw):
+        return given
+    return given.model_copy(update={"what": shown_by(given.tool)[0]})
+
+
+def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
+    """Return the trainer with its version filled in; the newest known one where none is named."""
+    info = trainers()[given.name]
+    version = given.version or info.versions[0]
+    if version not in info.versions:
+        words = {"version": repr(given.version), "trainer": Sentence(info.label)}
+        if any(info.versions):
+            known = ", ".join(info.versions)
+            text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=known)
+        else:
+            text = Sentence("{trainer} has no version {version}. Leave it out.", **words)
+        problems.append(Problem(field="trainer.version", message=text))
+        version = info.versions[0]
+    elif not info.offers(algorithm, version):
+        *first, last = [t.label for t in trainers().values() if t.offers(algorithm, t.versions[0])]
+        text = Sentence(
+            "{algorithm} is not trained by {trainer}. Use {others} for it.",
+            algorithm=Sentence(algorithms()[algorithm].label),
+            trainer=info.called(version),
+            others=Sentence("{some} or {last}", some=", ".join(first), last=last) if first else last,
+        )
+        problems.append(Problem(field="algorithm", message=text))
+    return Trainer(name=given.name, version=version)
+
+
+def _parse_knobs(
+    raw: object, algorithm: str, trainer: Trainer, origin: Origin, problems: list[Problem]
+) -> dict[str, KnobValue]:
+    if not isinstance(raw, Mapping):
+        text = Sentence("knobs is an object of knob ids and values, not {value}.", value=repr(raw))
+        problems.append(Problem(field="knobs", message=text))
+        raw = {}
+    catalogue = knobs()
+    here = applicable(algorithm, trainer.name, trainer.version)
+    for knob_id in strangers(raw, catalogue):
+        problems.append(
+            Problem(field=f"knobs.{knob_id}", message=_unknown(Sentence("knob"), str(knob_id), list(catalogue)))
+        )
+    for knob_id in raw:
+        if knob_id in catalogue and knob_id not in here:
+            given = _bare(raw[knob_id], origin)[0]
+            if given != catalogue[knob_id].default_for(algorithm):
+                message = Sentence(
+                    "{label} does not apply to {algorithm} with {trainer}. Leave it out.",
+                    label=Sentence(catalogue[knob_id].label),
+                    algorithm=Sentence(algorithms()[algorithm].label),
+                    trainer=trainers()[trainer.name].called(trainer.version),
+                )
+                problems.append(Problem(field=f"knobs.{knob_id}", message=message))
+    parsed = dict(_default_knobs(algorithm, trainer))
+    for knob_id, knob in here.items():
+        if knob_id in raw:
+            parsed[knob_id] = _parse_knob(knob, raw[knob_id], origin, problems)
+    return parsed
+
+
+@cache
+def _default_knobs(algorithm: str, trainer: Trainer) -> Mapping[str, KnobValue]:
+    here = applicable(algorithm, trainer.name, trainer.version)
+    return {
+        knob_id: KnobValue(value=knob.default_for(algorithm, trainer.name, trainer.version))
+        for knob_id, knob in here.items()
+    }
+
+
+def _bare(raw: object, origin: Origin) -> tuple[object, object]:
+    if isinstance(raw, Mapping):
+        return raw.get("value"), raw.get("origin", origin)
+    return raw, origin
+
+
+def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]) -> KnobValue:
+    name = f"knobs.{knob.id}"
+    if isinstance(raw, Mapping):
+        _known(raw, KnobValue, f"{name}.", problems)
+    value, given_origin = _bare(raw, origin)
+    if given_origin not in get_args(Origin):
+        words = {"value": repr(given_origin), "allowed": ", ".join(get_args(Origin))}
+        text = Sentence("Origin {value} is not allowed. Use one of {allowed}.", **words)
+        problems.append(Problem(field=name, message=text))
+        given_origin = origin
+    try:
+        return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
+    except KnobValueInvalid as error:
+        problems.append(Problem(field=name, message=told(error)))
+        return KnobValue(value=knob.default)
+
+
+def _unknown(what: Sentence, given: str, known: list[str]) -> Sentence:
+    near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
+    near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
+    words = {"what": what, "given": repr(given)}
+    if near:
+        return Sentence("There is no {what} {given}. Did you mean {near}?", **words, near=near[0])
+    some = f"{', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}"
+    return Sentence("There is no {what} {given}. Known: {known}.", **words, known=some)
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
+
+
+def _unknown_version(error: ErrorDetails) -> Sentence:
+    version = repr(error["input"])
+    return Sentence("Version {version} is not known. Use {known}.", version=version, known=SPEC_VERSION)
+
+
+def _not_an_object(error: ErrorDetails) -> Sentence:
+    return Sentence("{name} is an object of fields, not {value}.", name=error["loc"][-1], value=repr(error["input"]))
+
+
+def _not_a_choice(error: ErrorDetails) -> Sentence:
+    return _not_allowed(error, Sentence("one of {choices}", choices=", ".join(choices_of(_field(error)))))
+
+
+def _not_in_range(error: ErrorDetails) -> Sentence:
+    low, high = RANGES[".".join(map(str, error["loc"]))]
+    is_int = _field(error).annotation is int
+    return _not_allowed(error, number_from(f"{low:,.15g}", f"{high:,.15g}", is_int=is_int))
+
+
+def _field(error: ErrorDetails) -> FieldInfo:
+    *outer, name = map(str, error["loc"])
+    return (SECTIONS[outer[0]] if outer else RunSpec).model_fields[name]
+
+
+def _not_allowed(error: ErrorDetails, allowed: Sentence) -> Sentence:
+    return Sentence("{value} is not allowed. Use {allowed}.", value=repr(error["input"]), allowed=allowed)
+
+
+def _not_text(error: ErrorDetails) -> Sentence:
+    return Sentence("{value} is not text.", value=repr(error["input"]))
+
+
+def _not_storable(error: ErrorDetails) -> Sentence:
+    value = repr(error["input"])
+    return Sentence("{value} holds a character that cannot be stored. Type it again.", value=value)
+
+
+def _not_a_name(error: ErrorDetails) -> Sentence:
+    value = repr(error["input"])
+    return Sentence("{value} is not a name. Use up to 120 characters on one line.", value=value)
+
+
+def _not_rule_ids(error: ErrorDetails) -> Sentence:
+    return Sentence("{value} is not a list of rules' ids.", value=repr(error["input"]))
+
+
+_SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
+    "model_type": _not_an_object,
+    "literal_error": _not_a_choice,
+    "string_unicode": _not_a_choice,
+    "int_type": _not_in_range,
+    "float_type": _not_in_range,
+    "greater_than_equal": _not_in_range,
+    "less_than_equal": _not_in_range,
+    "string_type": _not_text,
+    "not_storable": _not_storable,
+    "not_a_name": _not_a_name,
+    "not_rule_ids": _not_rule_ids,
+    "unknown_version": _unknown_version,
+}
+"""Type of pydantic's or our own error -> what people read of it."""
