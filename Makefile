@@ -13,7 +13,7 @@ RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint format docs messages bench bench-planner bench-profiling proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint format docs messages bench bench-planner bench-profiling measure proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ bench-planner: install-dev ## the planner against measured cases, with gates (CA
 
 bench-profiling: install-dev ## marks, captures, and traces of ten million events: import, first view, tiles, with gates
 	@exec $(BIN)/python -m tests.bench.profiling
+
+measure: install-dev ## the shape of the code: modules, lines and layers of each package (DEPTH=2 for more)
+	@$(BIN)/python -m tests.bench.structure $(DEPTH)
 
 proof-faults: install-dev ## break everything at seeded moments, into docs/proofs/faults.md (root; ONLY=redis,web to do some)
 	@exec $(BIN)/python -m tests.proofs.faults
