@@ -40,7 +40,7 @@ def diagnosis_page(asked: Asked) -> dict[str, Any]:
 
 
 def _text(key: str, rule: Rule) -> str:
-    texts = (key, _(rule.title), _(rule.definition), _(rule.advice), *(turn.knob for turn in rule.turns))
+    texts = (key, _(rule.title), _(rule.definition), _(rule.advice), *(change.knob for change in rule.changes))
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
@@ -55,5 +55,5 @@ def _shown(key: str, rule: Rule) -> dict[str, Any]:
         "source": _(rule.source),
         "needs": ", ".join(_(_NEEDS[need]) for need in rule.needs),
         "advice": _(rule.advice),
-        "knobs": [knob_link(turn.knob) for turn in rule.turns],
+        "knobs": [knob_link(change.knob) for change in rule.changes],
     }
