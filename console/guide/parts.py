@@ -48,6 +48,11 @@ class Filter:
     choices: Sequence[tuple[str, str]]
     chosen: str
 
+    @property
+    def query(self) -> str:
+        """What keeps the choice in an address that has a query already; empty without one."""
+        return f"&{self.name}={self.chosen}" if self.chosen else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobLink:

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -11,6 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy, pgettext
 
 from console.labels import catalog, numbers
+from console.guide.parts import KnobLink
 
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
@@ -55,6 +57,7 @@ def state_badge(state: str, is_lost_contact: bool = False) -> SafeString:
     return format_html('<span class="state" data-state="{}">{}{}</span>', shown, mark, word)
 
 
+def knob_link(knob: KnobLink) -> SafeString:
 @register.simple_tag
 def when(moment: datetime | str | None) -> SafeString:
     """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all on hover."""

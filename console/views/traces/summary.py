@@ -67,11 +67,17 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     except NoAnswer as error:
         return unanswered(request, context, error)
     context |= summary_context(summary, chosen=request.GET.get("worker", ""))
-    context |= {"window": window, "drop_first": drop_first}
+    context |= {"window": window, "drop_first": drop_first, "kept_query": _query(window, drop_first)}
     if context["worker"]:
         run = of_run(trace, [step.number for step in summary.budget.steps])
         context["use"] = use_panel(request.GET.dict(), summary, context["worker"], run)
     return render(request, "trace/summary.html", context)
+
+
+def _query(window: tuple[int, int] | None, drop_first: bool) -> str:
+    """Return what keeps the window and the first step's place in an address that names a worker."""
+    first = "&first=off" if drop_first else ""
+    return f"&from={window[0]}&to={window[1]}{first}" if window else first
 
 
 def _window(request: HttpRequest) -> tuple[int, int] | None:
