@@ -39,13 +39,17 @@ check: install-dev lint ## lint, types, import contracts, Django's own checks, m
 	@$(RUN) check
 	@$(RUN) makemigrations --check --dry-run
 
-lint: install-dev ## ruff: rules and format
+lint: install-dev ## ruff and djangofmt: rules and format of Python and templates
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/djangofmt check templates
+	@$(BIN)/djangofmt --check templates
 
-format: install-dev ## let ruff change the files
+format: install-dev ## let ruff and djangofmt change the files
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/djangofmt check --fix --quiet templates
+	@$(BIN)/djangofmt --quiet templates
 
 docs: install-dev ## write the reference (knobs, rules, diagnosis rules) into build/docs/reference
 	@$(BIN)/python -m console.docs_pages build/docs/reference

@@ -24,6 +24,8 @@ REPORTS = ROOT / "build" / "test-reports"  # pytest-playwright empties test-resu
 CHECKS = {
     "ruff": [BIN / "ruff", "check", "."],
     "format": [BIN / "ruff", "format", "--check", "."],
+    "templates": [BIN / "djangofmt", "--check", "templates"],
+    "template rules": [BIN / "djangofmt", "check", "templates"],
     "types": [BIN / "mypy"],
     "imports": [BIN / "lint-imports", "--no-logo"],
     "django": [sys.executable, "manage.py", "check"],

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 600
+MAX_COLUMNS = 120  # of a template; ruff has the same for Python
 GPU_SIDE = ("torch", "ray", "deepspeed", "vllm", "transformers", "tokenizers", "datasets", "nvtx", "pynvml")
 WEB_SIDE = ("django", "celery", "channels", "redis", "ninja", "environ")
 MACHINE_PATHS = re.compile(r"/(work|root|opt)/|/home/\w+/")
@@ -103,6 +104,16 @@ def test_no_file_has_grown_too_long() -> None:
     code = [path for path in tracked("*.py", "*.js", "*.html") if own_code(path)]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in code}
     assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
+
+
+def test_no_line_of_a_template_is_too_long_to_be_read() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked("templates/*.html")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > MAX_COLUMNS
+    ]
+    assert long == []
 
 
 def test_package_files_are_empty() -> None:

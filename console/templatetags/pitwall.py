@@ -11,8 +11,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy, pgettext
 
-from console.labels import catalog, numbers
 from console.guide.parts import KnobLink
+from console.labels import catalog, numbers
 
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
@@ -57,7 +57,14 @@ def state_badge(state: str, is_lost_contact: bool = False) -> SafeString:
     return format_html('<span class="state" data-state="{}">{}{}</span>', shown, mark, word)
 
 
+@register.simple_tag
 def knob_link(knob: KnobLink) -> SafeString:
+    """Link to a knob's page of the guide; a name that is no knob stands as code."""
+    if not knob.id:
+        return format_html("<code>{}</code>", knob.label)
+    return format_html('<a href="{}" title="{}">{}</a>', reverse("guide-knob", args=[knob.id]), knob.id, knob.label)
+
+
 @register.simple_tag
 def when(moment: datetime | str | None) -> SafeString:
     """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all on hover."""

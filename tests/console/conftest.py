@@ -1,8 +1,11 @@
 """Fixtures of the console's tests: a live console and a window on it for those that drive a browser."""
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from django.test import Client
 
 from console.api import diagnosis, trace_summary
 from jobs.cluster.ray_api import forget_state
@@ -26,3 +29,24 @@ def _pages_of_traces_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_answers, "PATIENCE", 120.0)
     monkeypatch.setattr(diagnosis, "API_PATIENCE", 120.0)
     monkeypatch.setattr(trace_summary, "API_PATIENCE", 120.0)
+
+
+TAG = re.compile(rb"<[a-zA-Z][^<>]*>")
+
+
+@pytest.fixture(autouse=True)
+def _pages_without_line_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give tests the HTML of pages without the line breaks that its templates have where no space shows."""
+    request = Client.request
+
+    def without_breaks(self: Client, **arguments: Any) -> Any:
+        response = request(self, **arguments)
+        if not response.streaming and response.get("Content-Type", "").startswith("text/html"):
+            html = TAG.sub(lambda tag: re.sub(rb"\s+(?=>)", b"", re.sub(rb"\s+", b" ", tag[0])), response.content)
+            html = re.sub(rb"(<[a-zA-Z][^<>]*>)\s*\n\s*", rb"\1", html)
+            html = re.sub(rb"\s*\n\s*(?=</)", b"", html)
+            html = re.sub(rb"(</[a-z]+>)\s*\n\s*(?=<)", rb"\1", html)
+            response.content = re.sub(rb"\s*\n\s*", b" ", html)
+        return response
+
+    monkeypatch.setattr(Client, "request", without_breaks)
