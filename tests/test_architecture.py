@@ -138,6 +138,29 @@ def test_no_file_has_a_name_that_says_nothing() -> None:
     assert not [str(path.relative_to(ROOT)) for path in tracked("*.py") if path.name in empty_names]
 
 
+TRAINERS = {path.parent.name for path in tracked("jobs/adapters/*/trainer.toml")} - {"native"}
+MAY_NAME_A_TRAINER = (
+    *(f"jobs/adapters/{name}/" for name in TRAINERS),
+    "requirements/trainers/",  # locks, and what stands in for CUDA where a trainer is tried on CPU
+    "tests/",
+)
+CITATION = re.compile(r"^\s*source=")  # of a rule of diagnosis: whose finding its threshold is
+
+
+def test_no_code_outside_a_trainer_s_folder_names_it() -> None:
+    """What differs between trainers is asked of their folders (docs/develop/add-a-trainer.md)."""
+    named = re.compile("|".join(rf"{name}(?![a-z])" for name in TRAINERS), re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in tracked("*.py", "*.js", "*.html")
+        if own_code(path) and not str(path.relative_to(ROOT)).startswith(MAY_NAME_A_TRAINER)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if named.search(line) and not CITATION.match(line)
+    ]
+    assert len(TRAINERS) > 1
+    assert not found
+
+
 def test_scripts_import_downwards_and_export_nothing_unused() -> None:
     """What one page's folder holds is that page's alone; what pages share stands in charts/ or beside it."""
     root = ROOT / "static" / "js"

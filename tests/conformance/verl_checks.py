@@ -17,9 +17,8 @@ from jobs.catalog.recipe import recipes
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from tests.conformance.hydra_compose import Composer, words
-from tests.conformance.specs import draw
 from tests.conformance.unpacked_wheels import unpacked
-from tests.conformance.verl_specs import ALGORITHMS, DRAWING, TURNS
+from tests.conformance.verl_specs import ALGORITHMS, DRAWING, TURNS, drawn
 from tests.journeys.environments import make_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +55,7 @@ def specs_of(version: str, number: int) -> tuple[RunSpec, ...]:
         wanted = [turn.pop(0) for _ in range(min(WANTED, len(turn)))]
         turns[algorithm] = turn + wanted
         rng = random.Random(f"{version} {place}")
-        found.append(draw(DRAWING, version=version, algorithm=algorithm, rng=rng, wanted=wanted))
+        found.append(drawn(version, algorithm, rng, wanted))
     return tuple(found)
 
 
@@ -120,17 +119,6 @@ def differences(spec: RunSpec) -> list[str]:
 def knobs_of(version: str) -> dict[str, Knob]:
     """Return every knob that the version has for any algorithm."""
     return {k: knob for a in ALGORITHMS for k, knob in applicable(a, "verl", version).items()}
-
-
-def reachable(knob: Knob) -> int:
-    """Return how many values that are not its default a knob has to be seen with: two, or as many as it has."""
-    if knob.id in DRAWING.skip:
-        return 0
-    if knob.type == "bool" and not knob.is_optional:
-        return 1
-    if knob.type == "choice":
-        return min(len(knob.choices) - (not knob.is_optional), 2)
-    return min(len(DRAWING.texts.get(knob.id, ())), 2) if knob.type == "text" else 2
 
 
 def verdicts(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:

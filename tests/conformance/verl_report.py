@@ -16,13 +16,13 @@ from tests.conformance.verl_checks import (
     VERSIONS,
     differences,
     knobs_of,
-    reachable,
     recipes_of,
     refusals,
     specs_of,
     verdicts,
 )
 from tests.conformance.verl_rejected import rejected, starts
+from tests.conformance.verl_specs import reachable
 from tests.journeys.environments import make_environment
 
 INTRODUCTION = """\

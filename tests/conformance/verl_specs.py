@@ -1,9 +1,12 @@
 """How random specs of verl are drawn: the parts that are no knobs, plausible texts, and what has to fit together."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from tests.conformance.specs import Drawing, Values
+from jobs.catalog.knob import Knob
+from jobs.catalog.runspec import RunSpec
+from tests.conformance.specs import Drawing, Values, draw
 
 ALGORITHMS = ("grpo", "ppo", "dapo", "dr_grpo", "gspo", "reinforce_pp", "reinforce_pp_baseline", "rloo", "sft")
 TURNS = (*ALGORITHMS, "ppo", "sft")
@@ -106,3 +109,19 @@ def repair(algorithm: str, values: Values, rng: random.Random) -> None:
 
 
 DRAWING = Drawing(trainer="verl", sections=sections, texts=TEXTS, repair=repair)
+
+
+def drawn(version: str, algorithm: str, rng: random.Random, wanted: Sequence[str] = ()) -> RunSpec:
+    """Return a random spec that verl takes. Raises: SpecInvalid if the repair missed something."""
+    return draw(DRAWING, version=version, algorithm=algorithm, rng=rng, wanted=wanted)
+
+
+def reachable(knob: Knob) -> int:
+    """Return how many values that are not its default a knob has to be seen with: two, or as many as it has."""
+    if knob.id in DRAWING.skip:
+        return 0
+    if knob.type == "bool" and not knob.is_optional:
+        return 1
+    if knob.type == "choice":
+        return min(len(knob.choices) - (not knob.is_optional), 2)
+    return min(len(DRAWING.texts.get(knob.id, ())), 2) if knob.type == "text" else 2

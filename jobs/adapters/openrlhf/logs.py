@@ -101,6 +101,8 @@ def planned_steps(text: str, spec: RunSpec) -> int | None:
     Train epoch:   0%|          | 0/2 [00:00<?, ?it/s]                  epochs
     Train step of epoch 0:   3%|▎         | 1/32 [00:00<00:09, ...]     micro-batches of an epoch
     """
+    if is_in(spec.algorithm, "rl"):
+        return None  # whose bars count something else
     epochs, micro_batches = _EPOCHS.search(text), _MICRO_BATCHES.search(text)
     if epochs and micro_batches:
         return int(epochs["total"]) * int(micro_batches["total"]) // _micro_batches_per_step(spec)

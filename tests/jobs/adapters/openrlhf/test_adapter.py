@@ -79,10 +79,6 @@ def test_on_cpu_fine_tuning_is_one_plain_process() -> None:
     assert launch.env["MASTER_PORT"] == "0"
 
 
-def test_the_same_spec_gives_the_same_bytes() -> None:
-    assert command({"algorithm": "dapo"}) == command({"algorithm": "dapo"})
-
-
 def test_a_key_never_stands_in_a_command() -> None:
     launch = command({"algorithm": "ppo", "knobs": {"wandb.enable": True}})
 

@@ -88,10 +88,6 @@ def test_what_is_always_the_same_stands_in_every_command() -> None:
     assert given[key] == launch.env["VERL_FILE_LOGGER_PATH"]
 
 
-def test_the_same_spec_gives_the_same_words() -> None:
-    assert command({"algorithm": "ppo"}) == command({"algorithm": "ppo"})
-
-
 def test_what_the_console_holds_is_named_where_it_is_laid_out() -> None:
     given = settings(command({"algorithm": "grpo", "model": {"kind": "bundled"}}))
 
