@@ -101,7 +101,7 @@ def test_the_trial_process_starts_without_torch() -> None:
 
 
 def test_no_file_has_grown_too_long() -> None:
-    code = [path for path in tracked("*.py", "*.js", "*.html") if own_code(path)]
+    code = [path for path in tracked("*.py", "*.js") if own_code(path)]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in code}
     assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
 
