@@ -24,7 +24,7 @@ WORDS: Mapping[What, tuple[Promise, Promise]] = {
 """What each is called, and what it shows."""
 
 _DEVICES: Mapping[Device, Promise] = {
-    "cpu": gettext_lazy("the CPU"),
+    "cpu": gettext_lazy("CPU"),
     "cuda": gettext_lazy("GPUs"),
     "npu": gettext_lazy("Ascend"),
 }

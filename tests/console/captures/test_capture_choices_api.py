@@ -174,7 +174,7 @@ def test_the_choices_say_which_tool_and_why(client: Client, run: Run) -> None:
     assert (cpu["device"], cpu["by"]["kernels"]["recorded"]) == ("cpu", "operators")
     assert cpu["by"]["kernels"]["why"] == (
         "torch, because it is ready on all 3 workers and names every operator, with what it launches. "
-        "There are no kernels on CPU: operators are recorded instead."
+        "On CPU there are no kernels: operators are recorded instead."
     )
     assert [tool["name"] for tool in cpu["by"]["timing"]["tools"]] == ["nsys", "torch", "torch_pieces"]
 

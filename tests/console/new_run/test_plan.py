@@ -90,8 +90,8 @@ def test_the_largest_parts_come_with_the_change_that_lowers_each_and_the_constan
     editor: Client,
 ) -> None:
     html = unescape(advised(editor)["html"])
-    largest_terms = html.split('aria-labelledby="largest_terms-title"')[1]
-    rows = dict(re.findall(r'<li data-largest term="(\w+)">(.*?)</li>', largest_terms, re.DOTALL))
+    largest_terms = html.split('aria-labelledby="terms-title"')[1]
+    rows = dict(re.findall(r'<li data-term="(\w+)">(.*?)</li>', largest_terms, re.DOTALL))
     constants = re.findall(r'<li data-constant="([\w.]+)">(.*?)</li>', largest_terms, re.DOTALL)
 
     assert len(rows) == 6  # three terms of memory, three phases

@@ -113,9 +113,9 @@ def test_advice_is_applied_by_one_click_and_undone(page: Page, live_console: Liv
 
 def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
-    largest_terms = page.locator("[data-advice-place]:not(.is-stale) .plan-largest terms")
-    expect(largest_terms.locator("[data-term]")).to_have_count(6)
-    tried = largest_terms.locator("[data-largest term]:has(button)").first
+    largest_terms = page.locator("[data-advice-place]:not(.is-stale) .plan-terms")
+    expect(largest_terms.locator("li[data-term]")).to_have_count(6)
+    tried = largest_terms.locator("li[data-term]:has(button)").first
     key = tried.get_attribute("data-term")
     change = tried.get_by_role("button")
     expect(change).to_have_accessible_name(re.compile("^Try: "))

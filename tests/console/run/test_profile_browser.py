@@ -225,7 +225,7 @@ def test_the_dialog_asks_what_and_says_which_tool_it_takes(page: Page, live_cons
 
     expect(dialog.get_by_role("radio", name="Kernels")).to_be_checked()
     expect(why).to_contain_text("torch, because it is ready on all 3 workers")
-    expect(why).to_contain_text("There are no kernels on CPU: operators are recorded instead.")
+    expect(why).to_contain_text("On CPU there are no kernels: operators are recorded instead.")
     expect(shows).to_have_text("It shows too: communication, timing. Not in it: memory, where it hangs.")
     shoot(page, "ask-kernels")
     page.keyboard.press("ArrowUp")  # the cards are one group of radios

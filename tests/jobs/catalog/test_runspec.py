@@ -155,4 +155,4 @@ def test_a_limit_is_written_as_people_read_it() -> None:
 def test_a_diffusion_transformer_is_refused_in_words(kind: str, place: str) -> None:
     found = problems_of({"algorithm": "sft", "trainer": {"name": "verl"}, "model": {"kind": kind, "id": place}})
 
-    assert "is a diffusion transformer, which none of the trainers here trains" in found["model.id"]
+    assert "is a diffusion transformer, which no trainer here trains" in found["model.id"]

@@ -13,6 +13,7 @@ from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.ray_head import RayHead
 from tests.waiting import wait_until
+from tests.warm_workers.workers import cold_workers
 
 pytestmark = pytest.mark.ray
 
@@ -59,7 +60,8 @@ class Jobs:
 @pytest.fixture
 def head(ray_head: RayHead) -> Iterator[Jobs]:
     jobs = Jobs(ray_head)
-    yield jobs
+    with cold_workers(ray_head.environ):  # a forked one shows the variables of its server, so no mark of the attempt
+        yield jobs
     jobs.api.close()
 
 
