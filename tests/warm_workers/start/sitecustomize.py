@@ -9,7 +9,8 @@ import os
 import sys
 
 SOCKET = "PITWALL_TEST_WARM_WORKERS"
-COLD = "PITWALL_NSYS_SESSION"
+# Ray gives the second to the supervisors of its jobs, which the runner must recognize by their command line.
+COLD = frozenset({"PITWALL_NSYS_SESSION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"})
 
 
 def _order() -> dict[str, object] | None:
@@ -27,7 +28,7 @@ def _order() -> dict[str, object] | None:
             variables[name] = os.path.expandvars(value)  # as Ray does: ${PATH}
         words = [word for word in words[1:] if "-runtime-env-context=" not in word and "--language=" not in word]
         programs = [os.path.basename(words[0])]  # noqa: PTH119
-    is_cold = COLD in variables or os.path.exists(os.environ[SOCKET] + ".off")  # noqa: PTH110
+    is_cold = bool(COLD & variables.keys()) or os.path.exists(os.environ[SOCKET] + ".off")  # noqa: PTH110
     if programs[:1] != ["default_worker.py"] or is_cold:
         return None
     return {"argv": words, "env": variables, "cwd": os.getcwd()}  # noqa: PTH109
