@@ -45,7 +45,7 @@ class Wrong(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PeakQuery:
     """What the use is held against. `peak` is of one device [FLOP/s], 0 while no accelerator is known."""
 
     accelerator: Accelerator | None
@@ -59,7 +59,7 @@ class Asked:
         return self.accelerator.peak.get(self.dtype, 0.0) if self.accelerator else 0.0
 
 
-def asked_of(given: Mapping[str, str], device_name: str) -> Asked:
+def asked_of(given: Mapping[str, str], device_name: str) -> PeakQuery:
     """Return what an address asks for; the accelerator is by default the one that the trace names. Raises: Wrong."""
     problems: dict[str, str] = {}
     name = given.get("accelerator", "").strip()
@@ -79,7 +79,7 @@ def asked_of(given: Mapping[str, str], device_name: str) -> Asked:
     numbers = {key: _number(key, given.get(key, ""), problems) for key in NUMBERS}
     if problems:
         raise Wrong(problems)
-    return Asked(known, dtype, numbers, recompute)
+    return PeakQuery(known, dtype, numbers, recompute)
 
 
 def _number(key: str, text: str, problems: dict[str, str]) -> float:
@@ -104,7 +104,7 @@ def _by_device(name: str) -> Accelerator | None:
         return None
 
 
-def by_shapes(asked: Asked, summary: Summary, worker: WorkerSummary) -> Use | None:
+def by_shapes(asked: PeakQuery, summary: Summary, worker: WorkerSummary) -> Use | None:
     """Return the use by the recorded sizes of products: what this worker executed, over its steps, on one device."""
     if worker.flops is None or not worker.flops.with_shapes:
         return None
@@ -112,7 +112,7 @@ def by_shapes(asked: Asked, summary: Summary, worker: WorkerSummary) -> Use | No
     return use(worker.flops.flops, seconds=seconds, devices=1, peak=asked.peak)
 
 
-def by_model(asked: Asked, summary: Summary) -> tuple[Use | None, Use | None, str]:
+def by_model(asked: PeakQuery, summary: Summary) -> tuple[Use | None, Use | None, str]:
     """Return MFU and HFU of a mean step by the model that was given, and the formula of its operations."""
     numbers, steps = asked.numbers, summary.budget.steps
     if not numbers["parameters"] or not numbers["tokens"] or not summary.has_steps:
@@ -132,7 +132,7 @@ def by_model(asked: Asked, summary: Summary) -> tuple[Use | None, Use | None, st
     return found[0], found[1], flops.formula
 
 
-def in_update(asked: Asked, summary: Summary, mfu: Use | None) -> Use | None:
+def in_update(asked: PeakQuery, summary: Summary, mfu: Use | None) -> Use | None:
     """Return the use while the critical path is in the update alone, where the operations are; None without phases."""
     path = summary.budget.path
     ns = sum(part.ns for step in path for part in step.parts if part.phase == "update")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from profiling.evidence import Evidence, Floats, Ints, Recorded
+from profiling.evidence import Evidence, Floats, Ints, RecordedTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,7 @@ class Counter:
     `process` is the node, or what else the source tells devices of one number apart by; "" where it tells nothing.
     """
 
-    recorded: Recorded
+    recorded: RecordedTrace
     process: str
     device: int
     time: Ints

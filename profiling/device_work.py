@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, total, union
-from profiling.evidence import Evidence, Ints, Recorded
+from profiling.evidence import Evidence, Ints, RecordedTrace
 from profiling.finding import Observation
 from profiling.trace.category import DEVICE, Category
 
@@ -19,7 +19,7 @@ _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
 class DeviceWork:
     """Everything that ran on one device within one file; columns [n] sorted by start. `begin` and `end` in Unix ns."""
 
-    recorded: Recorded
+    recorded: RecordedTrace
     device: int
     process: str
     pid: int
@@ -105,7 +105,7 @@ def devices(evidence: Evidence) -> Iterator[DeviceWork]:
     yield from evidence.kept["devices"]
 
 
-def _devices_of(recorded: Recorded) -> Iterator[DeviceWork]:
+def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
     store = recorded.store
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):

@@ -86,7 +86,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedTrace:
     """One imported file of a capture, and the worker it is of ("" and -1 where that is not known).
 
     `until` (Unix ns): rules look at what begins before it; None for all of the file.
@@ -163,7 +163,7 @@ class Evidence:
 
     spans: PhaseSpans = field(default_factory=lambda: phase_spans(()))
     readings: tuple[Readings, ...] = ()
-    recorded: tuple[Recorded, ...] = ()
+    recorded: tuple[RecordedTrace, ...] = ()
     capture: CaptureFacts | None = None
     knobs: Mapping[str, object] = field(default_factory=dict)
     profiled: tuple[tuple[int, int], ...] = ()

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from profiling.evidence import Evidence, Recorded
+from profiling.evidence import Evidence, RecordedTrace
 
 SOURCE = "flight-recorder"
 _MOST_CALLS = 10_000
@@ -50,7 +50,7 @@ class Flight:
     `dumped_at` in Unix ns, 0 where it is not known.
     """
 
-    recorded: Recorded
+    recorded: RecordedTrace
     rank: int
     dumped_at: int
     enqueued: dict[Key, int]
@@ -100,7 +100,7 @@ def partings(dumps: list[Flight]) -> list[Parting]:
     return found
 
 
-def _flight(recorded: Recorded, rank: int) -> Flight:
+def _flight(recorded: RecordedTrace, rank: int) -> Flight:
     store = recorded.store
     about = store.meta.get("flight")
     told = about if isinstance(about, dict) else {}

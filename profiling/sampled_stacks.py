@@ -10,7 +10,7 @@ Samples = dict[tuple[str, tuple[str, ...]], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ThreadStack:
     """A thread of a process that was seen with a stack, in `share` of that thread's samples."""
 
     process: str
@@ -23,7 +23,7 @@ class Place:
     """A stack, the outermost call first, and the threads that were seen with it."""
 
     stack: tuple[str, ...]
-    standing: tuple[Standing, ...]
+    standing: tuple[ThreadStack, ...]
 
     @property
     def processes(self) -> int:
@@ -50,14 +50,14 @@ def read(lines: Iterable[str]) -> Samples:
 
 def places(files: Mapping[str, Samples]) -> list[Place]:
     """Return equal stacks together, by process: those of working threads first, then where most stand, longest."""
-    by_stack: dict[tuple[str, ...], list[Standing]] = {}
+    by_stack: dict[tuple[str, ...], list[ThreadStack]] = {}
     for process, samples in files.items():
         totals: dict[str, int] = {}
         for (thread, _), count in samples.items():
             totals[thread] = totals.get(thread, 0) + count
         for (thread, stack), count in samples.items():
             share = count / totals[thread] if totals[thread] else 0.0
-            by_stack.setdefault(stack, []).append(Standing(process=process, thread=thread, share=share))
+            by_stack.setdefault(stack, []).append(ThreadStack(process=process, thread=thread, share=share))
     found = [
         Place(stack=stack, standing=tuple(sorted(standing, key=lambda one: (one.process, one.thread))))
         for stack, standing in by_stack.items()

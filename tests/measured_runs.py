@@ -10,7 +10,7 @@ from jobs.models import Attempt, Project, Run
 from jobs.planner.constant import constants
 from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
-from jobs.planning.plan_vs_measured import Measured
+from jobs.planning.plan_vs_measured import RunMeasurements
 from jobs.planning.run_plan import question_of
 from profiling import events
 from tests.batches import T0, delivery
@@ -45,7 +45,7 @@ def measured_run(
     row = {"accelerator": kind, "gpus": 8, "cpus": 64, "memory_bytes": 1e12, "count": 1, "ids": []}
     Attempt.objects.filter(run=run).update(num_gpus=8, ran_on={"nodes": [row]})
     known = Workload(mean_prompt=PROMPT, mean_response=response)
-    asked = question_of(run, user=admin, state=AWAY, measured=Measured(), workload=known, reads=False)
+    asked = question_of(run, user=admin, state=AWAY, measured=RunMeasurements(), workload=known, reads=False)
     planned = estimate(asked.job, constants()).time.phases
     values = {f"time/{phase}_seconds": seconds.middle * factors.get(phase, 1.0) for phase, seconds in planned.items()}
     values["time/step_seconds"] = sum(values.values()) / 0.9

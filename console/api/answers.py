@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from jobs.models import Answer
 from jobs.processes import tasks
@@ -53,11 +53,11 @@ def ask_model(request: HttpRequest, run_id: str, asked: PromptIn) -> Status[Answ
     run = run_for(request, run_id, "editor")
     artifact = run.artifacts.filter(pk=asked.artifact_id).first()
     if artifact is None:
-        raise Refused(404, f"This run has no artifact {asked.artifact_id}.", field="artifact_id")
+        raise RequestProblem(404, f"This run has no artifact {asked.artifact_id}.", field="artifact_id")
     try:
         answer = ask(artifact=artifact, prompt=asked.prompt, user=caller(request), now=timezone.now())
     except PromptRefused as error:
-        raise Refused(409 if error.is_busy else 422, str(error), field=error.field) from error
+        raise RequestProblem(409 if error.is_busy else 422, str(error), field=error.field) from error
     tasks.enqueue(tasks.try_model, answer_id=answer.pk)
     answer.refresh_from_db()
     return Status(201, _answer(answer))

@@ -41,7 +41,7 @@ from console.api import (
     uploads,
 )
 from console.api.auth import SessionAuth, TokenAuth
-from console.api.problem import Refused
+from console.api.problem import RequestProblem
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.parse_spec import SpecInvalid
 from jobs.runs.launch import KeyReused
@@ -113,8 +113,8 @@ def _not_allowed(request: HttpRequest, error: NotAllowed) -> HttpResponse:
     return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
 
 
-@api.exception_handler(Refused)
-def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
+@api.exception_handler(RequestProblem)
+def _refused(request: HttpRequest, error: RequestProblem) -> HttpResponse:
     return _refuse(request, error.status, *error.problems)
 
 

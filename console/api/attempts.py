@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from ninja import Field, Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
@@ -75,7 +75,7 @@ def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[Re
     others = sorted(set(json.loads(request.body)) - set(ResumeIn.model_fields))
     if others:
         text = _("A resume changes hardware and num_steps only; for %(fields)s, clone the run.")
-        raise Refused(422, text % {"fields": ", ".join(others)[:200]}, field=others[0][:100])
+        raise RequestProblem(422, text % {"fields": ", ".join(others)[:200]}, field=others[0][:100])
     try:
         _check_fits(run, asked)
         attempt = resume_run(
@@ -88,7 +88,7 @@ def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[Re
             now=timezone.now(),
         )
     except ResumeRefused as error:
-        raise Refused(_status(error), str(error), field=error.field) from error
+        raise RequestProblem(_status(error), str(error), field=error.field) from error
     tasks.enqueue(tasks.submit, run_id=run.pk)
     run.refresh_from_db()
     return Status(201, ResumedOut(attempt=attempt.number, run=run_header(run)))

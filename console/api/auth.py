@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from ninja.security import APIKeyCookie, HttpBearer
 
-from console.api.problem import Refused
+from console.api.problem import RequestProblem
 from console.sign_in.api_token import limits_of_token, token_hash
 from jobs.accounts.access import limit
 from jobs.models import ApiToken
@@ -22,7 +22,7 @@ class TokenAuth(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Return the token's owner, narrowed to what the token may do; None if it is unknown, revoked, or the owner
-        inactive. Raises: Refused for one that has expired: who holds it may know why it does not work any more.
+        inactive. Raises: RequestProblem for one that has expired: who holds it may know why it does not work any more.
         """
         found = ApiToken.objects.select_related("user").filter(sha256=token_hash(token), revoked_at=None).first()
         if found is None or not found.user.is_active:
@@ -30,7 +30,7 @@ class TokenAuth(HttpBearer):
         now = timezone.now()
         if found.expires_at is not None and found.expires_at <= now:
             text = _("This API token expired on %(day)s. Make a new one on the account page.")
-            raise Refused(401, text % {"day": found.expires_at.date().isoformat()})
+            raise RequestProblem(401, text % {"day": found.expires_at.date().isoformat()})
         if found.used_at is None or (now - found.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
             ApiToken.objects.filter(pk=found.pk).update(used_at=now)
         limit(found.user, limits_of_token(found))

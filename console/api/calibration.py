@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
@@ -87,7 +87,7 @@ def take_calibration(request: HttpRequest, project: str, asked: CalibrationIn) -
     try:
         apply(home, asked.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
     except (NothingToTake, PlanSettingsRefused) as error:
-        raise Refused(422, str(error), field="accelerator") from error
+        raise RequestProblem(422, str(error), field="accelerator") from error
     return _answer(request, home)
 
 
@@ -96,7 +96,7 @@ def undo(request: HttpRequest, project: str, accelerator: str) -> CalibrationOut
     """Take plans for a kind of device back to what they used before; admins only."""
     home = project_for(request, project, "admin")
     if not undo_calibration(project=home, accelerator=accelerator, actor=caller(request)):
-        raise Refused(422, f"Nothing was taken over for {accelerator[:40]!r}.", field="accelerator")
+        raise RequestProblem(422, f"Nothing was taken over for {accelerator[:40]!r}.", field="accelerator")
     return _answer(request, home)
 
 

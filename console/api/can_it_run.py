@@ -6,13 +6,13 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
 from console.api.plan_schema import PlanInterval, PlanPool, PlanSensitivity
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.runspec import ModelSource
 from jobs.catalog.sentence import told
-from jobs.planner.can_it_run.answer import Need, Option, Published, compare_hardware
+from jobs.planner.can_it_run.answer import DeviceNeed, Option, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
 from jobs.planner.sensitivity import sensitivities
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
@@ -58,7 +58,7 @@ class CanNeed(Schema):
     verdict: Literal["fits", "tight", "no"] | None
 
     @classmethod
-    def of(cls, need: Need) -> "CanNeed":
+    def of(cls, need: DeviceNeed) -> "CanNeed":
         """Return a need as the API gives it."""
         found = need.estimate
         verdict = None if found is None else found.verdict
@@ -76,7 +76,7 @@ class CanPublished(Schema):
     source: str
 
     @classmethod
-    def of(cls, found: Published) -> "CanPublished":
+    def of(cls, found: PublishedRun) -> "CanPublished":
         """Return a published configuration as the API gives it."""
         row = found.row
         return cls(
@@ -166,11 +166,11 @@ def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRu
     home = project_for(request, project)
     if asked.method not in METHODS:
         text = f"{asked.method[:40]!r} is not a known method. Use one of {', '.join(METHODS)}."
-        raise Refused(422, text, field="method")
+        raise RequestProblem(422, text, field="method")
     try:
         on = list({each.id: each for each in map(find_accelerator, asked.on)}.values())
     except LookupError as unknown:
-        raise Refused(422, told(unknown), field="on") from unknown
+        raise RequestProblem(422, told(unknown), field="on") from unknown
     try:
         if asked.config is not None:
             shape, note = shape_of_config(asked.config, name=asked.model or "config"), ""
@@ -180,7 +180,7 @@ def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRu
             shape, note = policy_shape(ModelSource(kind=kind, id=asked.model), may_read=may_read)
     except PlanRefused as refused:
         field = "model" if refused.field == "model.id" else refused.field
-        raise Refused(422, str(refused), field=field) from refused
+        raise RequestProblem(422, str(refused), field=field) from refused
     demand = Demand(**{name: getattr(asked, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
     options = compare_hardware(shape, on, asked.method, asked.devices, demand=demand, prices=prices_of(home), k=k)

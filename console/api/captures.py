@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from ninja import Field, Query, Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from console.downloads.capture_zip import zip_entries, zip_response
 from jobs.captures.checks import CaptureRefused, chosen
@@ -216,7 +216,7 @@ def list_choices(
     try:
         mine = chosen(known=there, roles=roles, ranks=ranks)
     except CaptureRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
     device = device_for(run, attempt=run.latest_attempt, workers=there)
     found = choices(device=device, workers=mine)
     return ChoicesOut(device=device, num_workers=len(mine), choices=[ChoiceOut(**asdict(one)) for one in found])
@@ -232,7 +232,7 @@ def ask_capture(request: HttpRequest, run_id: str, asked: CaptureIn) -> Status[C
     try:
         row = request_capture(run_id=run.pk, user=caller(request), now=now, **asked.model_dump())
     except CaptureRefused as error:
-        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+        raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
     return Status(201 if row.created_at == now else 200, capture_out(run, row))
 
 
@@ -247,7 +247,7 @@ def finish_capture(request: HttpRequest, run_id: str, capture_id: str) -> Status
     except Capture.DoesNotExist as error:
         raise Http404 from error
     except CaptureRefused as error:
-        raise Refused(409, str(error), field=error.field) from error
+        raise RequestProblem(409, str(error), field=error.field) from error
     return Status(202, capture_out(run, row))
 
 
@@ -307,7 +307,7 @@ def remove_capture(
     except Capture.DoesNotExist as error:
         raise Http404 from error
     except CaptureRefused as error:
-        raise Refused(409, str(error), field=error.field) from error
+        raise RequestProblem(409, str(error), field=error.field) from error
     return Status(204, None)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router, Schema
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from jobs.catalog.knob import Knob, applicable, knobs
 from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
@@ -85,7 +85,7 @@ def list_knobs(
     _check("trainer", trainer, {t for k in found for t in k.trainers})
     if version is not None:
         if algorithm is None or trainer is None:
-            raise Refused(422, "Name the trainer and the algorithm beside its version.", field="version")
+            raise RequestProblem(422, "Name the trainer and the algorithm beside its version.", field="version")
         _check("version", version, set(trainers()[trainer].versions))
         return KnobsOut(knobs=[_knob(knob) for knob in applicable(algorithm, trainer, version).values()])
     here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.trainers)]
@@ -100,7 +100,7 @@ def list_metrics(request: HttpRequest) -> CatalogMetricsOut:  # noqa: ARG001
 
 def _check(field: str, given: str | None, known: set[str]) -> None:
     if given is not None and given not in known:
-        raise Refused(422, f"There is no {field} {given!r}. Use one of {', '.join(sorted(known))}.", field=field)
+        raise RequestProblem(422, f"There is no {field} {given!r}. Use one of {', '.join(sorted(known))}.", field=field)
 
 
 def _knob(knob: Knob) -> KnobOut:

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.compare_schema import CompareOut, CompareSeriesListOut, compare_out
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.series import Names, Points, Smooth, Step
 from console.api.series_schema import numbers
 from console.api.visible import caller
@@ -37,7 +37,7 @@ def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step
     ids = [run.pk for run in rows]
     base = base or ids[0]
     if base not in ids:
-        raise Refused(422, f"{base!r} is not among the runs {', '.join(ids)}.", field="base")
+        raise RequestProblem(422, f"{base!r} is not among the runs {', '.join(ids)}.", field="base")
     window = window_of(rows)
     at = step if step is not None else window.high if window else None
     return compare_out(
@@ -64,7 +64,7 @@ def compare_series(
     rows = _runs(request, runs)
     names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
-        raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     window = Window(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
     found = []
     for run in rows:
@@ -97,7 +97,7 @@ def _runs(request: HttpRequest, text: str) -> list[Run]:
     """Return the runs named. Raises: Http404 if any of them is not there for the caller."""
     ids = list(dict.fromkeys(part.strip() for part in text.replace("\0", "").split(",") if part.strip()))
     if not 1 <= len(ids) <= MAX_RUNS:
-        raise Refused(422, f"Name 1 to {MAX_RUNS} runs; these are {len(ids)}.", field="runs")
+        raise RequestProblem(422, f"Name 1 to {MAX_RUNS} runs; these are {len(ids)}.", field="runs")
     found: Sequence[Run] = visible_runs(user=caller(request), ids=ids)
     if len(found) < len(ids):
         raise Http404
@@ -108,5 +108,5 @@ def _whole(value: float | None, field: str, rounded: np.ufunc) -> int | None:
     if value is None:
         return None
     if not abs(value) < 2**62:
-        raise Refused(422, f"{value} is not a step.", field=field)
+        raise RequestProblem(422, f"{value} is not a step.", field=field)
     return int(rounded(value))

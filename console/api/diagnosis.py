@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
@@ -83,7 +83,7 @@ def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
     try:
         found = diagnose_trace(trace, patience=API_PATIENCE)
     except NoAnswer as error:
-        raise Refused(error.status, str(error)) from error
+        raise RequestProblem(error.status, str(error)) from error
     return _diagnosis_out(found, _spec(trace.run) if trace.run else None)
 
 

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
 from console.api.plan_schema import PlanInterval, PlanPool
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import project_for
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
@@ -114,14 +114,14 @@ def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> Di
     try:
         on = [find_accelerator(name) for name in asked.on]
     except LookupError as unknown:
-        raise Refused(422, str(unknown), field="on") from unknown
+        raise RequestProblem(422, str(unknown), field="on") from unknown
     try:
         latent, text = stream_tokens(shape, picture)
         options = compare_for_diffusion(
             shape, on, asked.method, asked.devices, picture=picture, prices=prices_of(home), k=constants_of(home)
         )
     except JobInvalid as invalid:
-        raise Refused(422, str(invalid), field=invalid.field) from invalid
+        raise RequestProblem(422, str(invalid), field=invalid.field) from invalid
     return DiffusionOut(
         model=shape.name,
         parameters=shape.parameters,
@@ -132,7 +132,7 @@ def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> Di
 
 
 def _asked(asked: DiffusionIn) -> tuple[DiffusionShape, Picture]:
-    """Return the shape and what it is trained on. Raises: Refused."""
+    """Return the shape and what it is trained on. Raises: RequestProblem."""
     usual, encoders = Picture(), 0
     try:
         if asked.config is not None:
@@ -143,12 +143,12 @@ def _asked(asked: DiffusionIn) -> tuple[DiffusionShape, Picture]:
             usual = Picture(width=model.width, height=model.height, frames=model.frames)
             encoders = sum(model.encoders.values())
     except ShapeUnreadable as unreadable:
-        raise Refused(422, str(unreadable), field="config") from unreadable
+        raise RequestProblem(422, str(unreadable), field="config") from unreadable
     except LookupError as unknown:
-        raise Refused(422, str(unknown), field="model") from unknown
+        raise RequestProblem(422, str(unknown), field="model") from unknown
     if asked.encoders and not encoders:
         text = "The sizes of text encoders and VAE are known of the catalog's models only. Leave encoders out."
-        raise Refused(422, text, field="encoders")
+        raise RequestProblem(422, text, field="encoders")
     steps = asked.denoising_steps or usual.denoising_steps
     return shape, Picture(
         width=asked.width or usual.width,

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from ninja import NinjaAPI
 
 from console.api.auth import TokenAuth
-from console.api.problem import Refused
+from console.api.problem import RequestProblem
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -36,7 +36,7 @@ def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Give the OpenAPI document to whoever is signed in, by session or token."""
     try:
         is_known = request.user.is_authenticated or bool(TokenAuth()(request))
-    except Refused as error:
+    except RequestProblem as error:
         return JsonResponse({"problems": error.problems}, status=error.status)
     if not is_known:
         message = "Sign in, or send a valid API token as Authorization: Bearer <token>."

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from jobs.catalog.advice import QUESTIONS, advice
 from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.recipe import recipes
@@ -190,7 +190,7 @@ def list_devices(
 ) -> dict[str, Any]:
     """Return the published configurations that answer a question; size is in billions of parameters."""
     if size is not None and not 0 < size < 1e5:
-        raise Refused(422, f"{size} is no model size. Use billions of parameters, as in 7.6.", field="size")
+        raise RequestProblem(422, f"{size} is no model size. Use billions of parameters, as in 7.6.", field="size")
     return {"rows": [_device_row(row) for row in rows(model_billion=size, method=method, device=device)]}
 
 
@@ -240,7 +240,7 @@ def list_rules(
 
 def _check_trainer(name: str | None) -> None:
     if name is not None and name not in trainers():
-        raise Refused(422, f"There is no trainer {name!r}. Use one of {', '.join(trainers())}.", field="trainer")
+        raise RequestProblem(422, f"There is no trainer {name!r}. Use one of {', '.join(trainers())}.", field="trainer")
 
 
 def _concerns(names: Iterable[str], trainer: str | None) -> bool:

@@ -7,7 +7,7 @@ from django.utils import timezone
 from ninja import Field, Router, Schema
 
 from console.api.plan_schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.cluster.ray_api import cluster_state
@@ -86,7 +86,7 @@ def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
     try:
         return PlanOut.of(about, estimate_of(about))
     except PlanRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
 
 
 @router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
@@ -97,7 +97,7 @@ def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdvice
     try:
         return PlanAdviceOut.of(advice(about), sensitivities_of(about))
     except PlanRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
 
 
 @router.post("/{slug:project}/plan/layouts", response={200: PlanLayoutsOut, **REFUSALS}, summary="Layouts of a spec")
@@ -107,7 +107,7 @@ def plan_layouts(request: HttpRequest, project: str, asked: LayoutsIn) -> PlanLa
     try:
         return PlanLayoutsOut.of(layouts(about, goal=asked.goal, limit=asked.limit))
     except PlanRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
 
 
 @router.get("/{slug:project}/plan-settings", response={200: PlanSettingsOut, **REFUSALS}, summary="Planner settings")
@@ -153,7 +153,7 @@ def _question(request: HttpRequest, home: Project, asked: PlanIn) -> Question:
             workload=Workload(**known.dict()) if known is not None else None,
         )
     except PlanRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
 
 
 def _settings(home: Project) -> PlanSettingsOut:

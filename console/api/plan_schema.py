@@ -8,7 +8,7 @@ from ninja import Body, Field, Schema
 from console.api.spec_schema import SpecIn
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
 from jobs.planner.search.advice import Advice, LargestTerm, OfferedChange
-from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
+from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
 from jobs.planner.sensitivity import Sensitivity
 from jobs.planning.question import Question
 
@@ -367,7 +367,7 @@ class PlanLayout(Schema):
     is_best_trade: bool
 
     @classmethod
-    def of(cls, ranked: Ranked) -> "PlanLayout":
+    def of(cls, ranked: RankedLayout) -> "PlanLayout":
         """Return a layout as the API gives it."""
         return cls(
             changes=dict(ranked.changes),
@@ -397,7 +397,7 @@ class PlanRejected(Schema):
     nearest: list[PlanNearMiss]
 
     @classmethod
-    def of(cls, rejected: Rejected) -> "PlanRejected":
+    def of(cls, rejected: RejectionCount) -> "PlanRejected":
         """Return a reason as the API gives it."""
         nearest = [PlanNearMiss(changes=dict(miss.changes), says=miss.says) for miss in rejected.nearest]
         return cls(reason=rejected.reason, label=rejected.label, count=rejected.count, nearest=nearest)

@@ -20,7 +20,7 @@ class ProblemsOut(Schema):
     problems: list[ProblemOut] = Field(min_length=1)
 
 
-class Refused(Exception):
+class RequestProblem(Exception):
     """Answer the request with `status` and these problems."""
 
     def __init__(

@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.accounts.access import projects_of, require_superuser, role
 from jobs.accounts.members import MemberRefused, remove_member, set_member
@@ -73,7 +73,7 @@ def create_project(request: HttpRequest, asked: ProjectIn) -> Status[ProjectOut]
     try:
         project = make_project(name=asked.name, slug=asked.slug, actor=caller(request))
     except ProjectRefused as error:
-        raise Refused(409 if error.is_taken else 422, str(error), field=error.field) from error
+        raise RequestProblem(409 if error.is_taken else 422, str(error), field=error.field) from error
     return Status(201, ProjectOut(slug=project.slug, name=project.name, role="admin"))
 
 
@@ -93,7 +93,7 @@ def put_member(request: HttpRequest, project: str, username: str, asked: RoleIn)
         member = set_member(project=home, username=username, role=asked.role, actor=caller(request))
     except MemberRefused as error:
         field = "username" if error.is_unknown else "role"
-        raise Refused(404 if error.is_unknown else 422, str(error), field=field) from error
+        raise RequestProblem(404 if error.is_unknown else 422, str(error), field=field) from error
     return MemberOut(username=username, role=member.role)
 
 
@@ -104,5 +104,5 @@ def delete_member(request: HttpRequest, project: str, username: str) -> Any:
     try:
         remove_member(project=home, username=username, actor=caller(request))
     except MemberRefused as error:
-        raise Refused(404 if error.is_unknown else 409, str(error), field="username") from error
+        raise RequestProblem(404 if error.is_unknown else 409, str(error), field="username") from error
     return Status(204, None)

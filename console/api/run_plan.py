@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from console.api.plan_schema import PlanInterval
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from jobs.cluster.ray_api import cluster_state
 from jobs.planning.plan_vs_measured import PlannedRow
@@ -79,7 +79,7 @@ def read_run_plan(
     try:
         found = run_plan(run, user=caller(request), state=cluster_state(), what_if=what_if)
     except PlanRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
     return RunPlanOut(
         accelerator=found.fleet.accelerator.id,
         num_devices=found.fleet.num_devices,

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from ninja import Body, Header, Query, Router, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.run_schema import (
     ArtifactOut,
     ArtifactsOut,
@@ -96,7 +96,7 @@ def list_runs(
     try:
         found = runs_list(home, filters, sort, page, page_size=page_size, columns=column or ())
     except FilterInvalid as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
     return RunsOut(
         runs=[RunRowOut(run=row.header, knobs=dict(row.knobs)) for row in found.rows],
         total=found.total,
@@ -144,7 +144,7 @@ def change_run(request: HttpRequest, run_id: str, changes: RunPatchIn) -> RunHea
     try:
         return run_header(annotate_run(run_id=run.pk, changes=given, user=caller(request), now=timezone.now()))
     except ChangeRefused as error:
-        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+        raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
 
 
 @router.delete("/{run_id}", response={204: None, **REFUSALS}, summary="Delete an ended run for good")
@@ -154,7 +154,7 @@ def remove_run(request: HttpRequest, run_id: str, confirm: Annotated[str, Query(
     try:
         delete_run(run_id=run.pk, confirmed_name=confirm, user=caller(request))
     except ChangeRefused as error:
-        raise Refused(409 if error.is_conflict else 422, str(error), field=error.field) from error
+        raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
     return Status(204, None)
 
 
@@ -172,7 +172,9 @@ def checkpoint_run(request: HttpRequest, run_id: str) -> DoneOut:
     """Ask a running run to save a checkpoint after its step."""
     run = run_for(request, run_id, "editor")
     if not lifecycle.request_checkpoint(run_id=run.pk, user=caller(request), now=timezone.now()):
-        raise Refused(409, f"{run.name} is {run.state}. Only a running run can save a checkpoint.", field="state")
+        raise RequestProblem(
+            409, f"{run.name} is {run.state}. Only a running run can save a checkpoint.", field="state"
+        )
     return DoneOut(is_changed=True, run=run_header(run))
 
 
@@ -246,12 +248,12 @@ def _filter(q: str, state: Any, algorithm: Any, tag: Any, archived: bool) -> Run
     try:
         return parse_filter(q=q, states=state or (), algorithms=algorithm or (), tags=tag or (), is_archived=archived)
     except FilterInvalid as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
 
 
 def _sort(sort: str) -> str:
     try:
         check_sort(sort)
     except FilterInvalid as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
     return sort

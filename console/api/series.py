@@ -7,7 +7,7 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric
@@ -70,7 +70,7 @@ def get_series(
     run = run_for(request, run_id)
     names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
-        raise Refused(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     read = read_clean if history == "clean" else read_series
     window = Window(low=low, high=high)
     return _json(series_json(read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)))
@@ -173,7 +173,7 @@ def list_logs(
             limit=limit,
         )
     except CursorInvalid as error:
-        raise Refused(422, str(error), field="before" if before else "after" if after else "at") from error
+        raise RequestProblem(422, str(error), field="before" if before else "after" if after else "at") from error
     lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]
     return {"lines": page.lines, "has_older": page.has_older, "has_newer": page.has_newer, "lanes": lanes}
 

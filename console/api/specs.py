@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Body, Router, Schema
 
-from console.api.problem import REFUSALS, ProblemOut, Refused
+from console.api.problem import REFUSALS, ProblemOut, RequestProblem
 from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
@@ -133,5 +133,5 @@ def try_spec_reward(
         raise _refusal(failed) from failed
 
 
-def _refusal(failed: TrialFailed) -> Refused:
-    return Refused(409 if isinstance(failed, TrialUnavailable) else 422, failed.message, field=failed.field)
+def _refusal(failed: TrialFailed) -> RequestProblem:
+    return RequestProblem(409 if isinstance(failed, TrialUnavailable) else 422, failed.message, field=failed.field)

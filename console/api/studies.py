@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Field, Header, Query, Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, project_for
 from console.sweep_launch import launch_sweep, run_ids
@@ -134,7 +134,7 @@ def change_study(request: HttpRequest, study_id: str, changes: StudyPatchIn) -> 
     try:
         change_max_concurrent(study_id=study.pk, value=changes.max_concurrent, user=caller(request))
     except SpecInvalid as error:
-        raise Refused(422, error.problems[0].message, field="max_concurrent") from error
+        raise RequestProblem(422, error.problems[0].message, field="max_concurrent") from error
     study.refresh_from_db()
     return study_table(study).header
 

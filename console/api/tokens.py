@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema, Status
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller
 from console.sign_in.api_token import MAX_DAYS, TokenRefused, make_token, revoke_token
 from jobs.accounts.access import require_whole_account
@@ -70,14 +70,14 @@ def create_token(request: HttpRequest, asked: TokenIn) -> Status[NewTokenOut]:
     require_whole_account(request.user)
     name = asked.name.strip()
     if not name or any(ord(c) < 32 for c in name):
-        raise Refused(422, "A token's name says what it is for, on one line. Name it.", field="name")
+        raise RequestProblem(422, "A token's name says what it is for, on one line. Name it.", field="name")
     expires_at = None if asked.days is None else timezone.now() + timedelta(days=asked.days)
     try:
         row, text = make_token(
             user=caller(request), name=name, role=asked.role, project=asked.project or "", expires_at=expires_at
         )
     except TokenRefused as error:
-        raise Refused(422, str(error), field=error.field) from error
+        raise RequestProblem(422, str(error), field=error.field) from error
     return Status(201, NewTokenOut(token=text, **_token(row)))
 
 

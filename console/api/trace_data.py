@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModif
 from django.utils.cache import patch_vary_headers
 from ninja import Query, Router
 
-from console.api.problem import REFUSALS, Refused
+from console.api.problem import REFUSALS, RequestProblem
 from console.api.series import spans_json
 from console.api.series_schema import SpansOut
 from console.api.trace_schema import (
@@ -87,7 +87,7 @@ def read_tile(
         try:
             data = tile(store, level=level, index=index, lanes=chosen)
         except ValueError as error:
-            raise Refused(422, str(error)) from error
+            raise RequestProblem(422, str(error)) from error
     answer = HttpResponse(data, content_type="application/octet-stream", headers=headers)
     patch_vary_headers(answer, ["Cookie", "Authorization"])
     return answer
@@ -225,9 +225,9 @@ def summary(
     trace = trace_for(request, trace_id)
     chosen = _lanes(lanes)
     if end <= begin:
-        raise Refused(422, f"to: {end} is not after from, {begin}.", field="to")
+        raise RequestProblem(422, f"to: {end} is not after from, {begin}.", field="to")
     if chosen is not None and layer is None:
-        raise Refused(422, "lanes: they are numbers of one layer. Name it as `layer`.", field="lanes")
+        raise RequestProblem(422, "lanes: they are numbers of one layer. Name it as `layer`.", field="lanes")
     names: dict[str, NameSumOut] = {}
     devices: list[DeviceSumOut] = []
     count = 0
@@ -257,19 +257,20 @@ def _ready(trace: Trace, layer_id: int | None) -> Iterator[Layer]:
 
 
 def _lanes(text: str) -> Sequence[int] | None:
-    """Return the lanes that a request names, None for all. Raises: Refused."""
+    """Return the lanes that a request names, None for all. Raises: RequestProblem."""
     parts = [part for part in text.split(",") if part]
     if any(not part.isascii() or not part.isdigit() or len(part) > 9 for part in parts) or len(parts) > _MOST_LANES:
-        raise Refused(422, f"lanes: {text[:80]!r} is no list of numbers divided by commas.", field="lanes")
+        raise RequestProblem(422, f"lanes: {text[:80]!r} is no list of numbers divided by commas.", field="lanes")
     return [int(part) for part in parts] or None
 
 
 @contextmanager
 def _store(layer: Layer) -> Iterator[Store]:
-    """Lend the store of a ready layer. Raises: Refused while it is not ready, or damaged; Http404 once it is gone."""
+    """Lend the store of a ready layer. Raises: RequestProblem while it is not ready, or damaged; Http404 once it is
+    gone."""
     if layer.state != "ready":
         text = f"{layer.file_name} is {layer.state}. Ask again when it is ready."
-        raise Refused(409, f"{layer.file_name} failed: {layer.problem}" if layer.state == "failed" else text)
+        raise RequestProblem(409, f"{layer.file_name} failed: {layer.problem}" if layer.state == "failed" else text)
     try:
         with opened(store_path(layer)) as store:
             yield store
@@ -277,5 +278,5 @@ def _store(layer: Layer) -> Iterator[Store]:
         raise Http404 from error
     except Exception as error:
         if isinstance(error, NotAStore) or (is_of_store(error) and not is_whole(store_path(layer))):
-            raise Refused(409, damaged(layer.file_name)) from error
+            raise RequestProblem(409, damaged(layer.file_name)) from error
         raise

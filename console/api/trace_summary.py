@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
 from jobs.diagnosis.model_facts import OfRun, of_run
@@ -180,14 +180,14 @@ def analysis(
     window = None
     if begin is not None or end is not None:
         if begin is None or end is None or end <= begin:
-            raise Refused(422, "to: give both `from` and `to`, the second after the first.", field="to")
+            raise RequestProblem(422, "to: give both `from` and `to`, the second after the first.", field="to")
         window = (begin, end)
     if not ready_layers(trace):
-        raise Refused(409, "No file of this trace has been imported yet. Ask again when one is ready.")
+        raise RequestProblem(409, "No file of this trace has been imported yet. Ask again when one is ready.")
     try:
         summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
     except NoAnswer as error:
-        raise Refused(error.status, str(error)) from error
+        raise RequestProblem(error.status, str(error)) from error
     given = {
         "accelerator": accelerator,
         "dtype": dtype,
@@ -208,7 +208,7 @@ def analysis(
     try:
         return _analysis_out(summary, filled(given, run), run)
     except Wrong as error:
-        raise Refused(422, problems=error.problems) from error
+        raise RequestProblem(422, problems=error.problems) from error
 
 
 def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> AnalysisOut:
@@ -292,9 +292,9 @@ def trace_difference(
             patience=API_PATIENCE,
         )
     except NothingToCompare as error:
-        raise Refused(409, str(error)) from error
+        raise RequestProblem(409, str(error)) from error
     except NoAnswer as error:
-        raise Refused(error.status, str(error)) from error
+        raise RequestProblem(error.status, str(error)) from error
     found = compared.difference
     plain = asdict(found)
     for table in ("items", "kinds", "phases", "operators"):
@@ -306,12 +306,12 @@ def trace_difference(
 
 
 def worker_of(text: str) -> tuple[str, int] | None:
-    """Return the role and rank that "policy-0" means, None for nothing. Raises: Refused."""
+    """Return the role and rank that "policy-0" means, None for nothing. Raises: RequestProblem."""
     role, dash, rank = text.rpartition("-")
     if not text:
         return None
     if not dash or not rank.isascii() or not rank.isdigit() or len(rank) > 9:
-        raise Refused(422, f"worker: {text!r} is no role and rank, like policy-0.", field="worker")
+        raise RequestProblem(422, f"worker: {text!r} is no role and rank, like policy-0.", field="worker")
     return role, int(rank)
 
 

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Query, Router, Status
 
-from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.trace_schema import LayerOut, TraceIn, TraceOut, TracesOut, layer_out, trace_out
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.access import Role, require
@@ -15,8 +15,8 @@ from jobs.models import Layer, Run, Trace
 from jobs.traces.imports import import_again
 from jobs.traces.uploads import (
     MAX_PIECE_BYTES,
-    Announced,
     DiskFull,
+    FileAnnouncement,
     OffsetWrong,
     TraceRefused,
     create_trace,
@@ -76,8 +76,8 @@ def announce_trace(request: HttpRequest, asked: TraceIn, project: ProjectSlug = 
     home = project_for(request, project, "editor")
     run = Run.objects.filter(pk=asked.run, project=home).first() if asked.run else None
     if asked.run and run is None:
-        raise Refused(422, f"There is no run {asked.run!r} in this project.", field="run")
-    files = [Announced(name=file.name, size=file.size) for file in asked.files]
+        raise RequestProblem(422, f"There is no run {asked.run!r} in this project.", field="run")
+    files = [FileAnnouncement(name=file.name, size=file.size) for file in asked.files]
     try:
         trace = create_trace(
             project=home, name=asked.name, files=files, run=run, user=caller(request), now=timezone.now()
@@ -118,11 +118,11 @@ def send_piece(
     """Take the bytes from `offset` on, at most 8 MiB. 409 says how many are here: go on from there."""
     layer = layer_for(request, trace_id, layer_id, "editor")
     if int(request.headers.get("Content-Length") or 0) > MAX_PIECE_BYTES:
-        raise Refused(413, f"A piece may have {MAX_PIECE_BYTES} bytes. Send smaller ones.")
+        raise RequestProblem(413, f"A piece may have {MAX_PIECE_BYTES} bytes. Send smaller ones.")
     try:
         receive(layer=layer, offset=offset, data=request.body, now=timezone.now())
     except OffsetWrong as error:
-        raise Refused(409, str(error), field="offset") from error
+        raise RequestProblem(409, str(error), field="offset") from error
     except TraceRefused as error:
         raise _refusal(error) from error
     layer.refresh_from_db()
@@ -140,6 +140,6 @@ def import_layer_again(request: HttpRequest, trace_id: str, layer_id: int) -> La
     return layer_out(layer.trace, layer)
 
 
-def _refusal(error: TraceRefused) -> Refused:
+def _refusal(error: TraceRefused) -> RequestProblem:
     status = 507 if isinstance(error, DiskFull) else 409 if error.is_conflict else 422
-    return Refused(status, str(error), field=error.field)
+    return RequestProblem(status, str(error), field=error.field)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from ninja import File, Router, Schema, Status
 from ninja.files import UploadedFile
 
-from console.api.problem import REFUSALS, ProblemsOut, Refused
+from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
 from jobs.runs.uploads import DiskFull, UploadRefused, store_upload
@@ -46,9 +46,9 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
             now=timezone.now(),
         )
     except DiskFull as error:
-        raise Refused(507, str(error), field="file") from error
+        raise RequestProblem(507, str(error), field="file") from error
     except UploadRefused as error:
-        raise Refused(422, str(error), field="file") from error
+        raise RequestProblem(422, str(error), field="file") from error
     return Status(201, _upload(row))
 
 

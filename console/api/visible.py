@@ -6,7 +6,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import Http404, HttpRequest
 from ninja import Query
 
-from console.api.problem import Refused
+from console.api.problem import RequestProblem
 from jobs.accounts.access import Role, projects_of, require
 from jobs.models import Project, Run
 
@@ -29,18 +29,21 @@ def run_for(request: HttpRequest, run_id: str, needed: Role = "viewer") -> Run:
 
 
 def project_for(request: HttpRequest, slug: str | None, needed: Role = "viewer") -> Project:
-    """Return the project named, or the caller's first one. Raises: Http404, NotAllowed, Refused without any project."""
+    """Return the project named, or the caller's first one. Raises: Http404, NotAllowed, RequestProblem without any
+    project."""
     mine = projects_of(request.user)
     if slug is None:
         first = mine.first()
         if first is None:
-            raise Refused(404, "You are not a member of any project yet. Ask an admin to add you.", field="project")
+            raise RequestProblem(
+                404, "You are not a member of any project yet. Ask an admin to add you.", field="project"
+            )
         project = first
     else:
         named = mine.filter(slug=slug).first()
         if named is None:
             text = f"There is no project {slug!r}, or it is not yours to see."
-            raise Refused(404, text, field="project")
+            raise RequestProblem(404, text, field="project")
         project = named
     require(request.user, project, needed)
     return project

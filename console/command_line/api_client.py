@@ -29,7 +29,7 @@ class RequestRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class LaunchResult:
     """A run that the console has queued; `is_new` is False if the same request had made it before."""
 
     id: str
@@ -54,20 +54,20 @@ class ApiClient:
         """Close the connections."""
         self._client.close()
 
-    def launch(self, spec: Any, *, key: str, project: str | None = None) -> Launched:
+    def launch(self, spec: Any, *, key: str, project: str | None = None) -> LaunchResult:
         """Queue a run of the spec; the same key again gives the same run. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
         answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
         body = answer.json()
-        return Launched(id=body["run"]["id"], url=body["url"], is_new=answer.status_code == 201)
+        return LaunchResult(id=body["run"]["id"], url=body["url"], is_new=answer.status_code == 201)
 
-    def sweep(self, spec: Any, sweep: Mapping[str, Any], *, key: str, project: str | None = None) -> Launched:
+    def sweep(self, spec: Any, sweep: Mapping[str, Any], *, key: str, project: str | None = None) -> LaunchResult:
         """Queue the runs of a sweep; the same key again gives the same sweep. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
         body = {"spec": spec, "sweep": sweep}
         answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
         made = answer.json()
-        return Launched(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
+        return LaunchResult(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
 
     def first_project(self) -> str:
         """Return the slug of the caller's first project. Raises: RequestRefused without any, ConsoleAway."""

@@ -16,7 +16,7 @@ from console.embedded.data_dir import DataDirLock, make_private, require_space
 from console.embedded.first_admin import signin_url
 from console.embedded.log_tail import write_to_terminal
 from console.embedded.ports import require_free
-from console.embedded.services import Embedded, current_environment, embedded
+from console.embedded.services import EmbeddedServices, current_environment, embedded
 from console.embedded.statics import collect_if_changed
 from console.embedded.supervisor import Supervisor
 from jobs.cluster.loopback import is_loopback
@@ -59,7 +59,7 @@ def _locked(data_dir: Path) -> Iterator[None]:
         lock.release()
 
 
-def _use(plan: Embedded) -> None:
+def _use(plan: EmbeddedServices) -> None:
     """Let this process, too, talk to the services of the plan."""
     for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "REDIS_URL"):
         if name in plan.settings:

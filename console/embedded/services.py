@@ -31,7 +31,7 @@ MANAGE = str(Path(__file__).resolve().parents[2] / "manage.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class EmbeddedServices:
     """The services to start, and the settings that tell every process where they are."""
 
     services: tuple[Service, ...]
@@ -52,7 +52,7 @@ def embedded(
     port: int,
     environ: Mapping[str, str],
     demo: tuple[str, ...] | None = None,
-) -> Embedded:
+) -> EmbeddedServices:
     """Plan the services for this environment; nothing starts.
 
     `host`: the address that the pages listen on. `demo`: arguments of `manage.py demo`, which then queues the demo run;
@@ -92,7 +92,7 @@ def embedded(
     ]
     if demo is not None:
         others.append(_command("demo", env, *demo, needs=(*needs, "web"), is_once=True))
-    return Embedded(services=(*outside, web, *others), settings=settings, url=url)
+    return EmbeddedServices(services=(*outside, web, *others), settings=settings, url=url)
 
 
 def _trainers(declared: str) -> str:

@@ -15,7 +15,7 @@ MOST = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class OptionMatch:
     """One option or key: whose it is, and which field of New run says it, or why none has to."""
 
     name: str
@@ -23,7 +23,7 @@ class Beside:
     says: str
 
 
-def beside(words: tuple[str, ...], trainer_and_version: str) -> list[Beside]:
+def beside(words: tuple[str, ...], trainer_and_version: str) -> list[OptionMatch]:
     """Return what the words find under a trainer ("" is any, "trainer:version" one of its versions), the nearest
     names first."""
     found = [
@@ -33,7 +33,7 @@ def beside(words: tuple[str, ...], trainer_and_version: str) -> list[Beside]:
     ]
     nearest = sorted(found, key=lambda each: each[:2])[:MOST]
     return [
-        Beside(name=option.name, whose=whose(trainer, versions), says=_said(option))
+        OptionMatch(name=option.name, whose=whose(trainer, versions), says=_said(option))
         for *_rank, option, trainer, versions in nearest
     ]
 

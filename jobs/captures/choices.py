@@ -31,7 +31,7 @@ _DEVICES: Mapping[Device, Promise] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ToolChoice:
     """A tool that shows the thing, and can be named by who knows better; `num_able` of the workers have it.
 
     `also` and `without` are what else its files show and do not show. `problem` says why no worker has it.
@@ -58,7 +58,7 @@ class Choice:
     tool: str
     why: str
     problem: str
-    tools: tuple[Named, ...]
+    tools: tuple[ToolChoice, ...]
 
 
 def as_what(text: str) -> What | None:
@@ -92,11 +92,11 @@ def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
     )
 
 
-def _named(tool: str, found: Pick, by_name: Mapping[str, Worker]) -> Named:
+def _named(tool: str, found: Pick, by_name: Mapping[str, Worker]) -> ToolChoice:
     lacking = lacking_of(tool, {name: worker.problems for name, worker in by_name.items()})
     seen = seen_in(tool, found.recorded, device=found.device)
     is_lost = bool(lacking) and len(lacking) == len(by_name)
-    return Named(
+    return ToolChoice(
         name=tool,
         about=_(load_tool(tool).about),
         also=tuple(what for what in seen if what != found.recorded),

@@ -27,7 +27,7 @@ class KnobValueInvalid(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class KnobCondition:
     """Another knob, and the values of it under which this one means something: some, or all above a number."""
 
     knob: str
@@ -65,7 +65,7 @@ class Knob:
     source: str
     algorithms: tuple[str, ...]
     flags: tuple[Flag, ...]
-    needs: tuple[Need, ...]
+    needs: tuple[KnobCondition, ...]
     is_essential: bool
     is_optional: bool
     is_privileged: bool
@@ -243,7 +243,7 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         algorithms=expand(table["algorithms"]),
         flags=flags_of(knob_id, table["flags"]),
         needs=tuple(
-            Need(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
+            KnobCondition(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
             for need in table.get("needs", ())
         ),
         is_essential=table.get("essential", False),

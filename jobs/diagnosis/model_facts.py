@@ -28,7 +28,7 @@ _LENGTHS = ("prompt/length_mean", "response/length_mean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class FormulaInput:
     """One input of the formula: `key` as the address has it, the value as a text, and where it is from."""
 
     key: str
@@ -40,7 +40,7 @@ class Known:
 class OfRun:
     """What a run knows. `notes`: sentences on what the formula leaves out, or why there is no peak."""
 
-    known: tuple[Known, ...] = ()
+    known: tuple[FormulaInput, ...] = ()
     notes: tuple[str, ...] = ()
 
     def values(self) -> dict[str, str]:
@@ -64,19 +64,19 @@ def of_run(trace: Trace, steps: Sequence[int]) -> OfRun:
     return OfRun(known=tuple(found), notes=tuple(_notes(spec, attempt)))
 
 
-def _model(spec: RunSpec) -> Iterator[Known]:
+def _model(spec: RunSpec) -> Iterator[FormulaInput]:
     try:
         shape, assumed = policy_shape(spec.model, may_read=True, reads=False)
     except PlanRefused:
         return
     source = assumed or _("config.json of %(model)s") % {"model": spec.model.id}
     used = _("%(source)s: parameters in products per token, without the table of embeddings") % {"source": source}
-    yield Known(key="parameters", value=str(shape.matmul_parameters), source=used)
-    yield Known(key="layers", value=str(shape.cache_layers), source=source)
-    yield Known(key="width", value=str(shape.attention_width), source=source)
+    yield FormulaInput(key="parameters", value=str(shape.matmul_parameters), source=used)
+    yield FormulaInput(key="layers", value=str(shape.cache_layers), source=source)
+    yield FormulaInput(key="width", value=str(shape.attention_width), source=source)
 
 
-def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt) -> Iterator[Known]:
+def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt) -> Iterator[FormulaInput]:
     """Yield tokens of a mean step and of a document, as the run told of the recorded steps."""
     told = _told(trace, steps)
     sequences = _sequences(spec)
@@ -93,10 +93,10 @@ def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt)
         return
     if sequences:
         mean = _("%(source)s, over %(n)s sequences") % {"source": source, "n": f"{sequences:,}"}
-        yield Known(key="context", value=f"{tokens / sequences:.6g}", source=mean)
+        yield FormulaInput(key="context", value=f"{tokens / sequences:.6g}", source=mean)
     if passes > 1:
         source = _("%(source)s, %(n)s passes over each") % {"source": source, "n": passes}
-    yield Known(key="tokens", value=f"{passes * tokens:.8g}", source=source)
+    yield FormulaInput(key="tokens", value=f"{passes * tokens:.8g}", source=source)
 
 
 def _told(trace: Trace, steps: Sequence[int]) -> dict[str, float]:
@@ -127,11 +127,11 @@ def _sequences(spec: RunSpec) -> int:
     return math.prod(one if isinstance(one, int) and one > 0 else 0 for one in found)
 
 
-def _devices(attempt: Attempt) -> Iterator[Known]:
+def _devices(attempt: Attempt) -> Iterator[FormulaInput]:
     if not attempt.num_gpus:
         return
     source = _("GPUs that attempt %(n)s asked for, of all roles") % {"n": attempt.number}
-    yield Known(key="devices", value=str(math.ceil(attempt.num_gpus)), source=source)
+    yield FormulaInput(key="devices", value=str(math.ceil(attempt.num_gpus)), source=source)
     try:
         cluster = ran_on.cluster_of(attempt)
     except ran_on.PlaceUnknown:
@@ -143,18 +143,18 @@ def _devices(attempt: Attempt) -> Iterator[Known]:
         known = find_accelerator(kinds.pop())
     except LookupError:
         return
-    yield Known(key="accelerator", value=known.label, source=_("as Ray told of the nodes when the run started"))
+    yield FormulaInput(key="accelerator", value=known.label, source=_("as Ray told of the nodes when the run started"))
 
 
-def _precision(spec: RunSpec) -> Iterator[Known]:
+def _precision(spec: RunSpec) -> Iterator[FormulaInput]:
     values = spec.values()
     precision = _TYPES.get(str(values.get("memory.precision", "")))
     if precision:
-        yield Known(key="dtype", value=precision, source=_("knob memory.precision"))
+        yield FormulaInput(key="dtype", value=precision, source=_("knob memory.precision"))
     again = values.get("memory.gradient_checkpointing")
     if isinstance(again, bool):
         recompute = "full" if again else "none"
-        yield Known(key="recompute", value=recompute, source=_("knob memory.gradient_checkpointing"))
+        yield FormulaInput(key="recompute", value=recompute, source=_("knob memory.gradient_checkpointing"))
 
 
 def _notes(spec: RunSpec, attempt: Attempt) -> Iterator[str]:

@@ -24,7 +24,7 @@ from jobs.engine.data.examples import mapping_problem, render, token_limit, usab
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
-from jobs.engine.failures.cause import NAMED, Stopped, cause_of, is_full
+from jobs.engine.failures.cause import NAMED, RunStopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.report import Report
 from jobs.engine.rollouts.reward import open_reward
@@ -50,7 +50,7 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
     session = Session(run_dir, report, device=device, classes=classes)
     try:
         return session.run()
-    except Stopped:
+    except RunStopped:
         report.note("Stopped before the first step; nothing was trained.")
         report.state("done", "Stopped before the first step")
         return STOPPED
@@ -187,7 +187,7 @@ class Session:
     def _check_stop(self) -> None:
         self._commands.poll()
         if self._commands.is_stopping:
-            raise Stopped
+            raise RunStopped
 
     def _start_roles(self, spec: RunSpec, workers: WorkerGroup, device: str, text: TextModel) -> list[Any]:
         """Start all roles at once, the slowest import first: they overlap on the cores there are."""

@@ -42,7 +42,7 @@ class QueueFull(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Receipt:
     """What became of a batch: the number expected next, and whether this one was taken."""
 
     expect: int
@@ -57,7 +57,7 @@ async def accept(
     attempt: int,
     durable_through: int,
     max_queued: int = MAX_QUEUED_BATCHES,
-) -> Accepted:
+) -> Receipt:
     """Append the batch if it is the expected one; a heartbeat only asks.
 
     Raises: QueueFull; redis.RedisError if Redis is away, OutOfMemoryError among them.
@@ -67,4 +67,4 @@ async def accept(
     expect, taken = await client.eval(_ACCEPT, len(keys), *keys, *args)
     if taken == -1:
         raise QueueFull(f"{max_queued} batches wait to be stored.")
-    return Accepted(expect=int(expect), is_taken=taken == 1)
+    return Receipt(expect=int(expect), is_taken=taken == 1)

@@ -17,7 +17,7 @@ import redis
 from django.db import InterfaceError, OperationalError, close_old_connections
 
 from jobs.ingest.compaction import Compactor
-from jobs.ingest.store import Delivery, Memory, Stored, skip, store
+from jobs.ingest.store import Delivery, Memory, StoreResult, skip, store
 from jobs.telemetry.streams import INGEST, LIVE, LIVE_ENTRIES, beat, client, expect_key
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Ingest:
                     self._redis.xdel(INGEST, entry_id)
         return deliveries
 
-    def _store(self, run_id: str, attempt: int, deliveries: list[Delivery]) -> Stored:
+    def _store(self, run_id: str, attempt: int, deliveries: list[Delivery]) -> StoreResult:
         try:
             return self._store_together(run_id, attempt, deliveries)
         except _AWAY:
@@ -136,9 +136,9 @@ class Ingest:
             else:
                 frames += stored.frames
                 has_gap = has_gap or stored.has_gap
-        return Stored(frames=tuple(frames), has_gap=has_gap)
+        return StoreResult(frames=tuple(frames), has_gap=has_gap)
 
-    def _store_together(self, run_id: str, attempt: int, deliveries: Sequence[Delivery]) -> Stored:
+    def _store_together(self, run_id: str, attempt: int, deliveries: Sequence[Delivery]) -> StoreResult:
         memory = self._memories.get((run_id, attempt))
         if memory is None:
             if len(self._memories) >= MAX_MEMORIES:
@@ -151,7 +151,7 @@ class Ingest:
             )
         return stored
 
-    def _hand_on(self, run_id: str, attempt: int, deliveries: list[Delivery], stored: Stored) -> None:
+    def _hand_on(self, run_id: str, attempt: int, deliveries: list[Delivery], stored: StoreResult) -> None:
         """Free the ingest stream, then publish. Dying in between costs nothing: stored batches are known as such."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.xdel(INGEST, *[delivery.id for delivery in deliveries])

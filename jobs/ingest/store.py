@@ -40,7 +40,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoreResult:
     """What became of deliveries: the frames written, and whether the next batch in line has not come (`has_gap`)."""
 
     frames: tuple[tuple[int, bytes], ...] = ()  # seq, JSON text
@@ -70,7 +70,7 @@ class Memory:
             self.next_line[role, rank, stream] = first + num
 
 
-def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> Stored:
+def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> StoreResult:
     """Store what is next in line of the deliveries, all of one attempt and in the order of the stream.
 
     What was stored before, or comes from an attempt that is not the run's latest, is passed over. The caller throws
@@ -81,10 +81,10 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
     with transaction.atomic():
         attempt = Attempt.objects.select_for_update().filter(run_id=run_id, number=number).first()
         if attempt is None:
-            return Stored()
+            return StoreResult()
         run = Run.objects.select_for_update().defer("spec", "note").get(pk=run_id)
         if run.latest_attempt != number:
-            return Stored()
+            return StoreResult()
         taken: list[Delivery] = []
         has_gap = False
         for delivery in deliveries:
@@ -93,7 +93,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
                 taken.append(delivery)
             has_gap = has_gap or delivery.batch > following
         if not taken:
-            return Stored(has_gap=has_gap)
+            return StoreResult(has_gap=has_gap)
         memory.refresh(attempt)
         batches = [orjson.loads(delivery.events) for delivery in taken]
         events = [event for batch in batches for event in batch]
@@ -115,7 +115,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
     memory.through = taken[-1].batch
-    return Stored(frames=tuple((frame.seq, bytes(frame.payload)) for frame in frames), has_gap=has_gap)
+    return StoreResult(frames=tuple((frame.seq, bytes(frame.payload)) for frame in frames), has_gap=has_gap)
 
 
 def skip(delivery: Delivery, *, reason: str, now: datetime) -> None:

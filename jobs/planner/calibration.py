@@ -30,7 +30,7 @@ _FAR = math.log(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedRun:
     """A run that is over. `setting`: equal for runs that the planner takes for the same; `job`: what it was, with the
     lengths that were measured; `seconds`: phase, or "step" for the whole -> measured median."""
 
@@ -97,7 +97,7 @@ def miss_text(error: float) -> Sentence:
     return Sentence("a factor of {factor:.3g}", factor=1 + error)
 
 
-def calibrate(runs: Sequence[Finished], neutral: Constants, present: Constants) -> Calibration:
+def calibrate(runs: Sequence[FinishedRun], neutral: Constants, present: Constants) -> Calibration:
     """Return what runs on one kind of device say of each constant of CALIBRATED.
 
     `neutral`: the constants without any pace; `present`: those of now. Raises: JobInvalid for a run that cannot be
@@ -109,7 +109,7 @@ def calibrate(runs: Sequence[Finished], neutral: Constants, present: Constants) 
     return Calibration(proposals=proposals, before=before, after=after)
 
 
-def _readings(runs: Iterable[Finished], neutral: Constants) -> dict[str, list[_Reading]]:
+def _readings(runs: Iterable[FinishedRun], neutral: Constants) -> dict[str, list[_Reading]]:
     found: dict[str, list[_Reading]] = {}
     for run in runs:
         for name, ratio in _ratios(run, neutral):
@@ -117,7 +117,7 @@ def _readings(runs: Iterable[Finished], neutral: Constants) -> dict[str, list[_R
     return found
 
 
-def _ratios(run: Finished, neutral: Constants) -> Iterable[tuple[str, float]]:
+def _ratios(run: FinishedRun, neutral: Constants) -> Iterable[tuple[str, float]]:
     """Yield ln(measured / estimated) by constant: of phases with one pace together, as far as both were told."""
     planned = estimate(run.job, neutral).time.phases
     seconds = _told(run, planned)
@@ -137,7 +137,7 @@ def _ratios(run: Finished, neutral: Constants) -> Iterable[tuple[str, float]]:
         yield OTHER, math.log(seconds[STEP] / sum(seconds[phase] for phase in planned))
 
 
-def _told(run: Finished, planned: Iterable[str]) -> Mapping[str, float]:
+def _told(run: FinishedRun, planned: Iterable[str]) -> Mapping[str, float]:
     """Return what a run told; a step that is one phase, as that of other trainers' fine-tuning, is its seconds."""
     if run.job.rollouts is None and tuple(planned) == ("update",) and STEP in run.seconds:
         return {"update": run.seconds[STEP], **run.seconds}
@@ -177,7 +177,7 @@ def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Pr
 
 
 def _step_errors(
-    runs: Iterable[Finished],
+    runs: Iterable[FinishedRun],
     readings: Mapping[str, Sequence[_Reading]],
     proposals: Iterable[Proposal],
     neutral: Constants,

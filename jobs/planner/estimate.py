@@ -18,19 +18,19 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
-from jobs.planner.memo import Memo, Watched
+from jobs.planner.memo import Memo, TrackedConstants
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
 from jobs.planner.result import (
     TIGHT_FROM,
     TIGHT_TO,
+    ConstantUse,
     Estimate,
     PhaseMemory,
     PoolEstimate,
     Rollout,
     Term,
-    Used,
     Verdict,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, starts_beside
@@ -74,7 +74,7 @@ class Estimator:
     """Answers for many jobs that share parts, as a search has them: what the same object makes is estimated once."""
 
     def __init__(self, k: Constants | None = None) -> None:
-        self._k = Watched(k or constants())
+        self._k = TrackedConstants(k or constants())
         self._memo = Memo(self._k)
 
     def estimate(self, job: Job) -> Estimate:
@@ -320,11 +320,11 @@ def _of_time(names: set[str], bottleneck: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in groups}
 
 
-def _used(names: Iterable[str], k: Constants) -> tuple[Used, ...]:
+def _used(names: Iterable[str], k: Constants) -> tuple[ConstantUse, ...]:
     """Return the constants of an answer, those first that were set by hand, then those that may vary most."""
     found = sorted((k.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
     return tuple(
-        Used(name=each.name, value=each.value, is_measured=each.evidence == "measured", source=each.source)
+        ConstantUse(name=each.name, value=each.value, is_measured=each.evidence == "measured", source=each.source)
         for each in found[:_NUM_USED]
     )
 

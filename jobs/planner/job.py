@@ -164,7 +164,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
+class FrozenModel:
     """A model that only scores: reference, reward model, teacher. `shards` as in Layout; `is_offloaded`: in host memory
     while it is not used. `has_head`: it computes log-probabilities over the vocabulary. `pool`: whose devices it sits
     on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says."""
@@ -260,7 +260,7 @@ class Job:
     fleet: Fleet
     policy: Training
     critic: Training | None = None
-    frozen: tuple[Frozen, ...] = ()
+    frozen: tuple[FrozenModel, ...] = ()
     engine: Engine | None = None
     rollouts: Rollouts | None = None
     placement: Literal["colocated", "split"] = "colocated"

@@ -11,7 +11,7 @@ from jobs.planner.constant import Constants
 Made = TypeVar("Made")
 
 
-class Watched(Constants):
+class TrackedConstants(Constants):
     """Constants that note which of them were used: `names` since it was set, `seen` ever."""
 
     def __init__(self, k: Constants) -> None:
@@ -28,7 +28,7 @@ class Watched(Constants):
 class Memo:
     """Results by what made them. Objects that are keys are kept, so that no other takes their place in memory."""
 
-    def __init__(self, k: Watched) -> None:
+    def __init__(self, k: TrackedConstants) -> None:
         self._k = k
         self._known: dict[Hashable, tuple[Any, frozenset[str]]] = {}
         self._kept: dict[int, object] = {}
@@ -37,7 +37,7 @@ class Memo:
         """Keep an object whose identity is a further value of a key."""
         self._kept[id(part)] = part
 
-    def without(self, name: str, k: Watched) -> "Memo":
+    def without(self, name: str, k: TrackedConstants) -> "Memo":
         """Return a copy for other constants `k`, which differ in one: it has the parts that do not rest on that."""
         made = Memo(k)
         made._known = {key: entry for key, entry in self._known.items() if name not in entry[1]}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from jobs.planner.constant import Constants
-from jobs.planner.job import Frozen, Job, Training
+from jobs.planner.job import FrozenModel, Job, Training
 from jobs.planner.memo import Memo
 from jobs.planner.memory.phases import (
     checkpoint_memory,
@@ -159,7 +159,7 @@ def _scoring(t: Training, job: Job, k: Constants) -> Memory:
     )
 
 
-def _frozen(job: Job, frozen: Frozen, k: Constants, memo: Memo) -> Member:
+def _frozen(job: Job, frozen: FrozenModel, k: Constants, memo: Memo) -> Member:
     def make() -> Member:
         a = job.fleet.accelerator
         idle = frozen_memory(frozen, a, k)

@@ -142,7 +142,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class ConstantUse:
     """A constant that an answer rests on, and its evidence."""
 
     name: str
@@ -173,7 +173,7 @@ class Estimate:
     shm_bytes: int
     checkpoint_bytes: int
     export_bytes: int
-    used: tuple[Used, ...]
+    used: tuple[ConstantUse, ...]
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.job import Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.job import Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.serving.engine_memory import validate_engine
 from jobs.planner.shapes.model_shape import ModelShape
@@ -36,9 +36,9 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Training, "adapter_parameters"): (0, 10**13),
     (Training, "bucket_bytes"): (0, 10**12),
     (Offload, "optimizer"): (0, 1),
-    (Frozen, "weight_bytes"): (0.25, 8),
-    (Frozen, "micro_batch"): (1, 10**6),
-    (Frozen, "sequence"): (1, 10**8),
+    (FrozenModel, "weight_bytes"): (0.25, 8),
+    (FrozenModel, "micro_batch"): (1, 10**6),
+    (FrozenModel, "sequence"): (1, 10**8),
     (Rollouts, "prompts"): (1, 10**8),
     (Rollouts, "samples_per_prompt"): (1, 10**6),
     (Rollouts, "epochs"): (1, 10**4),

@@ -22,12 +22,12 @@ from jobs.accounts.access import User
 from jobs.catalog.accelerator import Accelerator
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Attempt, Project, Run
-from jobs.planner.calibration import CALIBRATED, Calibration, Finished, Proposal, calibrate
+from jobs.planner.calibration import CALIBRATED, Calibration, FinishedRun, Proposal, calibrate
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
 from jobs.planner.result import JobInvalid
-from jobs.planning.plan_vs_measured import Measured, read_measured
+from jobs.planning.plan_vs_measured import RunMeasurements, read_measured
 from jobs.planning.question import PlanRefused, Question
 from jobs.planning.run_plan import question_of
 from jobs.planning.settings import constants_of, constants_without, keep_calibration, measured_on
@@ -65,11 +65,11 @@ class Calibrations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _RunWithPlan:
     """A run that can be held against its plan."""
 
     accelerator: Accelerator
-    finished: Finished
+    finished: FinishedRun
 
 
 class _SaysNothing(Exception):
@@ -78,7 +78,7 @@ class _SaysNothing(Exception):
 
 def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibrations:
     """Return what the project's finished runs say, by kind of device. `state`: the cluster as it is now."""
-    by_kind: dict[str, list[_Told]] = {}
+    by_kind: dict[str, list[_RunWithPlan]] = {}
     left_out: Counter[str] = Counter()
     for run in _finished(project):
         try:
@@ -131,7 +131,7 @@ def _finished(project: Project) -> Sequence[Run]:
     return list(runs.order_by("-ended_at", "-pk")[:MAX_RUNS])
 
 
-def _of_kind(project: Project, told: Sequence[_Told]) -> KindCalibration:
+def _of_kind(project: Project, told: Sequence[_RunWithPlan]) -> KindCalibration:
     accelerator = told[0].accelerator
     present = constants_of(project, accelerator.id)
     neutral = constants_without(project, CALIBRATED)
@@ -145,7 +145,7 @@ def _of_kind(project: Project, told: Sequence[_Told]) -> KindCalibration:
     )
 
 
-def _told(run: Run, *, user: User, state: ClusterState) -> _Told:
+def _told(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
     """Return a run as it is held against its plan. Raises: _SaysNothing."""
     if len({_place(attempt) for attempt in Attempt.objects.filter(run=run)}) > 1:
         raise _SaysNothing(_("Its attempts ran on different devices."))
@@ -162,8 +162,8 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _Told:
     except JobInvalid as invalid:
         raise _SaysNothing(_("The planner cannot lay it out.")) from invalid
     usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
-    finished = Finished(run=run.pk, setting=setting, job=asked.job, seconds=usual)
-    return _Told(accelerator=asked.fleet.accelerator, finished=finished)
+    finished = FinishedRun(run=run.pk, setting=setting, job=asked.job, seconds=usual)
+    return _RunWithPlan(accelerator=asked.fleet.accelerator, finished=finished)
 
 
 def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
@@ -179,7 +179,7 @@ def _setting(asked: Question) -> str:
     return f"{asked.spec.algorithm}: {', '.join(parts)}"
 
 
-def _lengths(measured: Measured) -> Workload:
+def _lengths(measured: RunMeasurements) -> Workload:
     """Return what the run measured of its own data: what it generated is no error of a pace."""
     return Workload(
         mean_prompt=measured.mean_prompt,

@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class RunMeasurements:
     """What a run told. `seconds`: phase, or "step" for the whole -> median over its steps. `peaks`: (role, phase) ->
     most bytes over ranks and steps; `source` says of what: "device", or "process" less its baseline, "" for none.
     `states`: (role, term) -> bytes of the rank that holds most. `num_steps`: steps that the medians are of.
@@ -119,7 +119,7 @@ def planned_and_measured(run_id: str, plan: Plan) -> tuple[PlannedRow, ...]:
     return planned_rows(plan, read_measured(run_id))
 
 
-def planned_rows(plan: Plan, measured: Measured) -> tuple[PlannedRow, ...]:
+def planned_rows(plan: Plan, measured: RunMeasurements) -> tuple[PlannedRow, ...]:
     """Return the lines for the plan of the run's spec and what the run told."""
     return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
 
@@ -142,7 +142,7 @@ def plan_of_cpu(made: Estimate, k: Constants) -> Plan:
     return Plan(estimate=replace(made, pools=pools), seconds=phases | step, k=k)
 
 
-def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+def _seconds(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
     time = plan.estimate.time
     planned = {**time.phases, STEP: time.step}
     if plan.seconds is not None:
@@ -164,7 +164,7 @@ def _seconds(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
             )
 
 
-def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
+def _bytes(made: Estimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
     """Yield what each role takes in each phase in which it works: where it is planned most, if it is in several pools,
     and in which it was measured."""
     planned = _by_role(made)
@@ -179,7 +179,7 @@ def _bytes(made: Estimate, measured: Measured) -> Iterator[PlannedRow]:
         )
 
 
-def _states(plan: Plan, measured: Measured) -> Iterator[PlannedRow]:
+def _states(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
     """Yield weights, gradients and optimizer states of each role: the least of its phases, as what is gathered or
     copied for a while is not what the role reads off itself. Their interval is what holding them may add (BANDS), not
     the band of a whole peak."""
@@ -236,14 +236,14 @@ def _term_place(term: str) -> int:
 # -- what the run told --
 
 
-def read_measured(run_id: str) -> Measured:
+def read_measured(run_id: str) -> RunMeasurements:
     """Return the medians and peaks of a run. The first step is left out of medians if there are others: it warms up."""
     names = [*_SECONDS, *_further_names(), *_LENGTHS, *_PEAKS, *STATES.values(), BASELINE, *_DEVICE_TOTALS]
     series = read_clean(run_id=run_id, names=names, num_points=MAX_POINTS).series
     seconds = {_SECONDS[each.name]: each for each in series if each.kind == "metric" and each.name in _SECONDS}
     source, peaks = _peaks(series)
     totals = [float(np.nanmax(each.high)) for each in series if each.name in _DEVICE_TOTALS]
-    return Measured(
+    return RunMeasurements(
         seconds=_medians(series),
         peaks=peaks,
         states=_largest_states(series),

@@ -21,7 +21,7 @@ from jobs.models import ENDED, Attempt, Run
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import Workload
 from jobs.planner.time.generation import mean_lengths
-from jobs.planning.plan_vs_measured import Measured, Plan, PlannedRow, plan_of_cpu, planned_rows, read_measured
+from jobs.planning.plan_vs_measured import Plan, PlannedRow, RunMeasurements, plan_of_cpu, planned_rows, read_measured
 from jobs.planning.question import PlanRefused, Question, WhatIf, estimate_of, question
 from jobs.telemetry.attempt_spec import latest_spec_json
 
@@ -36,7 +36,7 @@ class RunPlan:
     what somebody chose or what the cluster has now; `notes`: what was assumed, in sentences."""
 
     rows: tuple[PlannedRow, ...]
-    measured: Measured
+    measured: RunMeasurements
     has_seconds: bool
     fleet: Fleet
     is_as_it_ran: bool
@@ -83,7 +83,7 @@ def question_of(
     *,
     user: User,
     state: ClusterState,
-    measured: Measured,
+    measured: RunMeasurements,
     what_if: WhatIf | None = None,
     workload: Workload | None = None,
     reads: bool = True,
@@ -113,7 +113,7 @@ def _plan(asked: Question) -> Plan:
     return plan_of_cpu(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
 
 
-def _of_lengths(asked: Question, measured: Measured) -> tuple[str, ...]:
+def _of_lengths(asked: Question, measured: RunMeasurements) -> tuple[str, ...]:
     """Return what the run generated, where the plan uses something else: seconds and memory follow from it."""
     rollouts = asked.job.rollouts
     if rollouts is None or not measured.mean_response:
@@ -129,7 +129,7 @@ def _is_kept(run: Run) -> bool:
     return Attempt.objects.filter(run=run, number=run.latest_attempt).exclude(ran_on={}).exists()
 
 
-def _cluster(attempt: Attempt, now: ClusterState, measured: Measured) -> ClusterState:
+def _cluster(attempt: Attempt, now: ClusterState, measured: RunMeasurements) -> ClusterState:
     """Return the cluster that an attempt found; the one of now for an attempt that waits or runs, or took no GPU.
 
     Raises: PlanRefused, where nobody knows on what the attempt ran.

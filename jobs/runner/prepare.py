@@ -13,7 +13,7 @@ from jobs.adapters.adapter import Launch, adapter
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, Refused
+from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, RequestRejected
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import NotLaidOut, lay_out
@@ -31,7 +31,7 @@ class NotPrepared(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedRun:
     """What is run, and how it is started."""
 
     spec: RunSpec
@@ -41,7 +41,7 @@ class Prepared:
 def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> dict[str, Any]:
     """Return the console's answer to `GET launch`, waiting for it while the console is away.
 
-    `wait(seconds)` pauses and returns True to give up, which raises ConsoleAway. Raises: Fenced, Refused.
+    `wait(seconds)` pauses and returns True to give up, which raises ConsoleAway. Raises: Fenced, RequestRejected.
     """
     backoff = Backoff()
     has_said = False
@@ -64,7 +64,7 @@ def make_run_dir(run_dir: Path) -> None:
 
 def prepare(
     job: Job, console: Console, answer: Mapping[str, Any], *, python: str, wait: Callable[[float], bool]
-) -> Prepared:
+) -> PreparedRun:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
     `python` is the runner's own interpreter, which has the built-in trainer. Another trainer's interpreter is looked
@@ -95,7 +95,7 @@ def prepare(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
-    return Prepared(spec=spec, launch=launch)
+    return PreparedRun(spec=spec, launch=launch)
 
 
 def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _fetch(console: Console, item: Mapping[str, Any], folder: Path, wait: Callab
         except ConsoleAway:
             if wait(backoff.wait_seconds()):
                 raise
-        except Refused as error:
+        except RequestRejected as error:
             text = f"the uploaded file {name} cannot be fetched from the console ({error}). Upload it again"
             raise NotPrepared("pitwall", text) from error
 

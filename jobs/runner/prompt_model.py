@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, Refused
+from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, RequestRejected
 from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
 from jobs.runner.console_client.uploads import SPEC_NAME
 from jobs.runner.reporting.progress import Progress
@@ -96,7 +96,7 @@ def _fetch(console: Console, artifact: str, folder: Path) -> Path:
     archive = folder / "model.zip"
     try:
         console.fetch_file(artifact, archive)
-    except Refused as error:
+    except RequestRejected as error:
         if error.status == 404:
             raise NotAnswered(f"The console has no ready file {artifact}.") from error
         raise

@@ -23,7 +23,7 @@ from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
-from jobs.runner.prepare import NotPrepared, Prepared, fetch_launch, make_run_dir, prepare
+from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
@@ -277,7 +277,7 @@ class AttemptSupervisor:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
 
 
-def _refused(prepared: Prepared) -> Mapping[str, str]:
+def _refused(prepared: PreparedRun) -> Mapping[str, str]:
     """Return why some commands are refused, by their verbs."""
     if prepared.spec.is_native:
         return {}

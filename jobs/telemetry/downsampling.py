@@ -11,7 +11,7 @@ _ONE = -40.0  # exp of this is nothing beside 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class SampledSeries:
     """Points that stand for a series. All columns [n], x rising where the series' is.
 
     `low` and `high` are the smallest and largest number of the point's bin, `place` the row it came from.
@@ -25,7 +25,7 @@ class Sampled:
     is_whole: bool  # every point is here
 
 
-def sample(rows: Rows, *, num_points: int) -> Sampled:
+def sample(rows: Rows, *, num_points: int) -> SampledSeries:
     """Return at most `num_points` real points of the rows: first, last, and each bin's smallest, largest and first NaN.
 
     Bins hold equally many rows. Single points that all fit are returned as they are.
@@ -36,7 +36,7 @@ def sample(rows: Rows, *, num_points: int) -> Sampled:
     n = len(rows)
     if n <= num_points and bool((rows.n == 1).all()):
         place = np.arange(n, dtype=np.int64)
-        return Sampled(x=rows.x0, y=rows.y0, low=rows.y0, high=rows.y0, place=place, is_whole=True)
+        return SampledSeries(x=rows.x0, y=rows.y0, low=rows.y0, high=rows.y0, place=place, is_whole=True)
     has_nan = bool(rows.nan.any())
     width = -(-n // ((num_points - 2) // (3 if has_nan else 2)))
     starts = np.arange(0, n, width, dtype=np.int64)
@@ -54,14 +54,14 @@ def sample(rows: Rows, *, num_points: int) -> Sampled:
     return _in_order(np.concatenate(places), np.concatenate(xs), np.concatenate(ys), low, high, width)
 
 
-def _in_order(place: Ints, x: Ints, y: Floats, low: Floats, high: Floats, width: int) -> Sampled:
+def _in_order(place: Ints, x: Ints, y: Floats, low: Floats, high: Floats, width: int) -> SampledSeries:
     """Return the points in the order of their rows, each once; within a row by x."""
     order = np.lexsort((x, place))
     place, x, y = place[order], x[order], y[order]
     is_same = (x[1:] == x[:-1]) & (place[1:] == place[:-1]) & ((y[1:] == y[:-1]) | (np.isnan(y[1:]) & np.isnan(y[:-1])))
     keep = np.concatenate([[True], ~is_same])
     place, x, y = place[keep], x[keep], y[keep]
-    return Sampled(x=x, y=y, low=low[place // width], high=high[place // width], place=place, is_whole=False)
+    return SampledSeries(x=x, y=y, low=low[place // width], high=high[place // width], place=place, is_whole=False)
 
 
 def smooth(rows: Rows, *, weight: float) -> Floats:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobs.models import Layer, Trace
 from jobs.traces.imports import store_path
-from profiling.evidence import Recorded
+from profiling.evidence import RecordedTrace
 from profiling.trace.store import NotAStore, Store, is_of_store, is_whole
 
 
@@ -62,7 +62,7 @@ def damaged(file_name: str) -> str:
 
 
 @contextmanager
-def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
+def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
     """Lend the files as recordings; what was deleted meanwhile is left out.
 
     Raises: NoAnswer for one that is there and damaged, whether that is seen when it is opened or while it is read.
@@ -76,7 +76,7 @@ def recordings(files: Sequence[File]) -> Iterator[list[Recorded]]:
                 if not file.path.exists():
                     continue
                 raise _no_answer(file) from error
-            found.append(Recorded(store=store, role=file.role, rank=file.rank))
+            found.append(RecordedTrace(store=store, role=file.role, rank=file.rank))
         try:
             yield found
         except Exception as error:

@@ -14,14 +14,14 @@ from profiling.analysis.difference import Difference, Side, difference
 from profiling.analysis.phases import phases_of
 from profiling.analysis.summary import Summary, open_works, summarise
 from profiling.analysis.work import Work
-from profiling.evidence import PhaseSpans, Recorded
+from profiling.evidence import PhaseSpans, RecordedTrace
 
 Window = tuple[int, int]
 Worker = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class TraceComparison:
     """What differs, which worker of each trace it is about, and who there are.
 
     `is_cut`: one of the traces holds too many events, so that only its first steps are used.
@@ -71,14 +71,14 @@ def compare(
     other_worker: Worker | None = None,
     drop_first: bool = False,
     patience: float | None = None,
-) -> Compared:
+) -> TraceComparison:
     """Return what differs from one trace to another.
 
     By default the first worker that both have, else the first of each. Raises: NothingToCompare; NoAnswer.
     """
     sides = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
 
-    def work() -> Compared:
+    def work() -> TraceComparison:
         (name, files, spans), (other_name, other_files, other_spans) = sides
         both = sorted(_workers(files) & _workers(other_files))
         alone, other_alone = worker or next(iter(both), None), other_worker or worker or next(iter(both), None)
@@ -91,7 +91,7 @@ def compare(
             common = sorted(set(left) & set(right))
             mine = _chosen(left, worker or (common[0] if common else None), name)
             theirs = _chosen(right, other_worker or (mine if mine in right else None), other_name)
-            return Compared(
+            return TraceComparison(
                 difference=difference(left[mine], right[theirs]),
                 worker=mine,
                 other_worker=theirs,
@@ -101,7 +101,7 @@ def compare(
             )
 
     about = ([(files, _digest(spans)) for _name, files, spans in sides], worker, other_worker, drop_first)
-    return answer(one, about, Compared, work, patience=patience)
+    return answer(one, about, TraceComparison, work, patience=patience)
 
 
 def _workers(files: Sequence[File]) -> set[Worker]:
@@ -118,7 +118,7 @@ def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
 
 
 def _side(
-    name: str, recorded: Sequence[Recorded], spans: PhaseSpans, drop_first: bool
+    name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, drop_first: bool
 ) -> tuple[dict[Worker, Side], bool]:
     """Return the workers of a trace with its steps, and whether it was cut. Raises: NothingToCompare."""
     works, steps, is_cut = open_works(recorded, spans)

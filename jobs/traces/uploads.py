@@ -59,7 +59,7 @@ class DiskFull(TraceRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class FileAnnouncement:
     """A file that is about to be sent: its name and its size in bytes."""
 
     name: str
@@ -70,7 +70,7 @@ def create_trace(
     *,
     project: Project,
     name: str,
-    files: Sequence[Announced],
+    files: Sequence[FileAnnouncement],
     run: Run | None,
     user: AbstractBaseUser | None,
     now: datetime,

@@ -57,7 +57,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class FlopCount:
     """Operations by the recorded shapes of products and attention.
 
     `without_shapes` are calls of such operators of which no shapes were recorded: they are missing in the sum.
@@ -162,7 +162,7 @@ def _sizes(dims: Sequence[Any], at: int) -> list[int]:
     return found
 
 
-def counted(calls: Iterable[tuple[str, Mapping[str, Any], int]]) -> Counted:
+def counted(calls: Iterable[tuple[str, Mapping[str, Any], int]]) -> FlopCount:
     """Count operators: (name, details with "Input Dims" and "Concrete Inputs" where recorded, number of calls)."""
     sums: dict[str, float] = {}
     with_shapes = without = 0
@@ -174,7 +174,7 @@ def counted(calls: Iterable[tuple[str, Mapping[str, Any], int]]) -> Counted:
             continue
         with_shapes += number
         sums[name] = sums.get(name, 0.0) + number * flops
-    return Counted(
+    return FlopCount(
         flops=sum(sums.values()),
         by_operator=tuple(sorted(sums.items(), key=lambda item: -item[1])),
         with_shapes=with_shapes,
@@ -188,7 +188,7 @@ def _is_causal(name: str, details: Mapping[str, Any]) -> bool:
     return name in _ATTENTION and isinstance(inputs, list) and "True" in inputs[3:]
 
 
-def count_store(store: "Store", begin: int, end: int) -> Counted:
+def count_store(store: "Store", begin: int, end: int) -> FlopCount:
     """Count the operators of a store that begin in [begin, end)."""
     numbers = [i for i, name in enumerate(store.names) if name in COUNTED]
     if not numbers:

@@ -9,7 +9,7 @@ import numpy as np
 
 from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
-from profiling.analysis.flops import Counted, count_store
+from profiling.analysis.flops import FlopCount, count_store
 from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps
 from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
 from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
@@ -20,7 +20,7 @@ from profiling.analysis.rollout import Rollout, rollout
 from profiling.analysis.steps import steps_of
 from profiling.analysis.work import Work, read
 from profiling.analysis.workers import best, label, split
-from profiling.evidence import PhaseSpans, Recorded, Step
+from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
 if TYPE_CHECKING:
     from profiling.trace.store import Store
@@ -58,7 +58,7 @@ class WorkerSummary:
     idle: dict[str, int]
     gaps: tuple[Gap, ...]
     rollout: Rollout | None
-    flops: Counted | None
+    flops: FlopCount | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Summary:
 
 
 def summarise(
-    recorded: Sequence[Recorded],
+    recorded: Sequence[RecordedTrace],
     spans: PhaseSpans,
     window: tuple[int, int] | None = None,
     *,
@@ -137,7 +137,7 @@ def summarise(
 
 
 def open_works(
-    recorded: Sequence[Recorded], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
+    recorded: Sequence[RecordedTrace], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
 ) -> tuple[dict[tuple[str, int], Work], tuple[Step, ...], bool]:
     """Return the workers of some files by role and rank, the steps of which they tell, and whether there are too many
     events, so that both are of the first of them only.
@@ -152,7 +152,7 @@ def open_works(
     return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut), is_cut
 
 
-def _on_one_clock(recorded: Sequence[Recorded]) -> tuple[Sequence[Recorded], bool]:
+def _on_one_clock(recorded: Sequence[RecordedTrace]) -> tuple[Sequence[RecordedTrace], bool]:
     """Return the files whose times can be compared, and whether they can; all files where none of them has a clock."""
     timed = [one for one in recorded if one.has_clock]
     return (timed, True) if timed or not recorded else (recorded, False)
@@ -164,7 +164,7 @@ def _lengths(worker: WorkerSummary) -> WorkerSummary:
 
 
 def _open(
-    recorded: Sequence[Recorded], begin: int, end: int
+    recorded: Sequence[RecordedTrace], begin: int, end: int
 ) -> tuple[dict[tuple[str, int], Work], dict[tuple[str, int], "Store"]]:
     """Return each worker's events in a window and the store that they are from."""
     works, stores = [], []
@@ -179,7 +179,7 @@ def _open(
     return chosen, {key: store_of[id(work)] for key, work in chosen.items()}
 
 
-def _whole(recorded: Sequence[Recorded], spans: PhaseSpans) -> tuple[int, int]:
+def _whole(recorded: Sequence[RecordedTrace], spans: PhaseSpans) -> tuple[int, int]:
     """Return the first and the last moment of the files; of the phases where there are no files."""
     if recorded:
         return min(one.store.begin for one in recorded), max(one.store.end for one in recorded)
@@ -188,12 +188,12 @@ def _whole(recorded: Sequence[Recorded], spans: PhaseSpans) -> tuple[int, int]:
     return 0, 0
 
 
-def _count(one: Recorded, begin: int, end: int) -> int:
+def _count(one: RecordedTrace, begin: int, end: int) -> int:
     found = one.store.sql("SELECT count(*) AS n FROM ev WHERE ts < ? AND ts + dur > ?", [end, begin])
     return int(found["n"][0])
 
 
-def affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) -> int:
+def affordable(recorded: Sequence[RecordedTrace], begin: int, end: int, most: int) -> int:
     """Return the latest end, in 64ths of the window, before which at most so many events begin; at least one 64th."""
 
     def held(part: int) -> int:
@@ -203,7 +203,7 @@ def affordable(recorded: Sequence[Recorded], begin: int, end: int, most: int) ->
     return begin + max((end - begin) * max(part, 1) // 64, 1)
 
 
-def within(recorded: Sequence[Recorded], most: int = MOST_RULED) -> tuple[Recorded, ...]:
+def within(recorded: Sequence[RecordedTrace], most: int = MOST_RULED) -> tuple[RecordedTrace, ...]:
     """Return the files, looked at only so far that at most so many events begin in all of them together."""
     if not recorded:
         return ()
@@ -214,7 +214,7 @@ def within(recorded: Sequence[Recorded], most: int = MOST_RULED) -> tuple[Record
     return tuple(replace(one, until=until) for one in recorded)
 
 
-def _rank(one: Recorded) -> int:
+def _rank(one: RecordedTrace) -> int:
     """Return the rank that a file is of; that which it tells of itself where nobody else knows."""
     told = one.store.meta.get("rank")
     return one.rank if one.rank >= 0 or not isinstance(told, int) else told

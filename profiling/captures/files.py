@@ -28,7 +28,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class LeftFile:
     """A file that was found in the folder of recordings; `problem` says why it is of no use, "" if it is whole."""
 
     size: int
@@ -99,23 +99,25 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def left(run_dir: Path, tools: Mapping[str, str], *, secrets: Collection[bytes]) -> dict[str, Left]:
+def left(run_dir: Path, tools: Mapping[str, str], *, secrets: Collection[bytes]) -> dict[str, LeftFile]:
     """Return by name the files of captures (id -> tool) that workers left here; to be called when these are gone.
 
     Secrets are taken out of a file that its worker could not look through any more.
     """
     folder = recordings(run_dir)
-    found: dict[str, Left] = {}
+    found: dict[str, LeftFile] = {}
     for capture, tool in tools.items():
         chosen = load_tool(tool)
         version = ""
         for name, problem in chosen.gather(folder, capture).items():
-            found[name] = Left(size=0, problem=problem, tool_version="")
+            found[name] = LeftFile(size=0, problem=problem, tool_version="")
         for path in sorted(folder.glob(f"{capture}-*{chosen.suffix}")):
             try:
                 problem = chosen.problem_of_left(path, secrets)
                 version = version or version_of(chosen)
-                found[path.name] = Left(size=path.stat().st_size, problem=problem, tool_version=version)
+                found[path.name] = LeftFile(size=path.stat().st_size, problem=problem, tool_version=version)
             except OSError as error:
-                found[path.name] = Left(size=0, problem=f"The file cannot be read: {error.strerror}.", tool_version="")
+                found[path.name] = LeftFile(
+                    size=0, problem=f"The file cannot be read: {error.strerror}.", tool_version=""
+                )
     return found

@@ -19,7 +19,7 @@ INSTEAD: Mapping[tuple[What, Device], What] = {("kernels", "cpu"): "operators"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class PassedTool:
     """A tool that would have come first, and the workers that lack it, each with the reason ("": has not told)."""
 
     tool: str
@@ -40,7 +40,7 @@ class Pick:
     tool: str
     able: tuple[str, ...] = ()
     lacking: Mapping[str, str] = field(default_factory=dict)
-    passed: tuple[Passed, ...] = ()
+    passed: tuple[PassedTool, ...] = ()
 
 
 def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
@@ -49,7 +49,7 @@ def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
     The first in order that is ready on all of them, else the one that is ready on most.
     """
     recorded = INSTEAD.get((what, device), what)
-    passed: list[Passed] = []
+    passed: list[PassedTool] = []
     for tool in candidates(recorded, device):
         if load_tool(tool).is_only_named:
             continue
@@ -57,7 +57,7 @@ def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
         if not lacking:
             able = tuple(workers)
             return Pick(what=what, recorded=recorded, device=device, tool=tool, able=able, passed=tuple(passed))
-        passed.append(Passed(tool=tool, lacking=lacking))
+        passed.append(PassedTool(tool=tool, lacking=lacking))
     best = min(passed, key=lambda one: len(one.lacking), default=None)
     if best is None or len(best.lacking) == len(workers):
         return Pick(what=what, recorded=recorded, device=device, tool="", passed=tuple(passed))

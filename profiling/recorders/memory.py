@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.config import What
-from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, ToolRank
 
 MOST_ENTRIES = 200_000
 """Each takes some kB: the oldest are dropped above this."""
@@ -78,8 +78,8 @@ class MemoryTool(InMemory):
     about = "each block of torch's device memory, with who asked for it"
     suffix = ".snapshot.pickle"
     must_tell = False
-    shows: Mapping[What, Shown] = {
-        "memory": Shown(on=("cuda",), order=1, because="tells each block with the calls that asked for it")
+    shows: Mapping[What, ToolRank] = {
+        "memory": ToolRank(on=("cuda",), order=1, because="tells each block with the calls that asked for it")
     }
 
     def problem(self) -> str:

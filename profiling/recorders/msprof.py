@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.config import What
-from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, ToolRank
 
 
 class MsprofRecorder:
@@ -79,11 +79,13 @@ class MsprofTool(InMemory):
     about = "operators, kernels, collectives and phases by Ascend's own profiler"
     suffix = ".msprof.zip"
     must_tell = False
-    shows: Mapping[What, Shown] = {
-        "kernels": Shown(on=("npu",), order=1, because="sees each task of the device with what launched it"),
-        "operators": Shown(on=("npu",), order=1, because="names operators together with what they run on the device"),
-        "communication": Shown(on=("npu",), order=1, because="sees each collective of HCCL"),
-        "timing": Shown(on=("npu",), order=1, because="keeps the phases as marks of MSTX"),
+    shows: Mapping[What, ToolRank] = {
+        "kernels": ToolRank(on=("npu",), order=1, because="sees each task of the device with what launched it"),
+        "operators": ToolRank(
+            on=("npu",), order=1, because="names operators together with what they run on the device"
+        ),
+        "communication": ToolRank(on=("npu",), order=1, because="sees each collective of HCCL"),
+        "timing": ToolRank(on=("npu",), order=1, because="keeps the phases as marks of MSTX"),
     }
 
     def problem(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from profiling.config import What
 from profiling.launch_nsys import SESSION, find_nsys, problem_of_process, version_of_install, without_injection
 from profiling.profilers.nvtx import DOMAIN, package
-from profiling.recorders.recorder import RecorderFailed, Shown, free_text
+from profiling.recorders.recorder import RecorderFailed, ToolRank, free_text
 from profiling.redaction import overwrite, own_secrets
 
 START_SECONDS = 60.0
@@ -216,10 +216,10 @@ class NsysTool:
     lost = "nsys left no report: its own process was ended, or had no room for it."
     must_tell = True
     is_only_named = False
-    shows: Mapping[What, Shown] = {
-        "kernels": Shown(on=("cuda",), order=1, because="sees each kernel and its launch while the calls stay fast"),
-        "communication": Shown(on=("cuda",), order=1, because="sees each NCCL kernel and the call that launched it"),
-        "timing": Shown(on=("cpu", "cuda"), order=1, because="adds ranges of phases and little else to the steps"),
+    shows: Mapping[What, ToolRank] = {
+        "kernels": ToolRank(on=("cuda",), order=1, because="sees each kernel and its launch while the calls stay fast"),
+        "communication": ToolRank(on=("cuda",), order=1, because="sees each NCCL kernel and the call that launched it"),
+        "timing": ToolRank(on=("cpu", "cuda"), order=1, because="adds ranges of phases and little else to the steps"),
     }
 
     def problem(self) -> str:

@@ -50,7 +50,7 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ToolRank:
     """How a tool shows a thing: `on` which devices, and at which place among the tools that show it there, from 1.
 
     `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `is_extra`: it is
@@ -69,7 +69,7 @@ class Tool(Protocol):
     name: str
     about: str
     """What it records, in a few words."""
-    shows: Mapping[What, Shown]
+    shows: Mapping[What, ToolRank]
     """What can be seen in its files, what it is best at first."""
     must_tell: bool
     """Whether a worker that has not told counts as one that cannot: it takes more than a usual worker has."""

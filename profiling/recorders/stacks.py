@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from profiling.config import What
-from profiling.recorders.recorder import InMemory, RecorderFailed, Shown
+from profiling.recorders.recorder import InMemory, RecorderFailed, ToolRank
 from profiling.stacks import stacks
 
 SECONDS = 0.01
@@ -83,8 +83,8 @@ class StacksTool(InMemory):
     about = "where every Python thread stands, 100 times a second"
     suffix = ".stacks.txt"
     must_tell = False
-    shows: Mapping[What, Shown] = {
-        "stacks": Shown(on=("cpu", "cuda", "npu"), order=1, because="looks at every Python thread, hanging ones too")
+    shows: Mapping[What, ToolRank] = {
+        "stacks": ToolRank(on=("cpu", "cuda", "npu"), order=1, because="looks at every Python thread, hanging ones too")
     }
 
     def problem(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from profiling.config import What
 from profiling.launch_nsys import TRACED
 from profiling.profilers.torch import PLUGIN as MARKS
-from profiling.recorders.recorder import InMemory, RecorderFailed, Shown, WrongThread, free_text
+from profiling.recorders.recorder import InMemory, RecorderFailed, ToolRank, WrongThread, free_text
 
 STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
@@ -178,12 +178,14 @@ class TorchTool(InMemory):
     about = "operators, kernels and phases by torch's profiler; opens in Perfetto"
     suffix = ".pt.trace.json.gz"
     must_tell = False
-    shows: Mapping[What, Shown] = {
-        "operators": Shown(on=("cpu", "cuda", "npu"), order=2, because="names every operator, with what it launches"),
-        "kernels": Shown(on=("cuda",), order=2, because="sees each kernel with the operator that launched it"),
-        "communication": Shown(on=("cpu", "cuda"), order=2, because="names each collective of torch"),
-        "timing": Shown(on=("cpu", "cuda", "npu"), order=2, because="has the phases as ranges among the operators"),
-        "memory": Shown(
+    shows: Mapping[What, ToolRank] = {
+        "operators": ToolRank(
+            on=("cpu", "cuda", "npu"), order=2, because="names every operator, with what it launches"
+        ),
+        "kernels": ToolRank(on=("cuda",), order=2, because="sees each kernel with the operator that launched it"),
+        "communication": ToolRank(on=("cpu", "cuda"), order=2, because="names each collective of torch"),
+        "timing": ToolRank(on=("cpu", "cuda", "npu"), order=2, because="has the phases as ranges among the operators"),
+        "memory": ToolRank(
             on=("cpu", "cuda"), order=2, because="tells what each operator took and gave back", is_extra=True
         ),
     }

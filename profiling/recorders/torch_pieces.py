@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.config import What
-from profiling.recorders.recorder import RecorderFailed, Shown, free_text
+from profiling.recorders.recorder import RecorderFailed, ToolRank, free_text
 from profiling.recorders.torch import GZIP_LEVEL, TorchRecorder, TorchTool, export
 
 PIECE_SECONDS = 0.5
@@ -180,7 +180,7 @@ class TorchPiecesTool(TorchTool):
     about = "like torch, put away after each step, so that a killed worker keeps those before; takes time between steps"
     lost = "Its process was killed before a step was put away."
     is_only_named = True
-    shows: Mapping[What, Shown] = {
+    shows: Mapping[What, ToolRank] = {
         what: replace(shown, order=9) for what, shown in TorchTool.shows.items() if not shown.is_extra
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from profiling.trace.limits import Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 
 _PIECE = 1 << 20
 _LONGEST = 32 << 20
@@ -31,7 +31,7 @@ class JsonList:
     end is missing; both once all was read. Raises: Unreadable.
     """
 
-    def __init__(self, file: Unpacked, *, key: str) -> None:
+    def __init__(self, file: UnpackedFile, *, key: str) -> None:
         self.head: dict[str, Any] = {}
         self.tail: dict[str, Any] = {}
         self.problem = ""

@@ -98,7 +98,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchHit:
     """What a search found under one name: how many events, their time together [ns], and the longest of them."""
 
     name: str
@@ -244,7 +244,7 @@ class Store:
         found = self._connection.execute(query, params).fetchnumpy()
         return {name: np.asarray(values) for name, values in found.items()}
 
-    def search(self, text: str, limit: int) -> list[Found]:
+    def search(self, text: str, limit: int) -> list[SearchHit]:
         """Return up to `limit` names that contain `text`, in any case, those that took longest first."""
         rows = self._connection.execute(
             "SELECT n.text, first(e.cat), count(*), sum(e.dur)::DOUBLE AS total, arg_max(e.rowid, e.dur) "
@@ -256,7 +256,7 @@ class Store:
         for name, category, events, total, number in rows:
             longest = self._event(number) or {}
             found.append(
-                Found(
+                SearchHit(
                     name=name,
                     category=category,
                     events=events,

@@ -18,7 +18,7 @@ from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.json_list import JsonList
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
@@ -101,7 +101,7 @@ def is_trace(head: bytes) -> bool:
 
 def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
     """Put a trace into a store. Raises: Unreadable."""
-    with Unpacked(path, limits=limits, progress=progress) as file:
+    with UnpackedFile(path, limits=limits, progress=progress) as file:
         trace = JsonList(file, key="traceEvents")
         events = _Events(writer, trace.head)
         for piece in trace.pieces():

@@ -36,7 +36,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     return found
 
 
-class Unpacked:
+class UnpackedFile:
     """The bytes of a file, unpacked. `problem` says, once all was read, why the end is missing. Raises: OSError."""
 
     def __init__(self, path: Path, *, limits: Limits = DEFAULT, progress: Progress = lambda _: None) -> None:

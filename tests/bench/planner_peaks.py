@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.stage import ROOT
-from tests.jobs.engine.peak_cases import GOAL, LONG, Found, compare, write_cases
+from tests.jobs.engine.peak_cases import GOAL, LONG, PeakRow, compare, write_cases
 from tests.ray_head import running_head
 
 _MIB = 1 << 20
@@ -39,7 +39,7 @@ def main() -> None:
         sys.exit(f"Missed: {', '.join(missed)}")
 
 
-def print_found(found: Sequence[Found]) -> None:
+def print_found(found: Sequence[PeakRow]) -> None:
     """Print a line a phase, then the figures."""
     print(f"{'case':<52} {'role':<10} {'phase':<13} {'planned':>9} {'measured':>9} {'error':>7}")
     for each in found:

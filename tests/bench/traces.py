@@ -23,7 +23,7 @@ from pathlib import Path
 
 from profiling import plain
 from profiling.analysis.summary import Summary, summarise, within
-from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.evidence import Evidence, RecordedTrace, phase_spans
 from profiling.finding import evaluate_files
 from profiling.trace.store import Store
 from profiling.trace.tiles import MOST_BYTES, tile
@@ -188,11 +188,11 @@ def answers(target: Path) -> Answers:
     """Compute as the console does with the first who asks, and read as it does with the next."""
     began = time.perf_counter()
     with Store(target) as store:
-        found = summarise([Recorded(store=store)], phase_spans(()))
+        found = summarise([RecordedTrace(store=store)], phase_spans(()))
         text = plain.written(found)
     summary = time.perf_counter()
     with Store(target) as store:
-        evaluate_files(Evidence(recorded=within([Recorded(store=store)])))
+        evaluate_files(Evidence(recorded=within([RecordedTrace(store=store)])))
     rules = time.perf_counter()
     plain.read(Summary, text)
     return Answers(summary=summary - began, rules=rules - summary, again=time.perf_counter() - rules)

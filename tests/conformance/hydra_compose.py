@@ -24,7 +24,7 @@ GROUPS = ("model_engine", "engine", "optim", "model", "profiler")  # overrides o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Composed:
+class ComposedConfig:
     """What Hydra made of overrides: `text` says why not, `values` are the leaves by dotted key, resolved."""
 
     is_accepted: bool
@@ -41,14 +41,14 @@ class Composer:
         self.bases: dict[tuple[str, ...], DictConfig] = {}
         self.parser = OverridesParser.create()
 
-    def compose(self, program: str, overrides: list[str]) -> Composed:
+    def compose(self, program: str, overrides: list[str]) -> ComposedConfig:
         """Return what the program's config is with these overrides, read from the files."""
         try:
             return _leaves(self._from_files(CONFIGS[program], overrides))
         except (HydraException, OmegaConfBaseException) as error:
-            return Composed(is_accepted=False, text=str(error))
+            return ComposedConfig(is_accepted=False, text=str(error))
 
-    def quick(self, program: str, overrides: list[str]) -> Composed:
+    def quick(self, program: str, overrides: list[str]) -> ComposedConfig:
         """Return the same as `compose`, from a composition made before; `values` are those of its keys."""
         try:
             parsed = self.parser.parse_overrides([o for o in overrides if not o.startswith("--")])
@@ -60,12 +60,12 @@ class Composer:
             config = copy.deepcopy(self.bases[start])
             chosen = [o for o in parsed if _is_value(o)]
             ConfigLoaderImpl._apply_overrides_to_config(chosen, config)
-            return Composed(
+            return ComposedConfig(
                 is_accepted=True,
                 values={o.key_or_group: _plain(OmegaConf.select(config, o.key_or_group)) for o in chosen},
             )
         except (HydraException, OmegaConfBaseException) as error:
-            return Composed(is_accepted=False, text=str(error))
+            return ComposedConfig(is_accepted=False, text=str(error))
 
     def _from_files(self, name: str, overrides: list[str]) -> DictConfig:
         name = next((o.removeprefix(OPTION) for o in overrides if o.startswith(OPTION)), name)
@@ -88,11 +88,11 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def _leaves(config: DictConfig) -> Composed:
+def _leaves(config: DictConfig) -> ComposedConfig:
     missing = tuple(sorted(OmegaConf.missing_keys(config)))
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
-    return Composed(is_accepted=True, values=dict(_flat(plain, "")), missing=missing)
+    return ComposedConfig(is_accepted=True, values=dict(_flat(plain, "")), missing=missing)
 
 
 def _flat(table: dict[Any, Any], prefix: str) -> list[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from jobs.catalog.runspec import KnobValue, RewardSource, RunSpec
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
 from tests.conformance.openrlhf_specs import VERSIONS, algorithms_at, drawn
-from tests.conformance.rejected import Rejected
+from tests.conformance.rejected import Rejection
 
 Change = Callable[[RunSpec], Mapping[str, Value]]
 MODEL = RewardSource(kind="model", location="OpenRLHF/Llama-3-8b-rm-700k")
@@ -383,7 +383,7 @@ BREAKS = (
 )  # fmt: skip
 
 
-def rejected(each: int = 1) -> Iterator[Rejected]:
+def rejected(each: int = 1) -> Iterator[Rejection]:
     """Yield the specs: `each` of every break, in every version and algorithm that has it."""
     for version in VERSIONS:
         for broken in BREAKS:
@@ -398,7 +398,7 @@ def _whole(version: str, algorithm: str, place: int) -> RunSpec:
     return drawn(version, algorithm, random.Random(f"{version} {algorithm} {place}"))
 
 
-def _broken(spec: RunSpec, broken: _Break) -> Rejected:
+def _broken(spec: RunSpec, broken: _Break) -> Rejection:
     changes = {k: v for k, v in broken.change(spec).items() if k in spec.knobs}
     knobs = {**spec.knobs, **{k: KnobValue(value=v, origin="you") for k, v in changes.items()}}
     data = spec.data
@@ -409,10 +409,10 @@ def _broken(spec: RunSpec, broken: _Break) -> Rejected:
     reward = broken.reward or spec.reward
     fields = tuple(field if field in ("algorithm", "reward.kind") else f"knobs.{field}" for field in broken.fields)
     broken_spec = spec.model_copy(update={"knobs": knobs, "reward": reward, "data": data})
-    return Rejected(rule=broken.rule, spec=broken_spec, says=broken.says, fields=fields)
+    return Rejection(rule=broken.rule, spec=broken_spec, says=broken.says, fields=fields)
 
 
-def is_refused(each: Rejected) -> bool:
+def is_refused(each: Rejection) -> bool:
     """Return True if our own checks refuse the spec and name one of the fields that make it so."""
     try:
         spec = parse_spec(each.raw)

@@ -27,7 +27,7 @@ REAL = ("openrlhf.utils.config",)  # of the wheel; it imports the standard libra
 KEEP = "train = keep(train)"
 
 
-class Placed:
+class PlacementResult:
     """What `train` asks of the cluster: the GPUs of every group of bundles, every role and every engine of its own."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Placed:
         return Anything()
 
 
-placed = Placed()
+placed = PlacementResult()
 PLACED = {
     "ray.util.placement_group": {"placement_group": placed.bundles},
     "openrlhf.trainer.ray.launcher": {"RayActorGroup": placed.role},

@@ -7,7 +7,7 @@ from jobs.catalog.runspec import RunSpec, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class Rejection:
     """A spec that a trainer refuses. `says` is a part of what it says, `fields` what a refusal of ours has to name."""
 
     rule: str

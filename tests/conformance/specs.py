@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.catalog.knob import Knob, Need, applicable, is_live
+from jobs.catalog.knob import Knob, KnobCondition, applicable, is_live
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
@@ -86,7 +86,7 @@ def _switch_on(
             asked.add(need.knob)
 
 
-def _above(knob: Knob, need: Need) -> Value:
+def _above(knob: Knob, need: KnobCondition) -> Value:
     assert need.above is not None
     return knob.check(math.floor(need.above) + 2)
 

@@ -23,7 +23,7 @@ from jobs.catalog.knob import applicable
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.value import Value
-from tests.conformance.rejected import Rejected
+from tests.conformance.rejected import Rejection
 from tests.conformance.verl_specs import sections
 
 Values = Mapping[str, Value]
@@ -323,12 +323,12 @@ BREAKS = (
 )
 
 
-def rejected(version: str) -> Iterator[Rejected]:
+def rejected(version: str) -> Iterator[Rejection]:
     """Return every spec that this version of verl refuses."""
     for broken in BREAKS:
         for algorithm in broken.algorithms:
             spec = made(version, algorithm, {**VALID, **(broken.on or {}), **broken.change}, broken.reward)
-            yield Rejected(rule=broken.rule, spec=spec, says=broken.says, fields=broken.fields)
+            yield Rejection(rule=broken.rule, spec=spec, says=broken.says, fields=broken.fields)
 
 
 def starts(version: str) -> Iterator[RunSpec]:

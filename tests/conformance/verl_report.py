@@ -8,7 +8,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import findings
 from jobs.catalog.runspec import RunSpec
-from tests.conformance.rejected import Rejected
+from tests.conformance.rejected import Rejection
 from tests.conformance.report import Part, table
 from tests.conformance.specs import coverage
 from tests.conformance.verl_checks import (
@@ -123,7 +123,7 @@ def is_checked(spec: RunSpec) -> bool:
     return is_plain and not (lora is not None and lora.value) and spec.knob("parallel.engine") == "fsdp"
 
 
-def is_refused(each: Rejected) -> bool:
+def is_refused(each: Rejection) -> bool:
     """Return True if our own checks refuse the spec and name one of the fields that make it so."""
     try:
         spec = parse_spec(each.raw)

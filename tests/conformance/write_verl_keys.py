@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.trainer import as_version, trainers
-from tests.conformance.hydra_compose import Composed, Composer
+from tests.conformance.hydra_compose import ComposedConfig, Composer
 from tests.conformance.unpacked_wheels import unpacked
 
 FOLDER = Path(__file__).resolve().parents[2] / "jobs" / "adapters" / "verl" / "known_keys"
@@ -27,7 +27,7 @@ def tables(version: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def megatron_of(composer: Composer, version: str) -> Composed:
+def megatron_of(composer: Composer, version: str) -> ComposedConfig:
     """Return the composition with Megatron as the training engine."""
     return composer.compose("main_ppo", engine_words(version, "megatron"))
 

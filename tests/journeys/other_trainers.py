@@ -64,7 +64,7 @@ RUNS: Mapping[str, dict[str, Any]] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Watched:
+class WatchedRun:
     """What was seen of a run from its launch to its end: its header, and the steps it had got to at each look."""
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -122,10 +122,10 @@ def shown_command(stack: Stack, token: str, run: str) -> list[str]:
     return command
 
 
-def watch(client: ApiClient, run: str, *, seconds: float) -> Watched:
+def watch(client: ApiClient, run: str, *, seconds: float) -> WatchedRun:
     """Follow a run to its end."""
     begin = time.monotonic()
-    seen = Watched()
+    seen = WatchedRun()
     while True:
         seen.header = client.run(run)
         if seen.header["state"] in ENDED:

@@ -27,7 +27,7 @@ SPEC: dict[str, Any] = {
 }
 
 
-class Retried:
+class RetriedRun:
     """The run, which checkpoint of its first attempt was taken away (`lost`), and the one before it (`origin`)."""
 
     def __init__(self, stack: Stack) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.journeys.retrying import END_SECONDS, Retried
+from tests.journeys.retrying import END_SECONDS, RetriedRun
 from tests.proofs.faults import trainer
 from tests.proofs.faults.case import SLOW, Outcome, judge, strike
 from tests.proofs.faults.stack import CAN_MOUNT, Stack, mount, running_stack, until
@@ -83,7 +83,7 @@ class Act:
 
 
 def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
-    retried = Retried(stack)  # whose runner is killed
+    retried = RetriedRun(stack)  # whose runner is killed
     acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]
     hit_at: dict[str, float] = {}
 

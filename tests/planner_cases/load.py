@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.planner.can_it_run.plans import Demand
-from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable
 from tests.planner_cases.model import UnknownModel, read_model
 from tests.planner_cases.split import is_for_fitting
@@ -238,7 +238,7 @@ def _training(table: Mapping[str, Any], model: ModelShape, where: str, devices: 
     return _build(Training, rest, where, {"model": model, "layout": layout, "offload": offload})
 
 
-def _frozen(table: object, model: ModelShape, layout: Layout, sequence: int, where: str) -> Frozen:
+def _frozen(table: object, model: ModelShape, layout: Layout, sequence: int, where: str) -> FrozenModel:
     if not isinstance(table, dict):
         raise CaseInvalid(f"{where}: {table!r} is no table.")
     if "model" in table:
@@ -247,7 +247,7 @@ def _frozen(table: object, model: ModelShape, layout: Layout, sequence: int, whe
         devices = {"num_devices": layout.num_devices}
         layout = _build(Layout, devices | _table(table, "layout", where), f"{where}.layout")
     rest = {key: value for key, value in table.items() if key not in ("model", "layout")}
-    return _build(Frozen, {"sequence": sequence, **rest}, where, {"model": model, "layout": layout})
+    return _build(FrozenModel, {"sequence": sequence, **rest}, where, {"model": model, "layout": layout})
 
 
 def _engine(table: Mapping[str, Any], model: ModelShape, devices: int) -> Engine:

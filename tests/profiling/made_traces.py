@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profiling.evidence import Evidence, Recorded
+from profiling.evidence import Evidence, RecordedTrace
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter
@@ -33,7 +33,7 @@ class Trace:
     window: float = 1000.0
 
 
-def recorded(path: Path, trace: Trace, *, rank: int = 0) -> Recorded:
+def recorded(path: Path, trace: Trace, *, rank: int = 0) -> RecordedTrace:
     """Return the trace as an imported file of a policy rank."""
     with StoreWriter(path, source="test") as writer:
         pid = 100 + rank
@@ -57,7 +57,7 @@ def recorded(path: Path, trace: Trace, *, rank: int = 0) -> Recorded:
         for text in trace.notes:
             writer.note("warning", text)
         writer.finish()
-    return Recorded(store=Store(path), role="policy", rank=rank)
+    return RecordedTrace(store=Store(path), role="policy", rank=rank)
 
 
 Make = Callable[..., Evidence]

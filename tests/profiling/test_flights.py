@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from profiling.evidence import Evidence, Recorded
+from profiling.evidence import Evidence, RecordedTrace
 from profiling.finding import Finding, diagnose, finding_of, rules
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
@@ -52,7 +52,7 @@ def finding(*paths: Path) -> Finding:
         for path in paths:
             target = path.with_name(f"{path.name}.store")
             import_trace(path, target)
-            recorded.append(Recorded(store=stack.enter_context(Store(target))))
+            recorded.append(RecordedTrace(store=stack.enter_context(Store(target))))
         return finding_of("collective_mismatch", rules()["collective_mismatch"], Evidence(recorded=tuple(recorded)))
 
 
@@ -186,7 +186,7 @@ def test_a_wait_counts_from_thirty_seconds_where_the_moment_of_the_dump_is_known
 def test_a_dump_is_no_recording_of_work(tmp_path: Path) -> None:
     import_trace(dump(tmp_path / "d_0", [entry(1)]), tmp_path / "a.store")
     with Store(tmp_path / "a.store") as store:
-        found = {one.key: one.state for one in diagnose(Evidence(recorded=(Recorded(store=store),)))}
+        found = {one.key: one.state for one in diagnose(Evidence(recorded=(RecordedTrace(store=store),)))}
     for rule in ("recompilation", "profiler_overhead", "communication_exposed"):
         assert found[rule] == "not_enough_data"
 

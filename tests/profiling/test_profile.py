@@ -19,7 +19,7 @@ from profiling.profilers.profiler import load_profiler
 pytestmark = pytest.mark.usefixtures("no_marks")
 
 
-class Broken:
+class BrokenProfiler:
     """A backend that raises where it is told to, and counts."""
 
     name = "broken"
@@ -141,7 +141,7 @@ TREES = st.recursive(st.just(()), lambda inner: st.lists(inner, max_size=3).map(
 )
 def test_whatever_is_wrapped_runs_once_and_raises_what_it_raises(tree: Any, fail_at: int, names: list[str]) -> None:
     drain()
-    broken = Broken("begin") if fail_at % 2 else Broken("end")
+    broken = BrokenProfiler("begin") if fail_at % 2 else BrokenProfiler("end")
     profile._set((*map(load_profiler, names), broken), records_details=True)
     ran: list[int] = []  # depths, in the order in which the bodies began
 
@@ -168,7 +168,7 @@ def test_whatever_is_wrapped_runs_once_and_raises_what_it_raises(tree: Any, fail
 
 @pytest.mark.parametrize("place", ["begin", "end"])
 def test_a_backend_that_raises_is_switched_off_with_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = Broken(place)
+    broken = BrokenProfiler(place)
     profile._set((broken,), records_details=True)
 
     for _ in range(3):

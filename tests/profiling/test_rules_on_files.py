@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from profiling.evidence import Evidence, Recorded
+from profiling.evidence import Evidence, RecordedTrace
 from profiling.finding import Finding, finding_of, rules
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.store import Store
@@ -26,7 +26,7 @@ def said(path: Path, *keys: str) -> list[Finding]:
     target.unlink(missing_ok=True)
     import_trace(path, target)
     with Store(target) as store:
-        evidence = Evidence(recorded=(Recorded(store=store),))
+        evidence = Evidence(recorded=(RecordedTrace(store=store),))
         return [finding_of(key, rules()[key], evidence) for key in keys]
 
 

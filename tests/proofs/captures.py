@@ -24,9 +24,9 @@ import psutil
 from profiling.captures.files import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
-from tests.jobs.engine.conftest import Ended, Running
+from tests.jobs.engine.conftest import EndedRun, Running
 from tests.proofs.console_custody import CaptureOutcome, outcome_of, set_up
-from tests.proofs.ridden_run import RiddenRun, Shipped
+from tests.proofs.ridden_run import RiddenRun, ShippedRun
 from tests.ray_head import HOUSE, RayHead, running_head
 from tests.waiting import wait_until
 
@@ -76,7 +76,7 @@ def until(running: Running | RiddenRun, capture: str, *states: str) -> None:
     wait_until(lambda: any(e["state"] in states for e in told(running, capture)), ASK_SECONDS)
 
 
-def announced(ended: Ended | Shipped, capture: str) -> list[Path]:
+def announced(ended: EndedRun | ShippedRun, capture: str) -> list[Path]:
     """Return the files of a capture that the run told of."""
     return [ended.run_dir / e["path"] for e in ended.of("artifact") if e["meta"].get("capture") == capture]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from profiling.events import Event
-from tests.proofs.ridden_run import Shipped
+from tests.proofs.ridden_run import ShippedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ def set_up() -> None:
     call_command("migrate", verbosity=0)
 
 
-def outcome_of(shipped: Shipped, capture: str, *, tool: str) -> CaptureOutcome:
+def outcome_of(shipped: ShippedRun, capture: str, *, tool: str) -> CaptureOutcome:
     """Play a run to the console as its runner does, and return its verdict. Nothing is kept of it.
 
     Of a runner that was killed the attempt has ended before the clean-up job brings the rest.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from profiling.finding import Finding, finding_of, rules
-from tests.jobs.engine.conftest import Ended, Running
+from tests.jobs.engine.conftest import EndedRun, Running
 from tests.proofs.run_evidence import evidence_of
 from tests.ray_head import HOUSE, RayHead, running_head
 
@@ -125,20 +125,20 @@ class Runs:
 
     def __init__(self, head: RayHead, folder: Path, switch: Path) -> None:
         self._head, self._folder, self._switch = head, folder, switch
-        self._twins: dict[str, Ended] = {}
+        self._twins: dict[str, EndedRun] = {}
 
-    def with_fault(self, name: str, case: Case) -> Ended:
+    def with_fault(self, name: str, case: Case) -> EndedRun:
         """Return the run with the fault of the case."""
         return self._run(name.replace(" ", "-"), case.spec, case.planted)
 
-    def twin(self, case: Case) -> Ended:
+    def twin(self, case: Case) -> EndedRun:
         """Return the run without it."""
         key = repr(case.twin_spec)
         if key not in self._twins:
             self._twins[key] = self._run(f"twin-{len(self._twins)}", case.twin_spec, "")
         return self._twins[key]
 
-    def _run(self, name: str, changes: Mapping[str, Any], planted: str) -> Ended:
+    def _run(self, name: str, changes: Mapping[str, Any], planted: str) -> EndedRun:
         self._switch.write_text(planted)
         spec = {**SPEC, **changes, "knobs": KNOBS | dict(changes.get("knobs", {}))}
         begin = time.monotonic()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine.checkpoints.checkpoint import open_checkpoint
-from tests.jobs.engine.conftest import Ended, Running
+from tests.jobs.engine.conftest import EndedRun, Running
 from tests.ray_head import HOUSE, RayHead, running_head
 
 REPORT = HOUSE / "docs" / "proofs" / "resume.md"
@@ -158,7 +158,7 @@ def measure_apart(head: RayHead, folder: Path) -> dict[str, Any]:
     return {"resumed_from": step, "parts": parts, **compared(whole, resumed, step, SFT["knobs"]["train.num_steps"])}
 
 
-def compared(whole: Ended, resumed: Ended, step: int, last: int) -> dict[str, Any]:
+def compared(whole: EndedRun, resumed: EndedRun, step: int, last: int) -> dict[str, Any]:
     """Return what is equal and how far the losses are apart in the steps after `step`."""
     name = "loss/sft" if resumed.series("loss/sft") else "loss/policy"
     wanted = {s: v for s, v in whole.series(name).items() if s > step}
@@ -175,13 +175,13 @@ def compared(whole: Ended, resumed: Ended, step: int, last: int) -> dict[str, An
     }
 
 
-def rewards(ended: Ended, step: int) -> list[float]:
+def rewards(ended: EndedRun, step: int) -> list[float]:
     """Return the reward of every sample of a step; none in SFT."""
     path = ended.run_dir / "samples" / f"step-{step:06d}.jsonl"
     return [json.loads(line)["reward"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def model_of(ended: Ended) -> bytes:
+def model_of(ended: EndedRun) -> bytes:
     """Return the bytes of the final model."""
     return (ended.run_dir / "model" / "final" / "model.safetensors").read_bytes()
 

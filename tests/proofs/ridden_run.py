@@ -23,7 +23,7 @@ OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
+class ShippedRun:
     """What a run's console has of it in the end: events, files by name with what was said of each, and the terminal
     event.
 
@@ -104,7 +104,7 @@ class RiddenRun:
         """Let the run do to itself what it was made for."""
         (self.run_dir / "end").touch()
 
-    def wait(self) -> Shipped:
+    def wait(self) -> ShippedRun:
         """Return what the console has, when the run has ended and its terminal event is there."""
         try:
             wait_until(lambda: self._status() in OVER, END_SECONDS)
@@ -114,7 +114,7 @@ class RiddenRun:
             console = self.console
             with console.condition:
                 assert console.of_kind("state", role="runner"), self.output()
-                return Shipped(
+                return ShippedRun(
                     run_dir=self.run_dir,
                     events=console.events,
                     files={name: bytes(console.files[name]) for name in console.ready},

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from profiling.evidence import Evidence, Readings, Recorded, phase_spans
+from profiling.evidence import Evidence, Readings, RecordedTrace, phase_spans
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
-from tests.jobs.engine.conftest import Ended
+from tests.jobs.engine.conftest import EndedRun
 
 
-def evidence_of(run: Ended, *, knobs: Mapping[str, Any] | None = None) -> Evidence:
+def evidence_of(run: EndedRun, *, knobs: Mapping[str, Any] | None = None) -> Evidence:
     """Return spans, readings and recorded traces of a finished run."""
     spans = phase_spans(
         (e["role"], e["rank"], e["step"], e["phase"], e["name"], e["depth"], e["start"], e["duration"])
@@ -28,7 +28,7 @@ def evidence_of(run: Ended, *, knobs: Mapping[str, Any] | None = None) -> Eviden
     )
 
 
-def _profiled(run: Ended) -> Iterable[tuple[int, int]]:
+def _profiled(run: EndedRun) -> Iterable[tuple[int, int]]:
     for event in run.of("artifact"):
         if event["meta"].get("capture"):
             first = event["meta"]["first_step"]
@@ -46,10 +46,10 @@ def _readings(events: Iterable[dict[str, Any]]) -> Iterable[Readings]:
         yield Readings(name=name, role=role, rank=rank, step=step, time=time, value=value.astype(float))
 
 
-def _recorded(run: Ended) -> Iterable[Recorded]:
+def _recorded(run: EndedRun) -> Iterable[RecordedTrace]:
     folder = Path(tempfile.mkdtemp(prefix="pw-stores-"))
     for number, event in enumerate(run.of("artifact")):
         if event["meta"].get("capture"):
             target = folder / f"{number}.duckdb"
             import_trace(run.run_dir / event["path"], target)
-            yield Recorded(store=Store(target), role=event["meta"]["role"], rank=event["meta"]["rank"])
+            yield RecordedTrace(store=Store(target), role=event["meta"]["role"], rank=event["meta"]["rank"])

@@ -19,7 +19,7 @@ class NotRead(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pasted:
+class ImportedSpec:
     """A spec that was read; `trainer` is "" for a spec as JSON, else whose command it was.
 
     What the command says is in one of three groups: understood, left out on purpose, not understood.
@@ -34,11 +34,11 @@ class Pasted:
     num_defaults: int = 0
 
 
-def read_paste(text: str) -> Pasted:
+def read_paste(text: str) -> ImportedSpec:
     """Return the spec that a text means. Raises: SpecInvalid, NotRead."""
     if text.lstrip().startswith("{"):
         try:
-            return Pasted(spec=parse_spec(json.loads(text)))
+            return ImportedSpec(spec=parse_spec(json.loads(text)))
         except (ValueError, RecursionError) as error:
             if isinstance(error, SpecInvalid):
                 raise
@@ -63,7 +63,7 @@ def _likely(text: str) -> list[str]:
     return [info.id for info in sorted(others, key=lambda info: info.package not in text)]
 
 
-def _checked(name: str, read: ReadBack) -> Pasted:
+def _checked(name: str, read: ReadBack) -> ImportedSpec:
     """Return the spec of what was read; a knob whose value it does not take is told beside the rest that was not."""
     raw: dict[str, Any] = dict(read.spec)
     unread = list(read.unread)
@@ -77,7 +77,7 @@ def _checked(name: str, read: ReadBack) -> Pasted:
             raise
         unread += [Omission(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
         spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
-    return Pasted(
+    return ImportedSpec(
         spec=spec,
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
         understood=read.understood,

@@ -32,7 +32,7 @@ _CHOICES = {"zero": ("0", "1", "2", "3"), "recompute": ("0", "1"), "encoders": (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pictured:
+class DiffusionQuestion:
     """A diffusion transformer and what it is trained on. `asked`: what stands in the form and in the address."""
 
     shape: DiffusionShape
@@ -46,7 +46,9 @@ def known_diffusion_models() -> list[tuple[str, str]]:
     return [(each.id, each.label) for each in diffusion_models().values()]
 
 
-def read_pictured(asked: QueryDict, model: str, config: str, method: str, problems: dict[str, str]) -> Pictured | None:
+def read_pictured(
+    asked: QueryDict, model: str, config: str, method: str, problems: dict[str, str]
+) -> DiffusionQuestion | None:
     """Return the diffusion transformer that is asked for, None if it is none; what cannot be is told by its field."""
     known, shape = _shape(model, config, problems)
     if shape is None:
@@ -61,10 +63,12 @@ def read_pictured(asked: QueryDict, model: str, config: str, method: str, proble
             stream_tokens(shape, picture)
         except JobInvalid as invalid:
             problems[invalid.field] = error_text(invalid)
-    return Pictured(shape=shape, picture=picture, asked=given, encoders=known.encoders if known is not None else {})
+    return DiffusionQuestion(
+        shape=shape, picture=picture, asked=given, encoders=known.encoders if known is not None else {}
+    )
 
 
-def picture_facts(pictured: Pictured) -> tuple[tuple[str, str], ...]:
+def picture_facts(pictured: DiffusionQuestion) -> tuple[tuple[str, str], ...]:
     """Return what the shape says, counted and not rounded."""
     shape = pictured.shape
     try:
@@ -80,7 +84,7 @@ def picture_facts(pictured: Pictured) -> tuple[tuple[str, str], ...]:
     )
 
 
-def picture_note(pictured: Pictured) -> str:
+def picture_note(pictured: DiffusionQuestion) -> str:
     """Say in a line what is trained on."""
     picture = pictured.picture
     words = {

@@ -25,7 +25,7 @@ from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, inter
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
 from jobs.models import Project
-from jobs.planner.can_it_run.answer import Need, Option, Published, Verdict, compare_hardware
+from jobs.planner.can_it_run.answer import DeviceNeed, Option, PublishedRun, Verdict, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.diffusion.answer import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
@@ -71,7 +71,7 @@ _BEARINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
+class _JobOnHardware:
     """A job on hardware that was made for it."""
 
     job: Job
@@ -295,7 +295,7 @@ def _says(verdict: Verdict) -> str:
     return " ".join(filter(None, (text % {"n": number, "least": least}, _lacks(verdict.at))))
 
 
-def _lacks(at: Need | None) -> str:
+def _lacks(at: DeviceNeed | None) -> str:
     """Say what the nearest layout lacks."""
     panel = _panel(at)
     if at is None or at.estimate is None or at.job is None or panel is None:
@@ -333,7 +333,7 @@ def _detail(option: Option, question: Question, project: Project | None) -> Deta
     )
 
 
-def _need(need: Need, *, is_least: bool) -> NeedRow:
+def _need(need: DeviceNeed, *, is_least: bool) -> NeedRow:
     panel = _panel(need)
     fits = need.num_devices is not None
     return NeedRow(
@@ -349,7 +349,7 @@ def _need(need: Need, *, is_least: bool) -> NeedRow:
     )
 
 
-def _is_tight(need: Need) -> bool:
+def _is_tight(need: DeviceNeed) -> bool:
     return need.num_devices is not None and need.estimate is not None and need.estimate.verdict == "tight"
 
 
@@ -357,13 +357,13 @@ def _tight_text() -> str:
     return _("It is tight: a little more would not fit.")
 
 
-def _panel(need: Need | None) -> PlanPanel | None:
+def _panel(need: DeviceNeed | None) -> PlanPanel | None:
     if need is None or need.estimate is None or need.job is None:
         return None
-    return estimate_panel(need.estimate, _Planned(job=need.job, fleet=need.job.fleet))
+    return estimate_panel(need.estimate, _JobOnHardware(job=need.job, fleet=need.job.fleet))
 
 
-def _plan_url(question: Question, accelerator: Accelerator, at: Need | None) -> str:
+def _plan_url(question: Question, accelerator: Accelerator, at: DeviceNeed | None) -> str:
     """Return the address of a New run page that plans a layout, "" where no run can be made of it."""
     if at is None or at.job is None or at.num_devices is None or isinstance(at.job, DiffusionJob):
         return ""
@@ -371,7 +371,7 @@ def _plan_url(question: Question, accelerator: Accelerator, at: Need | None) -> 
     return plan_url(question.model, question.config, method, demand, accelerator, at.job, at.num_devices)
 
 
-def _largest_terms(need: Need | None, project: Project | None) -> LargestTermsPanel | None:
+def _largest_terms(need: DeviceNeed | None, project: Project | None) -> LargestTermsPanel | None:
     """Return what moves the answer most; None for a diffusion transformer, whose constants were measured on others."""
     if need is None or need.estimate is None or need.job is None or isinstance(need.job, DiffusionJob):
         return None
@@ -384,7 +384,7 @@ def _binding(panel: PlanPanel | None) -> MemoryRow | None:
     return rows[0] if rows else None
 
 
-def _layout(need: Need | None) -> str:
+def _layout(need: DeviceNeed | None) -> str:
     """Name a layout as its field does: FSDP over 8, TP 4 × PP 2, 2 engines × TP 4."""
     if need is None or need.job is None:
         return ""
@@ -402,7 +402,7 @@ def _layout(need: Need | None) -> str:
     return f"{said}; {text % {'n': job.engine.num_engines, 'tensor': job.engine.tensor}}"
 
 
-def _published(found: Published) -> PublishedRow:
+def _published(found: PublishedRun) -> PublishedRow:
     row = found.row
     state, word = _BEARINGS[found.bearing]
     says = {
@@ -417,7 +417,7 @@ def _fewest(verdict: Verdict) -> int | None:
     return verdict.minimum_with_offload.num_devices
 
 
-def _count(need: Need) -> str:
+def _count(need: DeviceNeed) -> str:
     return f"{need.num_devices:,}" if need.num_devices is not None else "—"
 
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy
 
 from console.kept_config import keep, text_of
 from console.labels.catalog import error_text
-from console.views.can_it_run.diffusion import Pictured, read_pictured
+from console.views.can_it_run.diffusion import DiffusionQuestion, read_pictured
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.runspec import ModelSource
 from jobs.cluster.ray_api import cluster_state
@@ -64,7 +64,7 @@ class Question:
     show: str
     reads: bool
     can_be_read: bool
-    pictured: Pictured | None = None
+    pictured: DiffusionQuestion | None = None
 
     @property
     def is_asked(self) -> bool:

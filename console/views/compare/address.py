@@ -16,7 +16,7 @@ _MAX_STEP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ComparisonQuery:
     """What the address asks for. `step` is that of at-step values, `at` that of samples; None: the newest in common.
 
     `axis`, `smooth`, `zoom`, `log` and `metrics` are kept for the charts, which read them in the browser.
@@ -58,14 +58,14 @@ class Asked:
         return urlencode({k: v for k, v in values.items() if v not in ("", None)}, safe=",/")
 
 
-def read_address(request: HttpRequest) -> Asked:
+def read_address(request: HttpRequest) -> ComparisonQuery:
     """Return what the request asks for."""
     get = request.GET
     named = [part.strip() for part in get.get("runs", "").split(",") if part.strip()]
     runs = list(dict.fromkeys(name for name in named if _RUN_ID.fullmatch(name)))
     hidden = frozenset(part for part in get.get("hide", "").split(",") if _RUN_ID.fullmatch(part))
     tab, base = get.get("tab", ""), get.get("base", "")
-    return Asked(
+    return ComparisonQuery(
         runs=tuple(runs[:MAX_RUNS]),
         unreadable=len({name for name in named if not _RUN_ID.fullmatch(name)}) + max(0, len(runs) - MAX_RUNS),
         study=_word(get, "study", r"s-[0-9a-z]{1,14}"),

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.compare_numbers import difference_text, gap_text, share_text, value_text
 from console.labels.catalog import metric_label
-from console.views.compare.labels import RANK, Said, headline, said_as
+from console.views.compare.labels import RANK, VerdictText, headline, said_as
 from console.views.compare.rows import TONES, Cell, change_word, measure_head
 from console.views.compare.sides import Sides, group_label
 from jobs.catalog.metric import metric
@@ -55,7 +55,7 @@ def _say(
     sides: Sides,
     rows: tuple[GroupRow, ...],
     places: tuple[int, int],
-) -> Said:
+) -> VerdictText:
     first = next(side for side in sides.shown if side.run.pk in group.run_ids)
     by_name = {row.measure.metric: row for row in rows}
     if found.badge == "not_enough":

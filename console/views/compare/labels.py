@@ -21,7 +21,7 @@ STATES = {"better": "finished", "worse": "failed", "no_difference": "queued", "n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class VerdictText:
     """One verdict in words; `headline` is markup with the runs' names in their colors."""
 
     side: Side
@@ -44,15 +44,15 @@ def badge_word(badge: str) -> str:
     return words[badge]
 
 
-def say(found: Verdict, *, side: Side, base: Side, window: StepWindow | None) -> Said:
+def say(found: Verdict, *, side: Side, base: Side, window: StepWindow | None) -> VerdictText:
     """Return a verdict in words."""
     names = (_name(side), _name(base))
     return said_as(found, side=side, headline=headline(found, *names), support=_support(found, side, base, window))
 
 
-def said_as(found: Verdict, *, side: Side, headline: SafeString, support: str) -> Said:
+def said_as(found: Verdict, *, side: Side, headline: SafeString, support: str) -> VerdictText:
     """Return a verdict with this headline and support; `side` is the run to clone if it is better."""
-    return Said(
+    return VerdictText(
         side=side,
         badge=found.badge,
         word=badge_word(found.badge),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from console.downloads.csv_response import csv_answer
 from console.labels.catalog import metric_label, metric_words
-from console.views.compare.address import TABS, Asked, read_address
+from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import grouped_panel
 from console.views.compare.labels import order, say
 from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
@@ -77,7 +77,7 @@ def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
     return csv_answer(series_csv(runs=sides.runs, names=names), name="compare-series.csv")
 
 
-def _named(request: HttpRequest) -> tuple[Asked, Sides]:
+def _named(request: HttpRequest) -> tuple[ComparisonQuery, Sides]:
     asked = read_address(request)
     sides = find_sides(request, asked)
     if not sides.shown:
@@ -85,7 +85,7 @@ def _named(request: HttpRequest) -> tuple[Asked, Sides]:
     return asked, sides
 
 
-def page_data(asked: Asked, sides: Sides) -> dict[str, Any]:
+def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     """Return what the page's modules need, JSON-able."""
     own = metric_names([side.run.pk for side in sides.shown])
     names = {name for found in own.values() for name in found}
@@ -125,7 +125,7 @@ def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def _verdict_panel(request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     assert sides.base is not None
     found = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(found, sides) if sides.groups else _single_panel(found, sides, sides.base)
@@ -153,7 +153,7 @@ def _single_panel(found: Comparison, sides: Sides, base: Side) -> dict[str, Any]
     }
 
 
-def _settings(asked: Asked, sides: Sides) -> dict[str, Any]:
+def _settings(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     limit = SHOWN_SETTINGS if asked.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
     rows = setting_rows(current_specs(sides.runs), base=base)
@@ -168,12 +168,12 @@ def _settings(asked: Asked, sides: Sides) -> dict[str, Any]:
     }
 
 
-def _no_more(_request: HttpRequest, _asked: Asked, _sides: Sides) -> dict[str, Any]:
+def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> dict[str, Any]:
     """What the browser draws itself, or what every tab has."""
     return {}
 
 
-def _table_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
+def _table_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     at = _at_step(asked, sides)
     rows = metric_table(runs=sides.runs, at=at)
     needle = asked.query.lower()
@@ -183,22 +183,22 @@ def _table_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str,
     return {"blocks": metric_lines(ordered, sides), "heads": statistic_heads(at), "at": at, "kept": kept}
 
 
-def _at_step(asked: Asked, sides: Sides) -> int | None:
+def _at_step(asked: ComparisonQuery, sides: Sides) -> int | None:
     window = window_of(sides.runs)
     return asked.step if asked.step is not None else window.high if window else None
 
 
-def _timing_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     assert sides.base is not None
     found: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     return {"bars": step_bars(dict(found.phases), sides)}
 
 
-def _traces_panel(_request: HttpRequest, _asked: Asked, sides: Sides) -> dict[str, Any]:
+def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     return trace_rows(sides)
 
 
-def _samples_panel(_request: HttpRequest, asked: Asked, sides: Sides) -> dict[str, Any]:
+def _samples_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     ids = [side.run.pk for side in sides.shown]
     found = side_by_side(run_ids=ids, is_eval=asked.kind == "eval", step=asked.at, page=asked.page)
     steps = list(found.steps)
@@ -230,7 +230,7 @@ PANELS = {
 }
 
 
-def _tabs(asked: Asked) -> list[dict[str, Any]]:
+def _tabs(asked: ComparisonQuery) -> list[dict[str, Any]]:
     words = {
         "verdict": _("Verdict"),
         "charts": _("Charts"),
@@ -246,7 +246,7 @@ def _tabs(asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def _group_choices(asked: Asked, sides: Sides) -> list[dict[str, Any]]:
+def _group_choices(asked: ComparisonQuery, sides: Sides) -> list[dict[str, Any]]:
     if asked.group and asked.group not in sides.group_knobs:
         names = [*sides.group_knobs, asked.group]
     else:

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from console.views.compare.address import Asked
+from console.views.compare.address import ComparisonQuery
 from console.views.run.config import show
 from jobs.accounts.access import projects_of
 from jobs.comparison.compare import MAX_RUNS, visible_runs
@@ -77,7 +77,7 @@ class Sides:
         return next(side for side in self.all if side.run.pk == run_id)
 
 
-def find_sides(request: HttpRequest, asked: Asked) -> Sides:
+def find_sides(request: HttpRequest, asked: ComparisonQuery) -> Sides:
     """Return the runs of the address. Raises: Http404 if it names some and none of them is there for this person."""
     study = _study(request, asked)
     ids = list(asked.runs)
@@ -98,7 +98,7 @@ def find_sides(request: HttpRequest, asked: Asked) -> Sides:
     )
 
 
-def _study(request: HttpRequest, asked: Asked) -> Study | None:
+def _study(request: HttpRequest, asked: ComparisonQuery) -> Study | None:
     if not asked.study:
         return None
     found = Study.objects.filter(pk=asked.study, project__in=projects_of(request.user)).first()
@@ -107,7 +107,7 @@ def _study(request: HttpRequest, asked: Asked) -> Study | None:
     return found
 
 
-def _sides(runs: list[Run], asked: Asked) -> tuple[Side, ...]:
+def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[Side, ...]:
     open_ids = [run.pk for run in runs if run.pk not in asked.hidden]
     base = asked.base if asked.base in open_ids else next(iter(open_ids), "")
     short = short_names({run.pk: run.name for run in runs})
@@ -142,7 +142,7 @@ def group_label(group: Group) -> str:
     return "—" if group.value is None else show(group.value)
 
 
-def _changes(run_id: str, asked: Asked) -> dict[str, str]:
+def _changes(run_id: str, asked: ComparisonQuery) -> dict[str, str]:
     hidden = asked.hidden ^ {run_id}
     left = [other for other in asked.runs if other != run_id]
     return {

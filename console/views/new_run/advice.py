@@ -27,7 +27,7 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.planner.result import TIGHT_FROM, Interval, Verdict
 from jobs.planner.search.advice import Advice, OfferedChange
 from jobs.planner.search.layout_space import spaces_of
-from jobs.planner.search.layouts import Ranked, Rejected, SearchResult
+from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
 from jobs.planning.question import (
     MAX_LAYOUTS_LISTED,
     PlanRefused,
@@ -258,7 +258,7 @@ def _change(each: OfferedChange, spec: RunSpec, place: int, *, is_cure: bool) ->
     )
 
 
-def _layout(row: Ranked, asked: Question) -> LayoutRow:
+def _layout(row: RankedLayout, asked: Question) -> LayoutRow:
     found = row.estimate
     share = max(pool.share for pool in found.pools)
     fix = fix_button(row.changes, asked.spec)
@@ -276,7 +276,7 @@ def _layout(row: Ranked, asked: Question) -> LayoutRow:
     )
 
 
-def _rejected(row: Rejected, spec: RunSpec) -> RejectedRow:
+def _rejected(row: RejectionCount, spec: RunSpec) -> RejectedRow:
     misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.says, _)) for miss in row.nearest)
     label = _(row.label)
     words = [label, *(text for miss in misses for text in (*miss.changes, miss.says))]

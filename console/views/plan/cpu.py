@@ -7,13 +7,22 @@ from django.utils.translation import gettext as _
 
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
-from console.views.plan.panel import Number, Planned, PlanPanel, number_labels, pool_bars, terms_of, unit_of, unit_word
+from console.views.plan.panel import (
+    Number,
+    PlanInput,
+    PlanPanel,
+    number_labels,
+    pool_bars,
+    terms_of,
+    unit_of,
+    unit_word,
+)
 from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate
 
 _ROOM = 1.06  # of the scale, beside the longest bar
 
 
-def cpu_panel(found: Estimate, asked: Planned) -> PlanPanel:
+def cpu_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
     """Return the panel of an estimate on a machine's own CPU."""
     pools = tuple(pool for pool in found.pools if pool.name != "vllm")
     largest = max(pools, key=lambda pool: pool.binding.memory.total)

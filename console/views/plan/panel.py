@@ -46,7 +46,7 @@ VERDICT_WORDS = {
 }
 
 
-class Planned(Protocol):
+class PlanInput(Protocol):
     """What an estimate answers: a job, the hardware that is there for it, and what was assumed before it was read."""
 
     @property
@@ -171,7 +171,7 @@ def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = Fa
     return PlanPanel(state="unknown", says=says, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
 
 
-def estimate_panel(found: Estimate, asked: Planned) -> PlanPanel:
+def estimate_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
     """Return the panel of an estimate of what was asked."""
     limit = max(pool.limit for pool in found.pools)
     peak = max(pool.binding.memory.total for pool in found.pools)
@@ -284,7 +284,7 @@ def _numbers(found: Estimate, fleet: Fleet) -> tuple[Number, ...]:
     return tuple(numbers)
 
 
-def _sentence(found: Estimate, asked: Planned) -> str:
+def _sentence(found: Estimate, asked: PlanInput) -> str:
     """Return what decides, in a sentence: the phase, its devices, the limit, the term."""
     wanted, there = asked.job.fleet.num_devices, asked.fleet.num_devices
     if wanted > there:

@@ -47,7 +47,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunsQuery:
     """What the address asks for."""
 
     view: str
@@ -70,13 +70,13 @@ class Asked:
         return urlencode({k: v for k, v in values.items() if v != defaults[k]})
 
 
-def read_request(request: HttpRequest) -> Asked:
+def read_request(request: HttpRequest) -> RunsQuery:
     """Return what the address asks for; what it gets wrong but nobody typed falls back to the default."""
     get = request.GET
     keys = [key for part in get.getlist("c") for key in part.split(",") if key]
     page = get.get("page", "1")
     view = get.get("view", "all")
-    return Asked(
+    return RunsQuery(
         view=view if view in VIEWS else "all",
         text=" ".join(get.get("q", "").split()),
         sort=get.get("sort", DEFAULT_SORT),
@@ -202,11 +202,11 @@ def _project(request: HttpRequest) -> Project:
     return project
 
 
-def _filter(user: Any, asked: Asked) -> RunFilter:
+def _filter(user: Any, asked: RunsQuery) -> RunFilter:
     return read_line(asked.text, view=asked.view, username=user.get_username())
 
 
-def _page(project: Project, user: Any, asked: Asked) -> RunsPage:
+def _page(project: Project, user: Any, asked: RunsQuery) -> RunsPage:
     return runs_list(project, _filter(user, asked), asked.sort, asked.page, columns=_knob_keys(asked.columns))
 
 
@@ -214,7 +214,7 @@ def _knob_keys(columns: list[Column]) -> list[str]:
     return [column.key for column in columns if column.key in knobs()]
 
 
-def _views(project: Project, user: Any, asked: Asked) -> list[dict[str, Any]]:
+def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, Any]]:
     labels = {
         "all": _("All"),
         "running": _("Running now"),
@@ -229,7 +229,7 @@ def _views(project: Project, user: Any, asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def _paging(page: RunsPage, asked: Asked) -> dict[str, Any]:
+def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, Any]:
     first = (page.page - 1) * page.page_size + 1
     return {
         "first": first,
@@ -241,7 +241,7 @@ def _paging(page: RunsPage, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _heads(asked: Asked) -> list[dict[str, Any]]:
+def _heads(asked: RunsQuery) -> list[dict[str, Any]]:
     """Return each column with its sort state and the address that sorts by it."""
     key, is_down = asked.sort.removeprefix("-"), asked.sort.startswith("-")
     heads = []

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from jobs.adapters.native.layouts import native_spaces
 from jobs.catalog.runspec import RunSpec
-from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
 from jobs.planner.read.context import Source
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
@@ -59,7 +59,7 @@ def _job(source: Source) -> Job:
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
         kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" else 0,
     )
-    reference = Frozen(
+    reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
         layout=Layout(),

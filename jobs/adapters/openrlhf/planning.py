@@ -16,7 +16,7 @@ from jobs.planner.job import (
     Checkpointing,
     Engine,
     Fleet,
-    Frozen,
+    FrozenModel,
     Job,
     Kernels,
     Layout,
@@ -54,10 +54,10 @@ def _supervised(source: Source) -> Job:
     rows = _rows(source, role="policy")
     is_reward = spec.algorithm == "rm"
     policy = _trained(source, "policy", source.models.policy, rows, is_scalar=is_reward)
-    frozen: tuple[Frozen, ...] = ()
+    frozen: tuple[FrozenModel, ...] = ()
     if spec.algorithm == "dpo":
         frozen = (
-            Frozen(
+            FrozenModel(
                 role="reference",
                 model=source.models.reference or source.models.policy,
                 layout=_frozen_layout(source, "policy"),
@@ -112,13 +112,13 @@ def _rl(source: Source) -> Job:
     )
 
 
-def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[Frozen, ...]:
+def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[FrozenModel, ...]:
     knobs, models = source.knobs, source.models
     found = []
     if source.spec.needs_reference:
         beside = is_shared or knobs.flag("placement.colocate_policy_reference")
         found.append(
-            Frozen(
+            FrozenModel(
                 role="reference",
                 model=models.reference or models.policy,
                 layout=_frozen_layout(source, "reference"),
@@ -132,7 +132,7 @@ def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[Fro
     if source.has_reward_model:
         beside_critic = source.has_critic and knobs.flag("placement.colocate_critic_reward")
         found.append(
-            Frozen(
+            FrozenModel(
                 role="reward",
                 model=models.reward or models.policy,
                 layout=_frozen_layout(source, "reward"),

@@ -19,7 +19,7 @@ from jobs.planner.job import (
     Engine,
     Family,
     Fleet,
-    Frozen,
+    FrozenModel,
     Head,
     Job,
     Kernels,
@@ -107,13 +107,13 @@ def _engine(source: Source, pool: int, *, is_split: bool, has_adapter: bool) -> 
     )
 
 
-def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[Frozen, ...]:
+def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[FrozenModel, ...]:
     spec, knobs, models = source.spec, source.knobs, source.models
     found = []
     if spec.needs_reference and policy.method == "full":
         is_megatron = policy.family == "megatron"
         found.append(
-            Frozen(
+            FrozenModel(
                 role="reference",
                 model=models.reference or models.policy,
                 layout=policy.layout,
@@ -126,7 +126,7 @@ def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[Froze
         is_apart = knobs.flag("placement.reward_own_pool")
         size = source.group("reward") if is_apart else policy.layout.num_devices
         found.append(
-            Frozen(
+            FrozenModel(
                 role="reward",
                 model=models.reward or models.policy,
                 layout=Layout(num_devices=size, tensor=knobs.whole("reward.model_tensor_parallel", 2)),
@@ -140,7 +140,7 @@ def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[Froze
     if knobs.flag("algorithm.distillation"):
         tensor = knobs.whole("placement.teacher_tensor_parallel", 2)
         found.append(
-            Frozen(
+            FrozenModel(
                 role="teacher",
                 model=models.teacher or models.policy,
                 layout=Layout(num_devices=source.group("teacher"), tensor=tensor),

@@ -29,7 +29,7 @@ REMOVAL_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedFile:
     """A file on a worker's node, or one that is being written there."""
 
     worker: Worker
@@ -51,7 +51,7 @@ class Collector(threading.Thread):
         self,
         *,
         request: Request,
-        recorded: Sequence[Recorded],
+        recorded: Sequence[RecordedFile],
         run_dir: Path,
         report: Report,
         problems: Mapping[str, str],
@@ -114,7 +114,7 @@ class Collector(threading.Thread):
             steps = {"first_step": request.first_step, "num_steps": request.num_steps}
             self._report.capture(request.capture, state, step=request.last_step, text=text, **(steps | meta))
 
-    def _fetch(self, recorded: Recorded) -> None:
+    def _fetch(self, recorded: RecordedFile) -> None:
         worker, request = recorded.worker, self._request
         size, version = self._wait_until_written(recorded)
         target = final_path(self._run_dir, request.capture, Path(recorded.path).name)
@@ -142,7 +142,7 @@ class Collector(threading.Thread):
         self._removals.append(worker.actor.remove_recording.options(concurrency_group=CAPTURES).remote(recorded.path))
         self._announce(recorded, target, size=size, version=version, sha256=digest.hexdigest())
 
-    def _announce(self, recorded: Recorded, target: Path, *, size: int, version: str, sha256: str) -> None:
+    def _announce(self, recorded: RecordedFile, target: Path, *, size: int, version: str, sha256: str) -> None:
         worker = recorded.worker
         with self._lock:
             if self._is_told:
@@ -158,7 +158,7 @@ class Collector(threading.Thread):
             )
             self._report.artifact(**told)
 
-    def _wait_until_written(self, recorded: Recorded) -> tuple[int, str]:
+    def _wait_until_written(self, recorded: RecordedFile) -> tuple[int, str]:
         while True:
             reference = recorded.worker.actor.recording_outcome.options(concurrency_group=CAPTURES).remote(
                 recorded.path

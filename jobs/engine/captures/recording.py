@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import ray
 
-from jobs.engine.captures.collector import Collector, Recorded
+from jobs.engine.captures.collector import Collector, RecordedFile
 from jobs.engine.commands import Commands
 from jobs.engine.reporting.report import Report
 from jobs.engine.workers.actor import CAPTURES
@@ -312,7 +312,7 @@ class Recording:
                 paths, problem = [], _told(worker, error)
             if problem:
                 capture.problems[worker.name] = problem
-            recorded += [Recorded(worker=worker, path=path) for path in paths]
+            recorded += [RecordedFile(worker=worker, path=path) for path in paths]
         stop_seconds = time.perf_counter() - begin
         self._now = None
         if not recorded and not is_left:

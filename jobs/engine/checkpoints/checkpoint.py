@@ -44,7 +44,7 @@ class LoopState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that was written to `folder` in `seconds`; the steps whose checkpoints were `removed` for it."""
 
     folder: Path
@@ -58,7 +58,7 @@ class Checkpoints:
     def __init__(self, folder: Path, *, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> Saved:
+    def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> SavedCheckpoint:
         """Write `step-<n>`, then delete all but the newest `keep` and the best.
 
         `about` is added to `checkpoint.json`: the spec, and what the data were.
@@ -74,7 +74,7 @@ class Checkpoints:
             (partial / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
         seconds = time.perf_counter() - begin
         removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
-        return Saved(folder=final, seconds=seconds, removed=tuple(removed))
+        return SavedCheckpoint(folder=final, seconds=seconds, removed=tuple(removed))
 
     def _remove(self, step: int) -> bool:
         """Delete a checkpoint and return whether nothing of it is left."""

@@ -26,7 +26,7 @@ class SyncGap(RuntimeError):
     """vLLM's log-probabilities are not the trainer's: the rollout does not have the policy's weights."""
 
 
-class Stopped(Exception):
+class RunStopped(Exception):
     """The run was asked to stop before its first step."""
 
 

@@ -10,14 +10,14 @@ from jobs.engine.rollouts.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class RolloutScores:
     """What a rollout earned: `scores[i]` and `samples[i]` belong to its `drawn[i]`."""
 
     scores: Sequence[Score]
     samples: Sequence[Sample]
 
 
-def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> Scored:
+def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> RolloutScores:
     """Score the completions of a rollout whose prompts were each continued `samples_per_prompt` times.
 
     Raises: RewardFailed, from the reward.
@@ -40,4 +40,4 @@ def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_
         )
         for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
     ]
-    return Scored(scores=scores, samples=samples)
+    return RolloutScores(scores=scores, samples=samples)

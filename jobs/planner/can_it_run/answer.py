@@ -9,14 +9,14 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, OnHost, Plan, Recipe, plans_of, world_sizes
-from jobs.planner.can_it_run.verdict import Answer, Need, Option, Published, Verdict, in_order, option_of
+from jobs.planner.can_it_run.verdict import Answer, DeviceNeed, Option, PublishedRun, Verdict, in_order, option_of
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import Estimate, JobInvalid, phase_word
 from jobs.planner.shapes.model_shape import ModelShape
 
-__all__ = ["ASSUMED_HOST_BYTES", "Need", "Option", "Published", "Verdict", "can_it_run", "compare_hardware"]
+__all__ = ["ASSUMED_HOST_BYTES", "DeviceNeed", "Option", "PublishedRun", "Verdict", "can_it_run", "compare_hardware"]
 
 _RECOMMENDED_MICRO = 2
 MOST_FITS = 600
@@ -97,7 +97,8 @@ def _unknown(says: str, recipe: Recipe, accelerator: Accelerator, devices: int |
         accelerator=accelerator,
         num_devices=devices,
         needs=tuple(
-            Need(on_host=o, label=label, num_devices=None, job=None, estimate=None) for o, label in ON_HOST.items()
+            DeviceNeed(on_host=o, label=label, num_devices=None, job=None, estimate=None)
+            for o, label in ON_HOST.items()
         ),
         recommended=None,
         at=None,
@@ -136,9 +137,9 @@ class _Question:
         self._estimator = Estimator(k)
         self._num_fits = self._num_bounds = 0
 
-    def needs(self) -> tuple[Need, ...]:
+    def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host."""
-        found: list[Need] = []
+        found: list[DeviceNeed] = []
         for on_host, label in ON_HOST.items():
             is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
             if on_host != "nothing" and is_same:  # one phase alone, or an optimizer of adapters alone
@@ -147,14 +148,14 @@ class _Question:
             found.append(self._fewest(on_host, label))
         return tuple(found)
 
-    def _fewest(self, on_host: OnHost, label: str) -> Need:
+    def _fewest(self, on_host: OnHost, label: str) -> DeviceNeed:
         sizes = [size for size in world_sizes(self._fleet.devices_per_node) if not self._cannot_hold(size, on_host)]
         for size in sizes:
             if (best := self._enough(size, on_host)) is not None:
-                return Need(on_host=on_host, label=label, num_devices=size, job=best[0], estimate=best[1])
+                return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=best[0], estimate=best[1])
         misses = (self._nearest(size, on_host) for size in reversed(sizes))
         job, found = next((miss for miss in misses if miss is not None), (None, None))
-        return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
 
     def _cannot_hold(self, size: int, on_host: OnHost) -> bool:
         """Return True if not even the weights fit: a bound that no layout of so many devices gets below."""
@@ -228,7 +229,7 @@ class _Question:
         except JobInvalid:
             return None
 
-    def recommended(self, least: int | None) -> Need | None:
+    def recommended(self, least: int | None) -> DeviceNeed | None:
         """Return the fewest devices on which it fits with room: nothing that is in use on the host, larger
         micro-batches, and all answers of a step at once."""
         if least is None:
@@ -239,10 +240,12 @@ class _Question:
                 continue
             best = self._enough(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True)
             if best is not None:
-                return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=size, job=best[0], estimate=best[1])
+                return DeviceNeed(
+                    on_host=on_host, label=ON_HOST[on_host], num_devices=size, job=best[0], estimate=best[1]
+                )
         return None
 
-    def answer(self, devices: int | None, needs: Sequence[Need]) -> tuple[Answer, str, Need | None]:
+    def answer(self, devices: int | None, needs: Sequence[DeviceNeed]) -> tuple[Answer, str, DeviceNeed | None]:
         """Return the answer for a number of devices or for any, why, and the layout that it goes by."""
         if devices is None:
             fewest = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
@@ -260,14 +263,14 @@ class _Question:
                 ),
                 fewest,
             )
-        tight: Need | None = None
-        nearest: Need | None = None
+        tight: DeviceNeed | None = None
+        nearest: DeviceNeed | None = None
         lack = 0.0
         for on_host, label in ON_HOST.items():
             best = self._enough(devices, on_host) or self._nearest(devices, on_host)
             if best is None:
                 continue
-            here = Need(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
+            here = DeviceNeed(on_host=on_host, label=label, num_devices=devices, job=best[0], estimate=best[1])
             there = best[0].fleet.host_bytes
             if _is_enough(best[1], there):
                 if best[1].verdict == "fits":
@@ -307,7 +310,7 @@ class _Question:
         )
 
 
-def _how(need: Need) -> Sentence:
+def _how(need: DeviceNeed) -> Sentence:
     """Say what sits on the host, and that it is tight where it is."""
     if need.estimate is not None and need.estimate.verdict == "tight":
         return Sentence("{label}. It is tight: a little more would not fit", label=Sentence(need.label))
@@ -355,8 +358,8 @@ def _holds_a_wave(fit: Fit) -> bool:
 
 
 def _published(
-    shape: ModelShape, recipe: Recipe, accelerator: Accelerator, needs: Sequence[Need]
-) -> tuple[Published, ...]:
+    shape: ModelShape, recipe: Recipe, accelerator: Accelerator, needs: Sequence[DeviceNeed]
+) -> tuple[PublishedRun, ...]:
     """Return the published rows of this size and method, and what each says to the answer."""
     if not recipe.table:
         return ()
@@ -364,14 +367,14 @@ def _published(
     return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in found)
 
 
-def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[Need]) -> Published:
+def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed]) -> PublishedRun:
     ours = accelerator.memory_bytes / 1e9
     if row.is_mixture != is_mixture:
-        return Published(
+        return PublishedRun(
             row=row, bearing="says nothing", says=Sentence("One is a mixture of experts, the other is not.")
         )
     if row.memory_gb > ours * (1 + _SAME_MEMORY):
-        return Published(
+        return PublishedRun(
             row=row,
             bearing="says nothing",
             says=Sentence("It ran on devices of {memory_gb} GB.", memory_gb=row.memory_gb),
@@ -379,7 +382,7 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
     need = _comparable(row, needs)
     where = f"{row.num_devices} x {row.device}"
     if need.num_devices is None:
-        return Published(
+        return PublishedRun(
             row=row,
             bearing="contradicts",
             says=Sentence("It ran on {where}; by this estimate it fits on no number of devices.", where=where),
@@ -390,15 +393,15 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
             where=where,
             num_devices=need.num_devices,
         )
-        return Published(row=row, bearing="contradicts", says=says)
-    return Published(
+        return PublishedRun(row=row, bearing="contradicts", says=says)
+    return PublishedRun(
         row=row,
         bearing="supports",
         says=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
     )
 
 
-def _comparable(row: DeviceRow, needs: Sequence[Need]) -> Need:
+def _comparable(row: DeviceRow, needs: Sequence[DeviceNeed]) -> DeviceNeed:
     """Return the need that has on the host what the row has there."""
     does_host_step = any(
         row.settings.get(knob_id)

@@ -11,7 +11,19 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Method, Objective, Offload, Rollouts, Training
+from jobs.planner.job import (
+    Engine,
+    Fleet,
+    FrozenModel,
+    Job,
+    Layout,
+    Lengths,
+    Method,
+    Objective,
+    Offload,
+    Rollouts,
+    Training,
+)
 from jobs.planner.search.axes import last_stage, powers, stage_counts
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.validity import least_bytes
@@ -231,9 +243,11 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
     return found
 
 
-def _frozen(shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand, on_host: OnHost) -> tuple[Frozen, ...]:
+def _frozen(
+    shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand, on_host: OnHost
+) -> tuple[FrozenModel, ...]:
     return tuple(
-        Frozen(
+        FrozenModel(
             role=role,
             model=shape,
             layout=policy.layout,

@@ -15,7 +15,7 @@ Bearing = Literal["supports", "contradicts", "says nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class DeviceNeed:
     """The fewest devices with which it fits, with this much on the host; None: with none of those that were tried.
 
     `job` and `estimate` are those of that layout; without one, of the nearest miss. `phase`, `pool`: what binds there.
@@ -34,7 +34,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedRun:
     """A published configuration, what it says to this answer, and why."""
 
     row: DeviceRow
@@ -53,23 +53,23 @@ class Verdict:
     method: Recipe
     accelerator: Accelerator
     num_devices: int | None
-    needs: tuple[Need, ...]
-    recommended: Need | None
-    at: Need | None
-    published: tuple[Published, ...]
+    needs: tuple[DeviceNeed, ...]
+    recommended: DeviceNeed | None
+    at: DeviceNeed | None
+    published: tuple[PublishedRun, ...]
 
-    def need(self, on_host: OnHost) -> Need:
+    def need(self, on_host: OnHost) -> DeviceNeed:
         """Return one of the needs."""
         return next(need for need in self.needs if need.on_host == on_host)
 
     @property
-    def minimum(self) -> Need:
+    def minimum(self) -> DeviceNeed:
         """The fewest devices whose optimizer does its step on the device; published configurations mean that."""
         found = [need for need in self.needs if need.on_host != "always" and need.num_devices is not None]
         return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-2])
 
     @property
-    def minimum_with_offload(self) -> Need:
+    def minimum_with_offload(self) -> DeviceNeed:
         """The fewest devices at all."""
         found = [need for need in self.needs if need.num_devices is not None]
         return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-1])

@@ -13,7 +13,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, Recipe, world_sizes
-from jobs.planner.can_it_run.verdict import Need, Option, Verdict, in_order, option_of
+from jobs.planner.can_it_run.verdict import DeviceNeed, Option, Verdict, in_order, option_of
 from jobs.planner.constant import Constants, constants
 from jobs.planner.cost import cost_of
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
@@ -107,7 +107,7 @@ def can_it_train(
     if devices is None:
         best = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
     if best is None:
-        at: Need | None = min(found, key=_share)
+        at: DeviceNeed | None = min(found, key=_share)
         near = at is not None and _is_tight(at)
         says = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
         answer = "unknown" if near else "no"
@@ -150,11 +150,11 @@ def _is_enough(found: Estimate) -> bool:
     return found.verdict != "no" and all(pool.share <= 1 for pool in found.pools)
 
 
-def _is_tight(need: Need) -> bool:
+def _is_tight(need: DeviceNeed) -> bool:
     return need.estimate is not None and need.estimate.verdict == "tight"
 
 
-def _share(need: Need) -> float:
+def _share(need: DeviceNeed) -> float:
     return max((pool.share for pool in need.estimate.pools), default=9.0) if need.estimate is not None else 9.0
 
 
@@ -169,15 +169,15 @@ class _Question:
         job = diffusion_job(self._shape, self._recipe, fleet, self._picture, on_host, micro_batch=micro_batch)
         return job, estimate_diffusion(job, self._k)
 
-    def on(self, size: int, on_host: OnHost) -> Need:
+    def on(self, size: int, on_host: OnHost) -> DeviceNeed:
         """Return the plan on so many devices; its number is None where it does not fit."""
         job, found = self._on(size, on_host)
         number = size if _is_enough(found) else None
-        return Need(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=found)
+        return DeviceNeed(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=found)
 
-    def needs(self) -> tuple[Need, ...]:
+    def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host."""
-        found: list[Need] = []
+        found: list[DeviceNeed] = []
         for on_host, label in ON_HOST.items():
             is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
             if on_host != "nothing" and is_same:
@@ -193,19 +193,21 @@ class _Question:
         found = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
         return tuple(found) or (1,)
 
-    def _fewest(self, on_host: OnHost, label: str) -> Need:
+    def _fewest(self, on_host: OnHost, label: str) -> DeviceNeed:
         job: DiffusionJob | None = None
         found: Estimate | None = None
         for size in self._sizes():
             job, found = self._on(size, on_host)
             if _is_enough(found):
-                return Need(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
-        return Need(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+                return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
+        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
 
-    def recommended(self) -> Need | None:
+    def recommended(self) -> DeviceNeed | None:
         """Return the fewest devices on which it fits with room: nothing on the host, two samples at once."""
         for size in self._sizes():
             job, found = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
             if found.verdict == "fits":
-                return Need(on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=found)
+                return DeviceNeed(
+                    on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=found
+                )
         return None

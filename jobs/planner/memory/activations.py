@@ -23,7 +23,7 @@ _SCORE_BYTES = 6.0  # eager attention keeps the softmax in fp32 and its cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class LayerActivations:
     """Elements per token that one layer keeps. `hidden` are as wide as the hidden state, and whole on each tensor rank
     without sequence parallelism; `inner` are divided by tensor parallelism; `routed` are those of tokens on their way
     through the routed experts."""
@@ -38,7 +38,7 @@ class Saved:
         return self.hidden + self.inner + self.routed
 
 
-def saved_elements(layer: LayerShape, t: Training) -> Saved:
+def saved_elements(layer: LayerShape, t: Training) -> LayerActivations:
     """Return what a layer keeps without checkpointing."""
     model, kernels = t.model, t.kernels
     attention = _latent(model, kernels) if model.attention_kind == "mla" else _heads(layer, t)
@@ -48,7 +48,7 @@ def saved_elements(layer: LayerShape, t: Training) -> Saved:
     if layer.is_moe:
         routed = model.experts_per_token * (2 * model.hidden + _mlp(model.expert_width, model, kernels))
         inner += model.experts  # the router's logits
-    return Saved(hidden=_hidden(layer, model, kernels), inner=inner, routed=routed)
+    return LayerActivations(hidden=_hidden(layer, model, kernels), inner=inner, routed=routed)
 
 
 def _hidden(layer: LayerShape, model: ModelShape, kernels: Kernels) -> float:
@@ -94,7 +94,7 @@ def _mlp(width: int, model: ModelShape, kernels: Kernels) -> float:
     return (4.0 if kernels in ("eager", "fused") else 3.0) * width
 
 
-def kept_elements(layer: LayerShape, t: Training) -> Saved:
+def kept_elements(layer: LayerShape, t: Training) -> LayerActivations:
     """Return what a layer keeps from the forward to the backward pass, under the checkpointing that is set.
 
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
@@ -105,7 +105,7 @@ def kept_elements(layer: LayerShape, t: Training) -> Saved:
     if t.checkpointing == "none":
         return whole
     if t.checkpointing == "full":
-        return Saved(hidden=float(t.model.hidden), inner=0.0, routed=0.0)
+        return LayerActivations(hidden=float(t.model.hidden), inner=0.0, routed=0.0)
     if t.kernels == "megatron":
         return whole
     model = t.model
@@ -115,12 +115,12 @@ def kept_elements(layer: LayerShape, t: Training) -> Saved:
         routed = model.experts_per_token * (model.expert_width + model.hidden)
     else:
         inner += model.mlp_width
-    return Saved(
+    return LayerActivations(
         hidden=min(2.0 * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=min(routed, whole.routed)
     )
 
 
-def _divided(saved: Saved, t: Training, k: Constants) -> float:
+def _divided(saved: LayerActivations, t: Training, k: Constants) -> float:
     """Return elements per token on one rank: tensor parallelism divides them, and expert parallelism leaves some ranks
     with more tokens than others."""
     layout = t.layout
@@ -158,7 +158,7 @@ def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> 
     return Activations(kept=t.tokens * (kept * stage.in_flight + ends), working=t.tokens * working)
 
 
-def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
+def _gradients(layer: LayerShape, t: Training, k: Constants) -> LayerActivations:
     """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
     product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also
     `memory.routed_copies` of the tokens on their way into the experts' order and back, in fp32 and padded."""
@@ -171,7 +171,7 @@ def _gradients(layer: LayerShape, t: Training, k: Constants) -> Saved:
         each = matrices * model.expert_width + (2.0 + k["memory.routed_copies"]) * model.hidden
         routed = model.experts_per_token * each
     width = model.shared_width if layer.is_moe else model.mlp_width
-    return Saved(hidden=float(model.hidden), inner=matrices * width, routed=routed)
+    return LayerActivations(hidden=float(model.hidden), inner=matrices * width, routed=routed)
 
 
 def _gathered(layer: LayerShape, t: Training) -> float:

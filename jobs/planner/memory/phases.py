@@ -14,7 +14,7 @@ from typing import Literal
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
-from jobs.planner.job import Frozen, Head, Layout, Training
+from jobs.planner.job import FrozenModel, Head, Layout, Training
 from jobs.planner.memory.activations import activations_of, forward_elements
 from jobs.planner.memory.cpu import (
     between_steps,
@@ -177,7 +177,7 @@ def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
     return _with_overhead(terms, t.layout, a, k)
 
 
-def frozen_memory(f: Frozen, a: Accelerator, k: Constants) -> Memory:
+def frozen_memory(f: FrozenModel, a: Accelerator, k: Constants) -> Memory:
     """Return what a model that only scores keeps on the device while others run; on devices of its own with what its
     process takes."""
     terms: dict[Term, float] = {}

@@ -41,7 +41,7 @@ _KEEPS: Changes = {"memory.gradient_checkpointing": False, "memory.megatron_reco
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class RankedLayout:
     """A layout that fits. `changes`: knobs (or fields of hardware) that take the run there, by id, those alone that
     differ. `device_seconds` of one step, `cost` of one step where a price is known, `room`: free bytes of the fullest
     device. `is_best_trade`: no other is at once as fast, as cheap and as roomy."""
@@ -65,7 +65,7 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class RejectionCount:
     """How many layouts were rejected for one reason, and the nearest misses among them."""
 
     reason: str
@@ -84,9 +84,9 @@ class SearchResult:
 
     goal: Goal
     considered: int
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedLayout, ...]
     unlisted: int
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectionCount, ...]
     skipped: int
 
 
@@ -120,10 +120,10 @@ class _Rejections:
         """Layouts rejected."""
         return sum(self._counts.values())
 
-    def result(self, spec: RunSpec) -> tuple[Rejected, ...]:
+    def result(self, spec: RunSpec) -> tuple[RejectionCount, ...]:
         """Return the reasons, the most frequent first."""
         return tuple(
-            Rejected(
+            RejectionCount(
                 reason=reason,
                 label=REASONS[reason],
                 count=count,
@@ -184,7 +184,7 @@ class _Hunt:
         self._samples = samples_per_update(spec)
         self._estimator = Estimator(k)
         self._rejections = _Rejections()
-        self._found: list[Ranked] = []
+        self._found: list[RankedLayout] = []
         self._skipped = 0
         self._old_rules = {problem.message for problem in refused(spec)}
 
@@ -281,7 +281,7 @@ class _Hunt:
         spec = changed(self._spec, changes)
         return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
 
-    def _consider(self, changes: Changes, job: Job) -> Ranked | None:
+    def _consider(self, changes: Changes, job: Job) -> RankedLayout | None:
         """Estimate one layout; return it if it fits."""
         try:
             fit = self._estimator.fit(job)
@@ -298,7 +298,7 @@ class _Hunt:
 
     def result(self, goal: Goal, *, limit: int, considered: int) -> SearchResult:
         """Return what was found; the best are held against the validator and the rules before they are listed."""
-        listed: dict[Hashable, Ranked] = {}
+        listed: dict[Hashable, RankedLayout] = {}
         unlisted = 0
         for candidate in sorted(self._found, key=_key(goal)):
             kind = _kind(candidate.job)
@@ -359,11 +359,11 @@ def _degree(way: _Way) -> tuple[int, int, bool]:
     return layout.tensor * layout.pipeline * layout.context, layout.expert, keeps
 
 
-def _ranked(changes: Changes, job: Job, estimate: Estimate) -> Ranked:
+def _ranked(changes: Changes, job: Job, estimate: Estimate) -> RankedLayout:
     seconds = estimate.time.step.middle
     device_seconds = seconds * job.fleet.num_devices
     price = job.fleet.price
-    return Ranked(
+    return RankedLayout(
         changes=changes,
         job=job,
         estimate=estimate,
@@ -374,11 +374,11 @@ def _ranked(changes: Changes, job: Job, estimate: Estimate) -> Ranked:
     )
 
 
-def _key(goal: Goal) -> Callable[[Ranked], tuple[bool, float, int]]:
+def _key(goal: Goal) -> Callable[[RankedLayout], tuple[bool, float, int]]:
     """Return the order of a goal. A tight layout comes after all that fit: it is the first to fail. Of two that differ
     by less than a hundredth, the one with more room comes first."""
 
-    def key(found: Ranked) -> tuple[bool, float, int]:
+    def key(found: RankedLayout) -> tuple[bool, float, int]:
         is_tight = max(pool.share for pool in found.estimate.pools) > TIGHT_FROM
         measure = {"time": found.seconds, "cost": found.device_seconds, "room": -float(found.room)}[goal]
         return is_tight, measure if goal == "room" else float(f"{measure:.2e}"), -found.room
@@ -395,7 +395,7 @@ def _kind(job: Job) -> Hashable:
     return job.placement, policy.layout, policy.offload, policy.checkpointing, serving, hosted
 
 
-def _traded(found: list[Ranked]) -> Iterator[Ranked]:
+def _traded(found: list[RankedLayout]) -> Iterator[RankedLayout]:
     """Yield the layouts, those marked that none of the others beats in time, cost and room at once."""
     for one in found:
         beaten = any(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
-from jobs.planner.job import Engine, Frozen, Job, Rollouts, Training
+from jobs.planner.job import Engine, FrozenModel, Job, Rollouts, Training
 from jobs.planner.memo import Memo
 from jobs.planner.result import Interval, StepTime
 from jobs.planner.serving.engine_memory import EngineMemory
@@ -202,7 +202,7 @@ def _scored(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constant
     )
 
 
-def _frozen(job: Job, frozen: Frozen, tokens: float, document: float, k: Constants, memo: Memo) -> Interval:
+def _frozen(job: Job, frozen: FrozenModel, tokens: float, document: float, k: Constants, memo: Memo) -> Interval:
     return memo.of(
         "frozen",
         frozen,

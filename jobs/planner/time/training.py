@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
-from jobs.planner.job import Fleet, Frozen, Layout, Training
+from jobs.planner.job import Fleet, FrozenModel, Layout, Training
 from jobs.planner.memory.lora import adapted_shares, adapter_parameters
 from jobs.planner.result import Interval
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
@@ -168,7 +168,7 @@ def scoring_seconds(
 
 
 def frozen_seconds(
-    frozen: Frozen, t: Training, fleet: Fleet, k: Constants, *, tokens: float, document: float
+    frozen: FrozenModel, t: Training, fleet: Fleet, k: Constants, *, tokens: float, document: float
 ) -> Interval:
     """Return seconds in which a frozen model scores `tokens` tokens; `t` says with what kernels and types, and whether
     samples are joined to rows."""

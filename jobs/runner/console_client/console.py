@@ -37,7 +37,7 @@ class ConsoleFull(ConsoleAway):
     """The console's disk is full."""
 
 
-class Fenced(ConsoleError):
+class AttemptFenced(ConsoleError):
     """A newer attempt has taken over, or the run has ended; batches up to `durable_through` are in."""
 
     def __init__(self, text: str, durable_through: int = 0) -> None:
@@ -45,7 +45,7 @@ class Fenced(ConsoleError):
         self.durable_through = durable_through
 
 
-class Refused(ConsoleError):
+class RequestRejected(ConsoleError):
     """The console says that the request is wrong; `status` is its HTTP status, `events` the places of what is wrong."""
 
     def __init__(self, text: str, *, status: int, events: tuple[int, ...] = ()) -> None:
@@ -205,9 +205,9 @@ def _check(answer: httpx.Response) -> None:
     said = " ".join(map(str, body.get("problems", []))) or str(body.get("error") or answer.text)
     text = f"The console answered {status}: {said[:500]}"
     if status == 409:
-        raise Fenced(text, int(body.get("durable_through", 0)))
+        raise AttemptFenced(text, int(body.get("durable_through", 0)))
     if status == 507:
         raise ConsoleFull(text)
     if status >= 500 or status in (408, 425, 429):
         raise ConsoleAway(text)
-    raise Refused(text, status=status, events=tuple(body.get("events", ())))
+    raise RequestRejected(text, status=status, events=tuple(body.get("events", ())))

@@ -18,7 +18,7 @@ from jobs.runner.console_client.console import (
     ConsoleFull,
     FileState,
     OffsetWrong,
-    Refused,
+    RequestRejected,
 )
 from jobs.runner.console_client.file_image import FileImage
 from jobs.runner.console_client.zip_image import ZipImage, zip_image
@@ -128,7 +128,7 @@ def hand_over(
             if num_fresh > MAX_FRESH_STARTS or isinstance(error, FileNotFoundError):
                 raise _failed(upload, str(error)) from error
             image, received = None, 0
-        except Refused as error:
+        except RequestRejected as error:
             if error.status == 404 and received < 0:
                 received = 0  # nobody has announced it yet
                 continue

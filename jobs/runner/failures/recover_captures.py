@@ -14,7 +14,7 @@ from jobs.runner.console_client.job import Job
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
 from profiling.captures.files import (
-    Left,
+    LeftFile,
     Window,
     announcement,
     final_path,
@@ -86,7 +86,7 @@ class CaptureRecovery:
         report: Report,
         capture: str,
         told: Mapping[str, Any],
-        found: Mapping[str, Left],
+        found: Mapping[str, LeftFile],
         problems: Mapping[str, str],
         why: str,
     ) -> None:
@@ -139,7 +139,7 @@ class CaptureRecovery:
         places = sorted(folder.iterdir()) if folder.is_dir() else []
         return [p for p in places if p not in known and is_of(f"{capture}-{p.name}", capture, worker) and _is_whole(p)]
 
-    def _announce(self, report: Report, window: Window, worker: str, path: Path, found: Mapping[str, Left]) -> None:
+    def _announce(self, report: Report, window: Window, worker: str, path: Path, found: Mapping[str, LeftFile]) -> None:
         role, _, rank = worker.rpartition("-")
         about = found.get(f"{window.capture}-{path.name}")
         event = report.artifact(

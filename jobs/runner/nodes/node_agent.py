@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.runner.nodes.node import NodeReader
 from jobs.runner.nodes.orphans import kill_orphans
-from profiling.captures.files import Left, left, recordings
+from profiling.captures.files import LeftFile, left, recordings
 from profiling.redaction import own_secrets
 
 READ_BYTES = 4 << 20
@@ -34,7 +34,7 @@ class NodeAgent:
             recordings=recordings(self._run_dir),
         )
 
-    def left(self, tools: Mapping[str, str]) -> dict[str, Left]:
+    def left(self, tools: Mapping[str, str]) -> dict[str, LeftFile]:
         """Return by name what workers here left of captures (id -> tool), once they have ended."""
         return left(self._run_dir, tools, secrets=own_secrets())
 

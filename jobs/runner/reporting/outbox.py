@@ -28,7 +28,7 @@ class BatchUnknown(LookupError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class BatchContent:
     """What is in a batch: `(source, from, to)` in bytes, in the order in which they are shipped."""
 
     number: int
@@ -67,7 +67,7 @@ class Outbox:
         self._clock_ns = clock_ns
         self._lock = threading.Lock()
         self._is_whole = False
-        self._cuts: dict[int, Cut] = {}
+        self._cuts: dict[int, BatchContent] = {}
         self._positions = dict.fromkeys(self._sources, 0)
         self._next = 1
         self._forgotten = self._noted = 0
@@ -112,7 +112,7 @@ class Outbox:
         """Go on with `number`: the console has everything below it from a runner whose files are not here."""
         with self._lock:
             if number > self._next:
-                self._write(Cut(number=number - 1, t=self._clock_ns(), ranges=()))
+                self._write(BatchContent(number=number - 1, t=self._clock_ns(), ranges=()))
 
     def refuse(self, batch: Batch, text: str, left_out: Sequence[int]) -> None:
         """Ship the batch without the events at these places from now on, and with a note that says so.
@@ -163,11 +163,11 @@ class Outbox:
                 break
         if not events:
             return None
-        cut = Cut(number=self._next, t=t, ranges=tuple(ranges))
+        cut = BatchContent(number=self._next, t=t, ranges=tuple(ranges))
         self._write(cut)
         return Batch(number=cut.number, events=tuple(events))
 
-    def _again(self, cut: Cut) -> list[bytes]:
+    def _again(self, cut: BatchContent) -> list[bytes]:
         events = []
         for name, start, end in cut.ranges:
             source = self._sources[name]
@@ -178,16 +178,16 @@ class Outbox:
         kept = [event for place, event in enumerate(events) if place not in cut.left_out] if cut.left_out else []
         return [*kept, self._note(cut, len(events) - len(kept))]
 
-    def _note(self, cut: Cut, num_left_out: int) -> bytes:
+    def _note(self, cut: BatchContent, num_left_out: int) -> bytes:
         text = f"{num_left_out} events of batch {cut.number} are in the run directory only: {cut.refused}"
         head = {"kind": "note", "attempt": self._attempt, "step": -1, "role": "runner", "rank": 0, "t": cut.t}
         return json.dumps({**head, "text": text, "meta": {}}, ensure_ascii=False).encode()
 
-    def _write(self, cut: Cut) -> None:
+    def _write(self, cut: BatchContent) -> None:
         self._journal.append(_encode(cut))
         self._remember(cut)
 
-    def _recall(self, number: int) -> Cut:
+    def _recall(self, number: int) -> BatchContent:
         """Read the journal again from `number` on: a console that lost its database asks for what was durable once."""
         with self._journal.path.open("rb") as lines:
             known = [_decode(raw) for raw in map(json.loads, lines) if raw.get("batch", 0) >= number]
@@ -204,7 +204,7 @@ class Outbox:
         else:
             self._remember(_decode(raw))
 
-    def _remember(self, cut: Cut) -> None:
+    def _remember(self, cut: BatchContent) -> None:
         self._cuts[cut.number] = cut
         self._next = max(self._next, cut.number + 1)
         for name, _, end in cut.ranges:
@@ -220,14 +220,16 @@ def _read(path: Path, start: int, size: int) -> bytes:
         return b""
 
 
-def _encode(cut: Cut) -> bytes:
+def _encode(cut: BatchContent) -> bytes:
     raw: dict[str, Any] = {"batch": cut.number, "t": cut.t, "ranges": cut.ranges}
     if cut.refused:
         raw |= {"left_out": cut.left_out, "refused": cut.refused}
     return json.dumps(raw, separators=(",", ":")).encode() + b"\n"
 
 
-def _decode(raw: Mapping[str, Any]) -> Cut:
+def _decode(raw: Mapping[str, Any]) -> BatchContent:
     ranges = tuple((str(name), int(start), int(end)) for name, start, end in raw["ranges"])
     left_out = tuple(raw.get("left_out", ()))
-    return Cut(number=raw["batch"], t=raw["t"], ranges=ranges, left_out=left_out, refused=raw.get("refused", ""))
+    return BatchContent(
+        number=raw["batch"], t=raw["t"], ranges=ranges, left_out=left_out, refused=raw.get("refused", "")
+    )

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import Acknowledgement, Console, ConsoleAway, Fenced, Refused
+from jobs.runner.console_client.console import Acknowledgement, AttemptFenced, Console, ConsoleAway, RequestRejected
 from jobs.runner.reporting.commands import Commands
 from jobs.runner.reporting.outbox import Batch, BatchUnknown, Outbox
 
@@ -86,10 +86,10 @@ class Shipper(threading.Thread):
             if batch is None and not must_ask and not self._is_heartbeat_due():
                 return LOOK_SECONDS
             self._exchange(batch)
-        except Fenced as error:
+        except AttemptFenced as error:
             self._on_fenced(str(error), error.durable_through)
             return 0
-        except Refused as error:
+        except RequestRejected as error:
             return self._on_refused(error, batch, backoff)
         except (ConsoleAway, BatchUnknown, OSError) as error:
             self._say_once(str(error))
@@ -154,7 +154,7 @@ class Shipper(threading.Thread):
             self._say(f"This attempt may not report any more, so it ends here. {text}")
             self.is_fenced.set()
 
-    def _on_refused(self, error: Refused, batch: Batch | None, backoff: Backoff) -> float:
+    def _on_refused(self, error: RequestRejected, batch: Batch | None, backoff: Backoff) -> float:
         self._say_once(str(error))
         if batch is not None and error.status in (400, 413, 422):
             self._outbox.refuse(batch, str(error), error.events)

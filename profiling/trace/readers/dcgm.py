@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _LINE = re.compile(r"(DCGM_FI_\w+)\{([^}]*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
@@ -46,7 +46,7 @@ class DcgmReader:
         """Put each field of each GPU into a store as a series. Raises: Unreadable where no time is told."""
         series: dict[tuple[str, str], int] = {}
         now, untimed, unusable, taken = 0, 0, 0, 0
-        with Unpacked(path, limits=limits, progress=progress) as file:
+        with UnpackedFile(path, limits=limits, progress=progress) as file:
             for line in _lines(file):
                 if found := _TIME.match(line):
                     now = round(float(found[1]) * 1e9)
@@ -84,7 +84,7 @@ class DcgmReader:
         writer.meta("tool", "dcgm")
 
 
-def _lines(file: Unpacked) -> Iterator[str]:
+def _lines(file: UnpackedFile) -> Iterator[str]:
     """Yield the lines of a text; what is longer than any line of a page ends it."""
     rest = b""
     while piece := file.read(1 << 20):

@@ -17,7 +17,7 @@ import orjson
 from profiling.trace import plain_pickle
 from profiling.trace.category import Category
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _ENTRY, _KEYS = b"collective_seq_id", (b"pg_status", b"pg_config")
@@ -84,7 +84,7 @@ def _loaded(path: Path, limits: Limits, progress: Progress) -> Any:
         begin = file.read(2)
     if plain_pickle.is_pickle(begin):
         return plain_pickle.load(path, title="dump", advice="record it with a smaller TORCH_FR_BUFFER_SIZE")
-    with Unpacked(path, limits=limits, progress=progress) as unpacked:
+    with UnpackedFile(path, limits=limits, progress=progress) as unpacked:
         text = unpacked.read(_MOST_JSON + 1)
         if len(text) > _MOST_JSON:
             raise Unreadable(f"The dump is longer than {_MOST_JSON >> 20} MiB, which is the most.")

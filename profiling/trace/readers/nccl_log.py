@@ -12,7 +12,7 @@ import orjson
 
 from profiling.trace.category import Category
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _LINE = re.compile(
@@ -44,7 +44,7 @@ class NcclLogReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put calls of collectives into a store, warnings into its notes. Raises: Unreadable where no time is told."""
         calls, untimed, version = 0, 0, ""
-        with Unpacked(path, limits=limits, progress=progress) as file:
+        with UnpackedFile(path, limits=limits, progress=progress) as file:
             rest = b""
             while True:
                 piece = file.read(1 << 20)

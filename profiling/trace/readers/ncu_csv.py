@@ -18,7 +18,7 @@ import orjson
 
 from profiling.trace.category import of_kernel
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 ORIGIN = 946_684_800 * 10**9
@@ -131,7 +131,7 @@ class _Table:
 
     def kernels(self, progress: Progress = lambda _: None) -> Iterator[_Kernel]:
         """Yield the kernels, in the order of the table. Raises: Unreadable for a table of something else."""
-        with Unpacked(self._path, limits=self._limits, progress=progress) as file:
+        with UnpackedFile(self._path, limits=self._limits, progress=progress) as file:
             rows = self._rows(file)
             head = next((row for row in rows if "Kernel Name" in row or "Function Name" in row), None)
             if head is None:
@@ -141,7 +141,7 @@ class _Table:
             columns = [name.strip() for name in head]
             yield from _long(columns, rows) if "Metric Name" in columns else _wide(columns, rows)
 
-    def _rows(self, file: Unpacked) -> Iterator[list[str]]:
+    def _rows(self, file: UnpackedFile) -> Iterator[list[str]]:
         """Yield the rows of the file as far as it is a table."""
         try:
             yield from csv.reader(_lines(file))
@@ -150,7 +150,7 @@ class _Table:
             self.problem = f"The table is cut off or damaged ({error}); what comes after that is missing."
 
 
-def _lines(file: Unpacked) -> Iterator[str]:
+def _lines(file: UnpackedFile) -> Iterator[str]:
     """Yield the lines of a text, and parts of what is longer than any."""
     rest = b""
     while piece := file.read(1 << 20):

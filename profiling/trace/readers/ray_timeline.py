@@ -13,7 +13,7 @@ from profiling.trace import clock
 from profiling.trace.category import Category
 from profiling.trace.json_list import JsonList
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
@@ -33,7 +33,7 @@ class RayTimelineReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put the timeline into a store."""
         unusable = 0
-        with Unpacked(path, limits=limits, progress=progress) as file:
+        with UnpackedFile(path, limits=limits, progress=progress) as file:
             listed = JsonList(file, key="traceEvents")
             for piece in listed.pieces():
                 for event in piece:

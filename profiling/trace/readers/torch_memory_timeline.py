@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import Unpacked
+from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 CATEGORIES = ("weights", "optimizer", "inputs", "temporary", "activations", "gradients", "autograd", "unknown")
@@ -35,7 +35,7 @@ class MemoryTimelineReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put what each category held, and all together, into a store. Raises: Unreadable."""
-        with Unpacked(path, limits=limits, progress=progress) as file:
+        with UnpackedFile(path, limits=limits, progress=progress) as file:
             text = file.read(_MOST_BYTES + 1)
             if len(text) > _MOST_BYTES:
                 raise Unreadable(f"The timeline is longer than {_MOST_BYTES >> 20} MiB, which is the most.")

@@ -13,7 +13,7 @@ from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Project, Run
 from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.result import Interval
-from jobs.planning.plan_vs_measured import Measured, PlannedRow
+from jobs.planning.plan_vs_measured import PlannedRow, RunMeasurements
 from jobs.planning.run_plan import RunPlan
 from profiling import events
 from tests.batches import T0, delivery
@@ -298,7 +298,12 @@ def row(quantity: Any, phase: str, planned: float, measured: float | None, role:
 )
 def test_the_sentence_names_what_differs_most(rows: tuple[PlannedRow, ...], says: str) -> None:
     found = RunPlan(
-        rows=rows, measured=Measured(), has_seconds=True, fleet=host_fleet(1, 1 << 30), is_as_it_ran=True, notes=()
+        rows=rows,
+        measured=RunMeasurements(),
+        has_seconds=True,
+        fleet=host_fleet(1, 1 << 30),
+        is_as_it_ran=True,
+        notes=(),
     )
 
     assert summary(found) == says

@@ -14,7 +14,7 @@ from tests.conformance import openrlhf_rejected, verl_rejected
 from tests.conformance.openrlhf_specs import VERSIONS, specs_of
 
 VERL = trainers()["verl"].versions[0]
-Rejected = openrlhf_rejected.Rejected | verl_rejected.Rejected
+Rejected = openrlhf_rejected.Rejection | verl_rejected.Rejection
 
 BEHIND_THE_PARSER = {
     "algorithm.correction_bounds_crossed",  # it leaves every token out

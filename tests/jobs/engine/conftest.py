@@ -23,7 +23,7 @@ GRPO: dict[str, Any] = {
 
 
 @dataclass
-class Ended:
+class EndedRun:
     """A finished run of the engine: its exit code, events and directory."""
 
     run_dir: Path
@@ -83,14 +83,14 @@ class Running:
         """What the driver printed."""
         return (self.run_dir / "driver.log").read_text(errors="replace")
 
-    def wait(self, seconds: float = RUN_SECONDS) -> Ended:
+    def wait(self, seconds: float = RUN_SECONDS) -> EndedRun:
         """Return when the engine has ended."""
         try:
             code = self.process.wait(seconds)
         finally:
             self.process.kill()
             self._out.close()
-        return Ended(run_dir=self.run_dir, code=code, output=self.output(), events=self.events())
+        return EndedRun(run_dir=self.run_dir, code=code, output=self.output(), events=self.events())
 
 
 @pytest.fixture(scope="session")
@@ -105,13 +105,13 @@ def start_engine(ray_head: RayHead) -> Any:
 
 
 @pytest.fixture(scope="session")
-def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """A whole run of six steps."""
     return start_engine(tmp_path_factory.mktemp("runs") / "grpo" / "a2", GRPO).wait()  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
-def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """The same spec with ZeRO-3, told to stop after its second step."""
     spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
     held = ("tests.jobs.engine.holding_run", "3")

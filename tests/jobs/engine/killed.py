@@ -24,7 +24,7 @@ ROLE = "tests.jobs.engine.killed:Linked"
 PATIENCE = 60.0
 
 
-class Linked:
+class LinkedRole:
     """A rank that is connected with the others by gloo, and does nothing else."""
 
     def __init__(self, rank: int, world_size: int, host: str, port: int) -> None:

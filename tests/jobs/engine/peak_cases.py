@@ -112,7 +112,7 @@ LONG = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PeakRow:
     """Bytes of a role in a phase above what it held before its model: planned, and measured."""
 
     case: str
@@ -155,7 +155,7 @@ def planned(spec: RunSpec) -> Estimate:
     return estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, _MEMORY)))
 
 
-def compare(folder: Path) -> list[Found]:
+def compare(folder: Path) -> list[PeakRow]:
     """Return every role's phases of every case in `found.json`."""
     cases = json.loads((folder / "cases.json").read_text())
     found = []
@@ -166,7 +166,7 @@ def compare(folder: Path) -> list[Found]:
                 if role in roles and phase in roles[role]["peaks"]:
                     measured = roles[role]["peaks"][phase] - roles[role]["baseline"]
                     found.append(
-                        Found(case=name, role=role, phase=phase, planned=_of(answer, role, phase), measured=measured)
+                        PeakRow(case=name, role=role, phase=phase, planned=_of(answer, role, phase), measured=measured)
                     )
     return found
 

@@ -27,7 +27,7 @@ NUM_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PeakMeasurement:
     """What rank 0 of a role held: bytes before its model was loaded, most bytes by phase, and its last readings."""
 
     baseline: int
@@ -35,7 +35,7 @@ class Measured:
     readings: dict[str, float]
 
 
-def measure(spec: RunSpec, run_dir: Path) -> dict[str, Measured]:
+def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
     """Return what each role that learns or scores held, by role."""
     answers: dict[str, list[Answer]] = {}
 
@@ -87,7 +87,7 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
 
 
-def _measured(answers: list[Answer]) -> Measured:
+def _measured(answers: list[Answer]) -> PeakMeasurement:
     peaks: dict[str, int] = {}
     for answer in answers:
         for span in answer.spans:
@@ -95,7 +95,7 @@ def _measured(answers: list[Answer]) -> Measured:
                 key = f"{span.phase}/{span.name}" if span.name else span.phase
                 peaks[key] = max(peaks.get(key, 0), span.memory.resident_peak)
     readings = dict(answers[-1].readings)
-    return Measured(baseline=int(readings["memory_baseline_bytes"]), peaks=peaks, readings=readings)
+    return PeakMeasurement(baseline=int(readings["memory_baseline_bytes"]), peaks=peaks, readings=readings)
 
 
 def main() -> None:

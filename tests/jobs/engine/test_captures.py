@@ -19,7 +19,7 @@ import torch
 from profiling.config import TOOLS
 from profiling.launch_nsys import problem_of_install, version_of_install
 from profiling.phases import BY_KEY
-from tests.jobs.engine.conftest import Ended, Running
+from tests.jobs.engine.conftest import EndedRun, Running
 from tests.profiling.nsys_report import ranges
 from tests.waiting import wait_until
 
@@ -53,11 +53,11 @@ def custody(events: list[dict[str, Any]], capture: str) -> list[str]:
     return [e["state"] for e in events if e["kind"] == "capture" and e["capture"] == capture]
 
 
-def terminal_event(ended: Ended, capture: str) -> dict[str, Any]:
+def terminal_event(ended: EndedRun, capture: str) -> dict[str, Any]:
     return [e for e in ended.of("capture") if e["capture"] == capture][-1]
 
 
-def files(ended: Ended, capture: str) -> dict[str, dict[str, Any]]:
+def files(ended: EndedRun, capture: str) -> dict[str, dict[str, Any]]:
     """The announced files of a capture by worker."""
     found = [e for e in ended.of("artifact") if e["meta"].get("capture") == capture]
     return {f"{e['meta']['role']}-{e['meta']['rank']}": e for e in found}
@@ -74,7 +74,7 @@ def nsys_processes() -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """A run that was launched with a capture of steps 1 and 2, and asked for others while it went on."""
     run_dir = tmp_path_factory.mktemp("runs") / "captures"
     run_dir.mkdir()
@@ -108,7 +108,7 @@ CYCLES = 2
 
 
 @pytest.fixture(scope="module")
-def by_time(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def by_time(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """A run that is recorded by time, again and again, with a second start while one records."""
     spec = GRPO | {"knobs": GRPO["knobs"] | {"train.num_steps": 400}}
     running = start_engine(tmp_path_factory.mktemp("runs") / "bytime", spec)
@@ -136,7 +136,7 @@ def told(running: Running, capture: str, state: str) -> None:
     wait_until(lambda: state in custody(running.events(), capture), seconds=120)
 
 
-def test_a_run_is_recorded_by_time_again_and_again(by_time: Ended) -> None:
+def test_a_run_is_recorded_by_time_again_and_again(by_time: EndedRun) -> None:
     assert by_time.code == 10, by_time.output  # stopped, as asked
     for cycle in range(CYCLES):
         assert custody(by_time.events, f"t{cycle}") == ["armed", "recording", "stopping", "writing", "importing"]
@@ -144,7 +144,7 @@ def test_a_run_is_recorded_by_time_again_and_again(by_time: Ended) -> None:
         assert set(files(by_time, f"t{cycle}")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
 
 
-def test_what_was_recorded_by_time_is_the_work_of_the_thread_that_trains(by_time: Ended) -> None:
+def test_what_was_recorded_by_time_is_the_work_of_the_thread_that_trains(by_time: EndedRun) -> None:
     for worker, phase in (("policy-0", "update"), ("vllm-0", "rollout")):
         path = by_time.run_dir / files(by_time, "t1")[worker]["path"]
         names = {e["name"] for e in annotations(path)}
@@ -157,7 +157,7 @@ def annotations(path: Path) -> list[dict[str, Any]]:
     return [e for e in events if e.get("cat") == "user_annotation"]
 
 
-def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
+def test_workers_tell_once_which_tools_can_record_them(run: EndedRun) -> None:
     (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
 
     assert set(profilers) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
@@ -168,7 +168,7 @@ def test_workers_tell_once_which_tools_can_record_them(run: Ended) -> None:
     assert places == dict.fromkeys(profilers, socket.gethostname())
 
 
-def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run: Ended) -> None:
+def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run: EndedRun) -> None:
     events = [e for e in run.of("capture") if e["capture"] == "picked"]
 
     assert [e["state"] for e in events] == ["armed", "recording", "stopping", "writing", "importing"]
@@ -180,7 +180,7 @@ def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run:
     assert set(files(run, "picked")) == {"policy-0", "vllm-0", "reference-0"}
 
 
-def test_a_capture_asked_for_at_launch_goes_through_its_states(run: Ended) -> None:
+def test_a_capture_asked_for_at_launch_goes_through_its_states(run: EndedRun) -> None:
     assert run.code == 0, run.output
     assert custody(run.events, "atlaunch") == ["armed", "recording", "stopping", "writing", "importing"]
     assert set(files(run, "atlaunch")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
@@ -203,7 +203,7 @@ def test_a_capture_asked_for_at_launch_goes_through_its_states(run: Ended) -> No
         ("reference-0", {"reference"}),
     ],
 )
-def test_a_torch_trace_shows_the_phases_of_its_steps(run: Ended, worker: str, phases: set[str]) -> None:
+def test_a_torch_trace_shows_the_phases_of_its_steps(run: EndedRun, worker: str, phases: set[str]) -> None:
     found = annotations(run.run_dir / "traces" / "atlaunch" / f"{worker}.pt.trace.json.gz")
 
     steps = {e["name"]: (e["ts"], e["ts"] + e["dur"]) for e in found if e["name"].startswith("ProfilerStep#")}
@@ -214,7 +214,7 @@ def test_a_torch_trace_shows_the_phases_of_its_steps(run: Ended, worker: str, ph
         assert {e["name"] for e in ours if begin <= e["ts"] <= e["ts"] + e["dur"] <= end} == phases
 
 
-def test_spans_and_trace_agree_on_when_a_phase_was(run: Ended) -> None:
+def test_spans_and_trace_agree_on_when_a_phase_was(run: EndedRun) -> None:
     with gzip.open(run.run_dir / "traces" / "atlaunch" / "policy-0.pt.trace.json.gz") as file:
         trace = json.load(file)
     base = trace["baseTimeNanoseconds"]
@@ -232,7 +232,7 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: Ended) -> None:
     assert median(apart) < 5e6  # ns; both are of one clock, which one that was put aside between them does not move
 
 
-def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: Ended) -> None:
+def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: EndedRun) -> None:
     if problem := problem_of_install():
         pytest.skip(f"needs nsys: {problem}")
     assert custody(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
@@ -249,32 +249,32 @@ def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run
         assert {of for _, of in found if of} <= {first, first + 1}
 
 
-def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: Ended) -> None:
+def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: EndedRun) -> None:
     assert custody(run.events, "withdrawn") == ["armed", "withdrawn"]
     assert files(run, "withdrawn") == {}
     assert sorted(path.name for path in (run.run_dir / "traces").glob("w*")) == []
 
 
-def test_no_agent_of_nsys_outlives_the_run(run: Ended) -> None:
+def test_no_agent_of_nsys_outlives_the_run(run: EndedRun) -> None:
     assert run.code == 0, run.output
     wait_until(lambda: not nsys_processes(), 60)
 
 
-def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: Ended) -> None:
+def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: EndedRun) -> None:
     assert terminal_event(run, "past")["text"].endswith("; steps 1 to 2 are past.")
     assert terminal_event(run, "norole")["text"] == "This run has no role 'critic'. Use policy, vllm, reference."
     assert terminal_event(run, "norank")["text"] == "There is no rank 7 of policy. Use 0 to 1."
     assert {terminal_event(run, name)["state"] for name in ("past", "norole", "norank")} == {"failed"}
 
 
-def test_a_capture_that_the_end_of_the_run_cuts_short_keeps_what_it_has(run: Ended) -> None:
+def test_a_capture_that_the_end_of_the_run_cuts_short_keeps_what_it_has(run: EndedRun) -> None:
     assert terminal_event(run, "atend")["state"] == "importing"
     assert terminal_event(run, "atend")["meta"]["num_steps"] == 1
     names = {e["name"] for e in annotations(run.run_dir / "traces" / "atend" / "reference-0.pt.trace.json.gz")}
     assert f"ProfilerStep#{LAST}" in names
 
 
-def test_what_a_capture_cost_is_told(run: Ended) -> None:
+def test_what_a_capture_cost_is_told(run: EndedRun) -> None:
     overhead = terminal_event(run, "atlaunch")["meta"]["overhead"]
 
     assert 0 < overhead["start_seconds"] < 60
@@ -285,7 +285,7 @@ def test_what_a_capture_cost_is_told(run: Ended) -> None:
     assert terminal_event(run, "atend")["meta"]["overhead"]["neighbor_step_seconds"] > 0
 
 
-def test_phases_carry_memory(run: Ended) -> None:
+def test_phases_carry_memory(run: EndedRun) -> None:
     update = next(e for e in run.of("span") if e["role"] == "policy" and e["phase"] == "update" and e["depth"] == 0)
 
     assert all(held > 1e8 for held in update["memory"]["resident"])

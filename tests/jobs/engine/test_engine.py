@@ -14,7 +14,7 @@ from jobs.catalog.metric import PEAKS, metrics, peak_name
 from jobs.engine.checkpoints.checkpoint import read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
-from tests.jobs.engine.conftest import GRPO, Ended
+from tests.jobs.engine.conftest import GRPO, EndedRun
 
 pytestmark = pytest.mark.engine
 
@@ -25,13 +25,13 @@ SFT: dict[str, Any] = {
 }
 
 
-def test_a_grpo_run_finishes(grpo: Ended) -> None:
+def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
     assert grpo.code == 0, grpo.output
     assert [e["state"] for e in grpo.of("state")][-1] == "done"
     assert {e["attempt"] for e in grpo.events} == {2}
 
 
-def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: Ended) -> None:
+def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -> None:
     apart = ("eval/", "loss/sft", "sync/max_logprob_diff", "time/eval", "time/checkpoint", "time/export", "time/load")
     here = [name for name, info in metrics().items() if info.told_here]
     peaks = {peak_name(kind, phase) for kind in PEAKS for phase in BY_KEY}
@@ -42,7 +42,7 @@ def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: Ended) -> N
     assert sorted(grpo.series("eval/accuracy")) == [0, 3, 6]
 
 
-def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: Ended) -> None:
+def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: EndedRun) -> None:
     for phase in STEP_PHASES:
         assert all(s > 0 for s in grpo.series(f"time/{phase}_seconds").values()), phase
     lanes = {(e["role"], e["rank"], e["phase"]) for e in grpo.of("span") if e["depth"] == 0}
@@ -55,7 +55,7 @@ def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo
 
 
 @pytest.mark.skipif(ProcessFiles().peak_bytes() < 0, reason="this kernel sets no high-water mark back")
-def test_every_role_tells_the_peak_of_its_phases_and_what_it_held_before_its_model(grpo: Ended) -> None:
+def test_every_role_tells_the_peak_of_its_phases_and_what_it_held_before_its_model(grpo: EndedRun) -> None:
     told: dict[tuple[str, str], list[float]] = {}
     for event in grpo.of("system"):
         for name, value in event["values"].items():
@@ -69,7 +69,7 @@ def test_every_role_tells_the_peak_of_its_phases_and_what_it_held_before_its_mod
     assert not any(name.startswith("device_") for _role, name in told)  # not measured is not told
 
 
-def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
+def test_spans_of_a_lane_follow_one_another(grpo: EndedRun) -> None:
     for lane in {(e["role"], e["rank"]) for e in grpo.of("span")}:
         spans = sorted(
             (e["start"], e["duration"]) for e in grpo.of("span") if (e["role"], e["rank"]) == lane and e["depth"] == 0
@@ -78,20 +78,20 @@ def test_spans_of_a_lane_follow_one_another(grpo: Ended) -> None:
             assert following >= start + duration - 2_000_000  # the wall clock may be set while a span is open
 
 
-def test_vllm_and_trainer_agree_after_every_sync_the_last_included(grpo: Ended) -> None:
+def test_vllm_and_trainer_agree_after_every_sync_the_last_included(grpo: EndedRun) -> None:
     gaps = grpo.series("sync/max_logprob_diff")
 
     assert sorted(gaps) == [0, 1, 2, 3, 4, 5, 6]
     assert 0 < max(gaps.values()) <= 1e-3
 
 
-def test_telling_costs_a_small_part_of_a_step(grpo: Ended) -> None:
+def test_telling_costs_a_small_part_of_a_step(grpo: EndedRun) -> None:
     told, whole = grpo.series("time/event_seconds"), grpo.series("time/step_seconds")
 
     assert median(told[step] / whole[step] for step in whole) <= 0.05  # the bench measures it against 0.5 %
 
 
-def test_samples_are_shown_and_all_of_them_kept(grpo: Ended) -> None:
+def test_samples_are_shown_and_all_of_them_kept(grpo: EndedRun) -> None:
     shown = [e for e in grpo.of("sample") if not e["is_eval"] and e["step"] == 1]
     kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "step-000001.jsonl").read_text().splitlines()]
 
@@ -101,12 +101,12 @@ def test_samples_are_shown_and_all_of_them_kept(grpo: Ended) -> None:
     assert sum(e["reward"] for e in kept) / 128 == pytest.approx(grpo.series("reward/mean")[1], abs=1e-6)
 
 
-def test_logs_of_actors_travel_by_role_and_rank(grpo: Ended) -> None:
+def test_logs_of_actors_travel_by_role_and_rank(grpo: EndedRun) -> None:
     assert {(e["role"], e["rank"]) for e in grpo.of("log")} >= {("vllm", 0)}
     assert (grpo.run_dir / "log" / "policy-1.stderr").exists()
 
 
-def readings_of(ended: Ended) -> dict[tuple[str, int], dict[str, float]]:
+def readings_of(ended: EndedRun) -> dict[tuple[str, int], dict[str, float]]:
     """Return the last of each reading, by role and rank; several events tell them."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     for event in ended.of("system"):
@@ -114,14 +114,14 @@ def readings_of(ended: Ended) -> dict[tuple[str, int], dict[str, float]]:
     return found
 
 
-def test_memory_is_told_for_every_role_and_rank(grpo: Ended) -> None:
+def test_memory_is_told_for_every_role_and_rank(grpo: EndedRun) -> None:
     readings = readings_of(grpo)
 
     assert set(readings) == {("policy", 0), ("policy", 1), ("vllm", 0), ("reference", 0)}
     assert all(v["memory_bytes"] > 1e8 for v in readings.values())
 
 
-def test_the_checkpoint_is_whole(grpo: Ended) -> None:
+def test_the_checkpoint_is_whole(grpo: EndedRun) -> None:
     folder = grpo.run_dir / "checkpoints" / "step-6"
 
     assert read_state(folder).step == 6
@@ -132,7 +132,7 @@ def test_the_checkpoint_is_whole(grpo: Ended) -> None:
     assert any(n.startswith("Checkpoint 6 saved, ") and " MiB in " in n for n in notes)
 
 
-def test_a_checkpoint_is_announced_with_what_people_choose_by(grpo: Ended) -> None:
+def test_a_checkpoint_is_announced_with_what_people_choose_by(grpo: EndedRun) -> None:
     announced = {e["step"]: e["meta"] for e in grpo.of("artifact") if e["artifact"] == "checkpoint"}
 
     assert set(announced) == {3, 6}
@@ -144,7 +144,7 @@ def test_a_checkpoint_is_announced_with_what_people_choose_by(grpo: Ended) -> No
         assert meta["seconds"] > 0
 
 
-def test_artifacts_are_announced_with_size_and_place(grpo: Ended) -> None:
+def test_artifacts_are_announced_with_size_and_place(grpo: EndedRun) -> None:
     found = {e["name"]: e for e in grpo.of("artifact")}
 
     assert set(found) == {"model-best", "model-final", "checkpoint-3", "checkpoint-6", "tensorboard"}
@@ -153,7 +153,7 @@ def test_artifacts_are_announced_with_size_and_place(grpo: Ended) -> None:
         assert (grpo.run_dir / event["path"]).is_dir()
 
 
-def test_plain_transformers_generates_what_vllm_did(grpo: Ended) -> None:
+def test_plain_transformers_generates_what_vllm_did(grpo: EndedRun) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -177,7 +177,7 @@ def test_plain_transformers_generates_what_vllm_did(grpo: Ended) -> None:
         assert len(answer) == sample["tokens"]
 
 
-def test_tensorboard_reads_the_run(grpo: Ended) -> None:
+def test_tensorboard_reads_the_run(grpo: EndedRun) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found = EventAccumulator(str(grpo.run_dir / "tb"))
@@ -187,7 +187,7 @@ def test_tensorboard_reads_the_run(grpo: Ended) -> None:
     assert {p.step: p.value for p in found.Scalars("reward/mean")} == pytest.approx(told, abs=1e-6)
 
 
-def test_stop_saves_and_exits_with_ten(stopped: Ended) -> None:
+def test_stop_saves_and_exits_with_ten(stopped: EndedRun) -> None:
     assert stopped.code == 10, stopped.output
     last = max(stopped.series("time/step_seconds"))
     assert last < 400
@@ -196,7 +196,7 @@ def test_stop_saves_and_exits_with_ten(stopped: Ended) -> None:
     assert [e["state"] for e in stopped.of("state")][-1] == "done"
 
 
-def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: Ended, stopped: Ended) -> None:
+def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: EndedRun, stopped: EndedRun) -> None:
     for step in (1, 2):
         kept = [
             [
@@ -208,7 +208,7 @@ def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: Ende
         assert kept[0] == kept[1]
 
 
-def test_zero_3_shards_show_in_measured_bytes(grpo: Ended, stopped: Ended) -> None:
+def test_zero_3_shards_show_in_measured_bytes(grpo: EndedRun, stopped: EndedRun) -> None:
     two, three = readings_of(grpo), readings_of(stopped)
 
     for rank in (0, 1):

@@ -3,7 +3,7 @@
 import pytest
 
 from profiling.finding import finding_of, rules
-from tests.jobs.engine.conftest import Ended
+from tests.jobs.engine.conftest import EndedRun
 from tests.proofs.diagnosis import Case, planted_head
 from tests.proofs.run_evidence import evidence_of
 
@@ -17,7 +17,7 @@ CASE = Case(
 )
 
 
-def test_planted_faults_are_found_and_a_run_without_them_is_clear(grpo: Ended) -> None:
+def test_planted_faults_are_found_and_a_run_without_them_is_clear(grpo: EndedRun) -> None:
     with planted_head() as runs:
         found = evidence_of(runs.with_fault("both", CASE))
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.engine.conftest import Ended
+from tests.jobs.engine.conftest import EndedRun
 
 pytestmark = pytest.mark.engine
 WHOLE_BYTES = 657_024 * 4
 
 
-def _found(ended: Ended) -> dict[str, Any]:
+def _found(ended: EndedRun) -> dict[str, Any]:
     assert ended.code == 0, ended.output
     return json.loads((ended.run_dir / "found.json").read_text())  # type: ignore[no-any-return]
 

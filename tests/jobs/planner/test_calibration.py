@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.planner.calibration import CALIBRATED, OTHER, Calibration, Finished, Proposal, calibrate
+from jobs.planner.calibration import CALIBRATED, OTHER, Calibration, FinishedRun, Proposal, calibrate
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Job
@@ -36,11 +36,11 @@ def rl_jobs() -> list[Job]:
     return made
 
 
-def finished(job: Job, number: int, seconds: dict[str, float], setting: str = "") -> Finished:
-    return Finished(run=f"r{number}", setting=setting or f"s{number}", job=job, seconds=seconds)
+def finished(job: Job, number: int, seconds: dict[str, float], setting: str = "") -> FinishedRun:
+    return FinishedRun(run=f"r{number}", setting=setting or f"s{number}", job=job, seconds=seconds)
 
 
-def updates(*factors: float, settings: str = "") -> list[Finished]:
+def updates(*factors: float, settings: str = "") -> list[FinishedRun]:
     """Return supervised runs whose updates took so many times the plan; `settings` names them, a letter each."""
     made = []
     for number, factor in enumerate(factors):
@@ -54,7 +54,7 @@ def of(found: Calibration, name: str) -> Proposal:
     return next(each for each in found.proposals if each.constant == name)
 
 
-def calibrated(runs: list[Finished], **present: float) -> Calibration:
+def calibrated(runs: list[FinishedRun], **present: float) -> Calibration:
     return calibrate(runs, constants(), constants().with_values(present))
 
 
@@ -127,7 +127,7 @@ def test_runs_of_one_setting_count_once() -> None:
     ids=["no run", "two runs", "two settings", "as it is", "no pattern", "out of range"],
 )
 def test_what_is_not_proposed_is_refused_with_a_sentence(
-    runs: list[Finished], present: dict[str, float], says: str
+    runs: list[FinishedRun], present: dict[str, float], says: str
 ) -> None:
     found = calibrated(runs, **present)
 

@@ -8,7 +8,7 @@ import pytest
 from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import constants
 from jobs.planner.estimate import Estimator, estimate
-from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import TERMS, Estimate, JobInvalid
 from jobs.planner.serving.engine_memory import engine_memory
 from jobs.planner.shapes.known import shape_of
@@ -31,7 +31,7 @@ def supervised(model: str = DENSE, devices: int = 8, **changes: Any) -> Job:
 def colocated(model: str = DENSE, devices: int = 8, **changes: Any) -> Job:
     engine = {"num_engines": devices, "utilization": 0.5, "sleep_level": 1, **changes.pop("engine", {})}
     policy = {"offload": BETWEEN, **changes.pop("policy", {})}
-    reference = Frozen(
+    reference = FrozenModel(
         role="reference", model=shape_of(model), layout=Layout(num_devices=devices, shards=3), is_offloaded=True
     )
     lengths = Lengths(max_prompt=512, max_response=2048, mean_prompt=200, mean_response=800, spread=0.7)

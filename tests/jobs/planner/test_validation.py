@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.planner.job import Engine, Fleet, Frozen, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.validation import validate
@@ -149,7 +149,7 @@ def test_a_share_is_a_share() -> None:
 
 
 def test_frozen_models_and_critics_are_looked_at_too() -> None:
-    frozen = Frozen(role="reference", model=DENSE, layout=Layout(num_devices=8), micro_batch=0)
+    frozen = FrozenModel(role="reference", model=DENSE, layout=Layout(num_devices=8), micro_batch=0)
     assert refusal(job(frozen=(frozen,))).field == "frozen[0].micro_batch"
     critic = replace(job().policy, layout=Layout(num_devices=8, tensor=3))
     assert refusal(job(critic=critic)).field == "critic.layout.tensor"

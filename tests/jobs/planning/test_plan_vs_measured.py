@@ -19,9 +19,9 @@ from jobs.planner.result import Cost, Estimate, Interval, Memory, PhaseMemory, P
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.time.steps import PACES
 from jobs.planning.plan_vs_measured import (
-    Measured,
     Plan,
     PlannedRow,
+    RunMeasurements,
     plan_of_cpu,
     plan_on_cpu,
     planned_and_measured,
@@ -85,7 +85,7 @@ def row(rows: tuple[PlannedRow, ...], quantity: str, phase: str, role: str = "",
 
 
 def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
-    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0}))
+    rows = planned_rows(Plan(estimate=ESTIMATE), RunMeasurements(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0}))
 
     rollout, update = row(rows, "seconds", "rollout"), row(rows, "seconds", "update")
     assert (rollout.measured, rollout.is_inside) == (4.4, True)
@@ -100,7 +100,9 @@ def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
 
 
 def test_bytes_are_those_of_the_role_that_works() -> None:
-    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(peaks={("policy", "update"): 9.5 * GIB}, source="process"))
+    rows = planned_rows(
+        Plan(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.5 * GIB}, source="process")
+    )
 
     update = row(rows, "bytes", "update", "policy")
     assert update.predicted is not None
@@ -115,14 +117,17 @@ def test_bytes_are_those_of_the_role_that_works() -> None:
 
 
 def test_a_measurement_of_the_device_does_not_see_the_context() -> None:
-    rows = planned_rows(Plan(estimate=ESTIMATE), Measured(peaks={("policy", "update"): 9.0 * GIB}, source="device"))
+    rows = planned_rows(
+        Plan(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.0 * GIB}, source="device")
+    )
 
     assert row(rows, "bytes", "update", "policy").difference == pytest.approx(0.0)
 
 
 def test_states_are_held_against_the_fullest_phase() -> None:
     rows = planned_rows(
-        Plan(estimate=ESTIMATE), Measured(states={("policy", "optimizer"): 3.0 * GIB, ("critic", "weights"): 5.0})
+        Plan(estimate=ESTIMATE),
+        RunMeasurements(states={("policy", "optimizer"): 3.0 * GIB, ("critic", "weights"): 5.0}),
     )
 
     optimizer = row(rows, "bytes", "", "policy", "optimizer")
@@ -144,7 +149,7 @@ def test_states_are_held_against_the_fullest_phase() -> None:
 )
 def test_states_may_be_padded_and_rounded(term: str, held: float, is_inside: bool) -> None:
     k = constants().with_values({"memory.states_band": 0.02, "memory.gradients_band": 0.15})
-    rows = planned_rows(Plan(estimate=ESTIMATE, k=k), Measured(states={("policy", term): held}))
+    rows = planned_rows(Plan(estimate=ESTIMATE, k=k), RunMeasurements(states={("policy", term): held}))
 
     assert row(rows, "bytes", "", "policy", term).is_inside is is_inside
 
@@ -153,7 +158,7 @@ def test_a_state_is_what_is_there_all_the_time_not_what_is_gathered_for_a_while(
     gathering = {**POLICY, "weight_sync": Memory(terms={"weights": 9 * GIB})}
     made = replace(ESTIMATE, pools=(pool("policy", gathering),))
 
-    predicted = row(planned_rows(Plan(estimate=made), Measured()), "bytes", "", "policy", "weights").predicted
+    predicted = row(planned_rows(Plan(estimate=made), RunMeasurements()), "bytes", "", "policy", "weights").predicted
 
     assert predicted is not None
     assert predicted.middle == 2 * GIB
@@ -165,12 +170,14 @@ def test_what_a_trainer_tells_as_one_stands_beside_the_sum_of_its_phases() -> No
     )
     plan = Plan(estimate=replace(ESTIMATE, time=time))
 
-    rows = planned_rows(plan, Measured(seconds={"rollout": 4.0, "experience": 1.8}))
+    rows = planned_rows(plan, RunMeasurements(seconds={"rollout": 4.0, "experience": 1.8}))
 
     assert [r.phase for r in rows if r.quantity == "seconds"] == ["rollout", "experience", "step"]
     assert row(rows, "seconds", "experience").predicted == around(1.5)
     assert row(rows, "seconds", "experience").difference == pytest.approx(0.2)
-    rows = planned_rows(plan, Measured(seconds={"experience": 1.8, "reference": 0.6}))  # it tells a part by itself
+    rows = planned_rows(
+        plan, RunMeasurements(seconds={"experience": 1.8, "reference": 0.6})
+    )  # it tells a part by itself
     assert [r.phase for r in rows if r.quantity == "seconds"] == ["rollout", "old_logprobs", "reference", "step"]
 
 
@@ -279,7 +286,9 @@ def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
     spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
 
     plan = plan_on_cpu(spec, shape_of(spec.model.id), memory_bytes=16 * GIB)
-    rows = planned_rows(plan, Measured(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process"))
+    rows = planned_rows(
+        plan, RunMeasurements(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process")
+    )
 
     assert row(rows, "seconds", "update").predicted is None
     assert row(rows, "bytes", "rollout", "vllm").predicted is None
@@ -309,6 +318,6 @@ def test_seconds_on_cpu_are_planned_once_they_are_measured_there(
     k = constants().with_values(typed).measured(measured, "runs of this machine")
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
 
-    rows = planned_rows(plan_of_cpu(estimate(job, k), k), Measured())
+    rows = planned_rows(plan_of_cpu(estimate(job, k), k), RunMeasurements())
 
     assert [r.phase for r in rows if r.quantity == "seconds"] == phases

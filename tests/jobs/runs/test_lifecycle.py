@@ -186,7 +186,7 @@ def test_any_order_of_operations_leaves_a_legal_state_and_at_most_one_end(names:
     assert Command.objects.filter(attempt__run=run, verb="stop").count() <= 1
 
 
-class Overtaken(dict[str, frozenset[str]]):
+class OvertakenTransitions(dict[str, frozenset[str]]):
     """The table of transitions, with somebody else changing the run right after it was read for the first time."""
 
     def __init__(self, meanwhile: Callable[[], bool]) -> None:
@@ -201,7 +201,7 @@ class Overtaken(dict[str, frozenset[str]]):
 
 def test_a_change_between_reading_and_writing_is_seen_and_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(state="running")
-    monkeypatch.setattr(lifecycle, "TRANSITIONS", Overtaken(lambda: finish(run, "failed", cause=CAUSE)))
+    monkeypatch.setattr(lifecycle, "TRANSITIONS", OvertakenTransitions(lambda: finish(run, "failed", cause=CAUSE)))
 
     assert not finish(run, "finished")
 
@@ -212,7 +212,7 @@ def test_a_change_between_reading_and_writing_is_seen_and_judged_again(monkeypat
 def test_a_stop_that_loses_a_race_to_the_start_still_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(state="queued")
     lifecycle.admit(run_id=run.pk, attempt=1, now=NOW)
-    started = Overtaken(lambda: lifecycle.mark_running(run_id=run.pk, attempt=1, now=NOW))
+    started = OvertakenTransitions(lambda: lifecycle.mark_running(run_id=run.pk, attempt=1, now=NOW))
     monkeypatch.setattr(lifecycle, "TRANSITIONS", started)
 
     assert lifecycle.request_stop(run_id=run.pk, user=None, now=NOW)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.store import Memory, Stored, store
+from jobs.ingest.store import Memory, StoreResult, store
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
 from jobs.runs import admission, launch, lifecycle
 from jobs.runs.checkpoints import list_checkpoints
@@ -64,7 +64,7 @@ def test_the_resumed_attempt_moves_the_run_and_the_old_one_no_longer_can() -> No
     late = store(
         [delivery(run.pk, begun + 1, [metric(58, attempt=1, **{"reward/mean": 9.0})])], memory=Memory(), now=NOW
     )
-    assert late == Stored()
+    assert late == StoreResult()
     assert not lifecycle.finish(run_id=run.pk, attempt=1, state="finished", cause={}, cleanup={}, now=NOW)
     assert not lifecycle.mark_running(run_id=run.pk, attempt=1, now=NOW)
     train(run, [41], attempt=2, reward=1)

@@ -13,7 +13,7 @@ from profiling.analysis.difference import Side, difference, shares_of
 from profiling.analysis.steps import steps_of
 from profiling.analysis.summary import summarise
 from profiling.analysis.work import read
-from profiling.evidence import Recorded, phase_spans
+from profiling.evidence import RecordedTrace, phase_spans
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
@@ -145,7 +145,7 @@ def test_the_difference_of_the_pair_is_that_of_two_paintings(plain, sides) -> No
 
 @pytest.mark.parametrize("name", PAIR)
 def test_a_summary_has_the_numbers_of_a_plain_pass(plain, stores, name) -> None:
-    found = summarise([Recorded(store=stores[name])], phase_spans(()))
+    found = summarise([RecordedTrace(store=stores[name])], phase_spans(()))
     trace = plain[name]
     (worker,) = found.workers
     assert worker.rank == {PAIR[0]: 3, PAIR[1]: 1}[name]  # as distributedInfo has it
@@ -290,7 +290,7 @@ def test_an_export_of_nsys_has_the_numbers_of_plain_sql(tmp_path) -> None:
     source = TRACES / "nsys_h100_2gpu_1s.sqlite"
     import_trace(source, tmp_path / "store")
     with Store(tmp_path / "store") as store:
-        found = summarise([Recorded(store=store)], phase_spans(()))
+        found = summarise([RecordedTrace(store=store)], phase_spans(()))
     database = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
     kernels = database.execute(
         "SELECT k.deviceId, s.value, count(*), sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k "

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis.summary import open_works, summarise, within
-from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.evidence import Evidence, RecordedTrace, phase_spans
 from profiling.finding import evaluate_files
 from profiling.trace.category import Category
 from profiling.trace.store import Store
@@ -52,7 +52,7 @@ def test_ranks_stand_side_by_side_and_the_straggler_is_named(tmp_path, stack) ->
             *((1, "main", "operator", "aten::mm", 100 * i, 100 * i + 40 + late) for i in range(3)),
             *((1, "main", "communication", "gloo:all_reduce", 100 * i + 40 + late, 100 * i + 60) for i in range(3)),
         ]
-        recorded.append(Recorded(store=made(tmp_path / f"{rank}", stack, rows), role="policy", rank=rank))
+        recorded.append(RecordedTrace(store=made(tmp_path / f"{rank}", stack, rows), role="policy", rank=rank))
     found = summarise(recorded, NONE)
     assert [(one.role, one.rank) for one in found.workers] == [("policy", 0), ("policy", 1)]
     by_rank = [one.by_kind() for one in found.budget.workers]
@@ -70,7 +70,9 @@ def test_two_files_of_one_worker_count_once_and_that_of_the_device_tells_more(tm
         tmp_path / "cpu", stack, [*steps(1), *((1, "main", "operator", "aten::mm", i, i + 1) for i in range(50))]
     )
     gpu = made(tmp_path / "gpu", stack, [*steps(1), (1, "s7", "kernel", "gemm", 10, 90)])
-    found = summarise([Recorded(store=cpu, role="policy", rank=0), Recorded(store=gpu, role="policy", rank=0)], NONE)
+    found = summarise(
+        [RecordedTrace(store=cpu, role="policy", rank=0), RecordedTrace(store=gpu, role="policy", rank=0)], NONE
+    )
     (worker,) = found.workers
     assert worker.has_device
     assert [kernel.name for kernel in worker.kernels] == ["gemm"]
@@ -87,7 +89,7 @@ def test_a_file_of_several_devices_or_processes_is_split(tmp_path, stack) -> Non
             (11, "s7", "kernel", "b", 10, 30),
         ],
     )
-    found = summarise([Recorded(store=devices)], NONE)
+    found = summarise([RecordedTrace(store=devices)], NONE)
     assert [(one.rank, one.label, one.busy // MS) for one in found.workers] == [
         (0, "python 10, device 0", 15),
         (1, "python 11, device 1", 20),
@@ -96,7 +98,7 @@ def test_a_file_of_several_devices_or_processes_is_split(tmp_path, stack) -> Non
     assert not found.has_steps
     assert [step.number for step in found.budget.steps] == [-1]
     processes = made(tmp_path / "processes", stack, [(pid, "main", "operator", f"op{pid}", 0, 5) for pid in (4, 5, 6)])
-    assert [one.label for one in summarise([Recorded(store=processes)], NONE).workers] == [
+    assert [one.label for one in summarise([RecordedTrace(store=processes)], NONE).workers] == [
         "python 4",
         "python 5",
         "python 6",
@@ -106,13 +108,13 @@ def test_a_file_of_several_devices_or_processes_is_split(tmp_path, stack) -> Non
 def test_files_that_name_no_rank_do_not_hide_each_other(tmp_path, stack) -> None:
     rows = [*steps(1), (1, "s7", "kernel", "gemm", 10, 90)]
     stores = [made(tmp_path / f"{i}", stack, rows, meta=meta) for i, meta in enumerate(({}, {"rank": 3}, {}))]
-    found = summarise([Recorded(store=store) for store in stores], NONE)
+    found = summarise([RecordedTrace(store=store) for store in stores], NONE)
     assert [one.rank for one in found.workers] == [0, 1, 3]
 
 
 def test_processes_of_one_role_are_workers_of_their_own(tmp_path, stack) -> None:
     recorded = [
-        Recorded(
+        RecordedTrace(
             store=made(tmp_path / f"{pid}", stack, [(pid, "main", "operator", f"op{pid}", 0, pid)]), role="vllm", rank=0
         )
         for pid in (4, 5, 6)
@@ -128,8 +130,10 @@ def test_processes_of_one_role_are_workers_of_their_own(tmp_path, stack) -> None
 def test_processes_in_one_file_of_a_role_do_not_take_the_names_of_other_ranks(tmp_path, stack) -> None:
     rows = [(pid, "main", "operator", f"op{pid}", 0, 5) for pid in (4, 5)]
     recorded = [
-        Recorded(store=made(tmp_path / "both", stack, rows), role="vllm", rank=0),
-        Recorded(store=made(tmp_path / "next", stack, [(9, "main", "operator", "op9", 0, 5)]), role="vllm", rank=1),
+        RecordedTrace(store=made(tmp_path / "both", stack, rows), role="vllm", rank=0),
+        RecordedTrace(
+            store=made(tmp_path / "next", stack, [(9, "main", "operator", "op9", 0, 5)]), role="vllm", rank=1
+        ),
     ]
     found = summarise(recorded, NONE)
     assert [(one.role, one.rank, one.operators[0].name) for one in found.workers] == [
@@ -142,14 +146,14 @@ def test_processes_in_one_file_of_a_role_do_not_take_the_names_of_other_ranks(tm
 def test_of_a_trace_that_is_too_long_the_first_steps_count(tmp_path, stack) -> None:
     rows = [*steps(1, 64), *((1, "main", "operator", f"op{i % 3}", i, i + 1) for i in range(6400))]
     store = made(tmp_path / "long", stack, rows)
-    found = summarise([Recorded(store=store)], NONE, most_events=1000)
+    found = summarise([RecordedTrace(store=store)], NONE, most_events=1000)
     assert found.is_cut
     assert found.events == 6464
     assert 5 <= len(found.budget.steps) < 10
     for step in found.budget.workers[0].steps:
         assert {part.kind: part.ns for part in step.parts} == {"compute": 100 * MS}
-    assert len(open_works([Recorded(store=store)], NONE, most_events=1000)[1]) == len(found.budget.steps)
-    assert not summarise([Recorded(store=store)], NONE).is_cut
+    assert len(open_works([RecordedTrace(store=store)], NONE, most_events=1000)[1]) == len(found.budget.steps)
+    assert not summarise([RecordedTrace(store=store)], NONE).is_cut
 
 
 def test_nothing_recorded_is_nothing_told() -> None:
@@ -180,7 +184,7 @@ def test_ranges_alone_do_not_say_that_nothing_was_computed(tmp_path, stack) -> N
         ]
     )
     (store,) = (made(tmp_path / "nsys", stack, rows),)
-    found = summarise([Recorded(store=store, role="policy", rank=0)], spans)
+    found = summarise([RecordedTrace(store=store, role="policy", rank=0)], spans)
     (worker,) = found.workers
     assert (worker.has_work, worker.idle, worker.gaps) == (False, {}, ())
     assert [one.name for one in worker.ranges] == ["update", "update/forward"]
@@ -197,13 +201,13 @@ def test_a_worker_is_not_called_after_what_started_it(tmp_path, stack, process: 
         lane = writer.lane("thread", process=process, pid=1, thread="main", tid=1)
         writer.add(lane, AT, MS, writer.name("aten::mm"), Category.OPERATOR)
         writer.finish()
-    (worker,) = summarise([Recorded(store=stack.enter_context(Store(tmp_path / "a")))], NONE).workers
+    (worker,) = summarise([RecordedTrace(store=stack.enter_context(Store(tmp_path / "a")))], NONE).workers
     assert worker.label == label
 
 
 def test_rules_look_at_so_many_events_and_say_how_far(tmp_path, stack) -> None:
     rows = [(1, "s7", "kernel", "gemm", 10 * i, 10 * i + 5) for i in range(64)]
-    files = [Recorded(store=made(tmp_path / "a", stack, rows), role="policy", rank=0)]
+    files = [RecordedTrace(store=made(tmp_path / "a", stack, rows), role="policy", rank=0)]
     assert within(files, 64) == tuple(files)
     (cut,) = within(files, 16)
     assert len(cut.events()["ts"]) == 16

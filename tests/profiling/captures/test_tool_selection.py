@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from profiling.captures.tool_selection import (
-    Passed,
+    PassedTool,
     candidates,
     device_of,
     pick,
@@ -86,9 +86,9 @@ def test_it_says_who_would_have_come_first_and_who_lacks_the_picked_one() -> Non
     none = pick("operators", device="cuda", workers=NSYS_CUDA)
     nothing = pick("memory", device="npu", workers=ASCEND)
 
-    assert (passed.tool, passed.passed) == ("torch", (Passed(tool="nsys", lacking={"policy 0": NO_NSYS}),))
+    assert (passed.tool, passed.passed) == ("torch", (PassedTool(tool="nsys", lacking={"policy 0": NO_NSYS}),))
     assert (part.able, part.lacking, part.passed) == (("policy 0",), {"policy 1": NO_NSYS}, ())
-    assert none.passed == (Passed(tool="torch", lacking={"policy 0": HELD, "policy 1": HELD}),)
+    assert none.passed == (PassedTool(tool="torch", lacking={"policy 0": HELD, "policy 1": HELD}),)
     assert (none.able, nothing.passed) == ((), ())
 
 

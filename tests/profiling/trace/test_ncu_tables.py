@@ -9,7 +9,7 @@ import pytest
 
 from profiling.analysis.summary import open_works, summarise
 from profiling.analysis.window import summarise_window
-from profiling.evidence import Evidence, Recorded, phase_spans
+from profiling.evidence import Evidence, RecordedTrace, phase_spans
 from profiling.finding import diagnose
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
@@ -190,7 +190,7 @@ def test_a_long_name_of_a_column_is_read_once(tmp_path: Path) -> None:
 def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None:
     rows = [(*about(i, "gemm" if i % 2 else "ncclKernel_AllReduce"), "x", "Duration", "ns", "500") for i in range(6)]
     with read(tmp_path / "a.csv", table((*ABOUT, *LONG), *rows)) as store:
-        recorded = Recorded(store=store)
+        recorded = RecordedTrace(store=store)
 
         (worker,) = summarise([recorded], phase_spans(())).workers
         assert [
@@ -220,4 +220,4 @@ def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None
             writer.add(lane, 1_760_000_000 * 10**9, 100, writer.name("aten::mm"), Category.OPERATOR)
             writer.finish()
         with Store(tmp_path / "b") as timed:  # beside a file with a clock it does not make the window a life long
-            assert summarise([recorded, Recorded(store=timed)], phase_spans(())).begin == timed.begin
+            assert summarise([recorded, RecordedTrace(store=timed)], phase_spans(())).begin == timed.begin

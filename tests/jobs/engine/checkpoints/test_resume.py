@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.checkpoints.checkpoint import Checkpoints
-from tests.jobs.engine.conftest import GRPO, Ended
+from tests.jobs.engine.conftest import GRPO, EndedRun
 
 pytestmark = pytest.mark.engine
 SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.batch_size": 32}}
@@ -21,7 +21,7 @@ LOSSES = ("loss/policy", "kl/reference", "policy/entropy", "policy/grad_norm")
 @pytest.fixture(scope="module")
 def layouts(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Six steps of SFT with a checkpoint after the third, and three steps from it in other layouts."""
-    ended: Ended = start_engine(
+    ended: EndedRun = start_engine(
         tmp_path_factory.mktemp("layouts"), SFT, program=("tests.jobs.engine.resuming", "few")
     ).wait()
     assert ended.code == 0, ended.output
@@ -39,7 +39,7 @@ def killed(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return running.run_dir  # type: ignore[no-any-return]
 
 
-def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) -> Ended:
+def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) -> EndedRun:
     """Run attempt 2 from a checkpoint of attempt 1."""
     after = run_dir.with_name("a2")
     after.mkdir()
@@ -49,19 +49,19 @@ def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) 
 
 
 @pytest.fixture(scope="module")
-def after_kill(start_engine: Any, killed: Path) -> Ended:
+def after_kill(start_engine: Any, killed: Path) -> EndedRun:
     """The killed run, gone on with as it was."""
     return go_on(start_engine, killed, GRPO, step=3)
 
 
 @pytest.fixture(scope="module")
-def after_stop(start_engine: Any, stopped: Ended) -> Ended:
+def after_stop(start_engine: Any, stopped: EndedRun) -> EndedRun:
     """The run that was stopped with ZeRO-3 on two ranks, gone on with on one."""
     spec = GRPO | {"hardware": {"policy_ranks": 1}, "knobs": GRPO["knobs"] | {"memory.zero_stage": "3"}}
     return go_on(start_engine, stopped.run_dir, spec, step=last_step(stopped))
 
 
-def last_step(ended: Ended) -> int:
+def last_step(ended: EndedRun) -> int:
     return max(ended.series("time/step_seconds"))
 
 
@@ -91,7 +91,7 @@ def test_a_rank_without_the_drivers_disk_handed_its_state_over_in_pieces(layouts
             assert saved["files"] == ["policy-0-0.safetensors", *(f"policy-1-{k}.safetensors" for k in range(4))]
 
 
-def test_a_killed_run_goes_on_with_the_rewards_of_one_that_was_not(grpo: Ended, after_kill: Ended) -> None:
+def test_a_killed_run_goes_on_with_the_rewards_of_one_that_was_not(grpo: EndedRun, after_kill: EndedRun) -> None:
     assert after_kill.code == 0, after_kill.output
     assert sorted(after_kill.series("time/step_seconds")) == [4, 5, 6]
     for step in (4, 5, 6):
@@ -100,7 +100,9 @@ def test_a_killed_run_goes_on_with_the_rewards_of_one_that_was_not(grpo: Ended, 
             assert after_kill.series(name)[step] == pytest.approx(grpo.series(name)[step], abs=1e-5), name
 
 
-def test_a_stopped_run_goes_on_with_another_number_of_ranks(grpo: Ended, stopped: Ended, after_stop: Ended) -> None:
+def test_a_stopped_run_goes_on_with_another_number_of_ranks(
+    grpo: EndedRun, stopped: EndedRun, after_stop: EndedRun
+) -> None:
     assert after_stop.code == 0, after_stop.output
     begin = last_step(stopped)
     assert begin < 6
@@ -113,14 +115,14 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(grpo: Ended, stopped
     assert any("2 ranks then, 1 now" in e["text"] for e in after_stop.of("note"))
 
 
-def test_vllm_has_the_resumed_weights_before_the_first_rollout(after_kill: Ended) -> None:
+def test_vllm_has_the_resumed_weights_before_the_first_rollout(after_kill: EndedRun) -> None:
     gaps = after_kill.series("sync/max_logprob_diff")
 
     assert sorted(gaps) == [3, 4, 5, 6]
     assert 0 < max(gaps.values()) <= 1e-3
 
 
-def test_a_resumed_run_tells_where_it_goes_on_and_repeats_nothing(grpo: Ended, after_kill: Ended) -> None:
+def test_a_resumed_run_tells_where_it_goes_on_and_repeats_nothing(grpo: EndedRun, after_kill: EndedRun) -> None:
     texts = [e["text"] for e in after_kill.of("state")]
 
     assert "Resuming from checkpoint 3 of attempt 1" in texts
@@ -130,7 +132,7 @@ def test_a_resumed_run_tells_where_it_goes_on_and_repeats_nothing(grpo: Ended, a
 
 
 def test_the_best_model_before_the_kill_is_handed_over_with_the_attempt_after_it(
-    grpo: Ended, after_kill: Ended
+    grpo: EndedRun, after_kill: EndedRun
 ) -> None:
     wanted, found = ({e["name"]: e for e in ended.of("artifact")} for ended in (grpo, after_kill))
 
@@ -148,7 +150,7 @@ def test_what_a_kill_left_half_written_is_no_checkpoint(killed: Path) -> None:
 
 
 def test_a_checkpoint_that_is_damaged_ends_the_attempt_before_any_worker_starts(
-    start_engine: Any, after_kill: Ended, tmp_path: Path
+    start_engine: Any, after_kill: EndedRun, tmp_path: Path
 ) -> None:
     folder = after_kill.run_dir / "checkpoints" / "step-6"
     (folder / "policy-1-0.safetensors").rename(tmp_path / "away")

@@ -8,11 +8,11 @@ import pytest
 
 from jobs.engine.failures import hang_watch as module
 from jobs.engine.failures.hang_watch import HangWatch, patience
-from profiling.evidence import Evidence, Recorded
+from profiling.evidence import Evidence, RecordedTrace
 from profiling.flights import flights, partings
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
-from tests.jobs.engine.conftest import GRPO, Ended
+from tests.jobs.engine.conftest import GRPO, EndedRun
 
 
 class Clock:
@@ -112,7 +112,7 @@ def test_the_newest_collectives_are_written_beside_the_logs(monkeypatch: pytest.
 @pytest.mark.engine
 def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_engine: Any, tmp_path: Path) -> None:
     program = ("tests.jobs.engine.impatient_run",)
-    ended: Ended = start_engine(tmp_path / "hang", GRPO | {"knobs": GRPO["knobs"]}, program=program).wait()
+    ended: EndedRun = start_engine(tmp_path / "hang", GRPO | {"knobs": GRPO["knobs"]}, program=program).wait()
 
     assert ended.code == 0, ended.output
     hangs = [e["meta"]["hang"] for e in ended.of("note") if "hang" in e["meta"]]
@@ -127,7 +127,7 @@ def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_en
     recorded = []
     for rank in range(2):
         import_trace(dumps / f"policy-{rank}.fr.json", tmp_path / f"{rank}.store")
-        recorded.append(Recorded(store=Store(tmp_path / f"{rank}.store")))
+        recorded.append(RecordedTrace(store=Store(tmp_path / f"{rank}.store")))
     (parting,) = partings(flights(Evidence(recorded=tuple(recorded))))
     assert parting.ranks == (1,)
     assert parting.calls[1] is None

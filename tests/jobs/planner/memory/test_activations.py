@@ -6,7 +6,7 @@ import pytest
 
 from jobs.planner.constant import constants
 from jobs.planner.job import Layout, Offload
-from jobs.planner.memory.activations import Saved, activations_of, kept_elements, saved_elements
+from jobs.planner.memory.activations import LayerActivations, activations_of, kept_elements, saved_elements
 from jobs.planner.memory.logits import training_logits
 from jobs.planner.shapes.known import shape_of
 from tests.jobs.planner.trainings import only_stage, training
@@ -58,8 +58,8 @@ def test_latent_attention_saves_compressed_vectors_and_what_heads_see() -> None:
     h, heads, query_rank, kv_rank = 7168, 128, 1536, 512
     attention = 2 * (query_rank + kv_rank) + 64 + 2 * heads * 192 + heads * (128 + 128) + heads * 128
     dense, routed = t.model.layers[0], t.model.layers[-1]
-    assert saved_elements(dense, t) == Saved(hidden=4 * h, inner=attention + 3 * 18432, routed=0)
-    assert saved_elements(routed, t) == Saved(
+    assert saved_elements(dense, t) == LayerActivations(hidden=4 * h, inner=attention + 3 * 18432, routed=0)
+    assert saved_elements(routed, t) == LayerActivations(
         hidden=4 * h, inner=attention + 3 * 2048 + 256, routed=8 * (2 * h + 3 * 2048)
     )
 

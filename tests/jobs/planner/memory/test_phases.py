@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.planner.constant import constants
-from jobs.planner.job import Frozen, Head, Layout, Offload, Training
+from jobs.planner.job import FrozenModel, Head, Layout, Offload, Training
 from jobs.planner.memory.phases import (
     _peaks,
     checkpoint_bytes,
@@ -359,10 +359,10 @@ def test_a_trainer_leaves_what_it_does_not_move_away() -> None:
     assert "gradients" not in resident_memory(moved, H100, K).terms
 
 
-def frozen(**changes: object) -> Frozen:
+def frozen(**changes: object) -> FrozenModel:
     """Return a reference of Llama 3.1 8B over eight devices."""
     fields: dict[str, object] = {"layout": Layout(num_devices=8, shards=3), **changes}
-    return Frozen(role="reference", model=shape_of("llama-3.1-8b"), **fields)  # type: ignore[arg-type]
+    return FrozenModel(role="reference", model=shape_of("llama-3.1-8b"), **fields)  # type: ignore[arg-type]
 
 
 def test_a_reference_keeps_its_shard_or_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.planner.constant import constants
 from jobs.planner.estimate import estimate
-from jobs.planner.job import Engine, Frozen, Job, Layout, Offload
+from jobs.planner.job import Engine, FrozenModel, Job, Layout, Offload
 from jobs.planner.memory.phases import (
     checkpoint_bytes,
     export_bytes,
@@ -41,7 +41,7 @@ def test_a_node_holds_what_leaves_its_devices() -> None:
     moved = replace(job, policy=replace(t, offload=away))
     states = 8 * 12 * 8_030_261_248 / 16 * K["memory.host_pinned"]
     assert host_bytes(moved, K) == pytest.approx(processes + states, abs=8)
-    reference = replace(job, frozen=(Frozen(role="reference", model=model, layout=layout, is_offloaded=True),))
+    reference = replace(job, frozen=(FrozenModel(role="reference", model=model, layout=layout, is_offloaded=True),))
     assert host_bytes(reference, K) == processes + 8 * 2 * 8_030_261_248 / 16
     sleeping = replace(job, engine=Engine(model=model, num_engines=8, tensor=2, sleep_level=1))
     assert host_bytes(sleeping, K) == pytest.approx(processes + 4 * 2 * 8_030_261_248, rel=0.01)

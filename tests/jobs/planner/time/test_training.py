@@ -9,7 +9,7 @@ import pytest
 from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import constants
 from jobs.planner.cost import cost_of
-from jobs.planner.job import Fleet, Frozen, Layout, Offload, Training
+from jobs.planner.job import Fleet, FrozenModel, Layout, Offload, Training
 from jobs.planner.memory.lora import adapted_shares
 from jobs.planner.result import Interval
 from jobs.planner.shapes.known import shape_of
@@ -218,7 +218,7 @@ def test_the_host_bounds_a_layer_of_experts_with_few_tokens() -> None:
 
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
     t = training(devices=1, document=100, sequence=8192)
-    frozen = Frozen(role="reference", model=t.model, layout=t.layout, sequence=8192)
+    frozen = FrozenModel(role="reference", model=t.model, layout=t.layout, sequence=8192)
     joined = frozen_seconds(frozen, t, fleet(1), K, tokens=81_920, document=100).middle
     alone = frozen_seconds(frozen, replace(t, document=0), fleet(1), K, tokens=81_920, document=100).middle
     given = {"tokens": 81_920, "document": 100}

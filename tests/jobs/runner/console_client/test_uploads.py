@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner.console_client.console import Console, Fenced
+from jobs.runner.console_client.console import AttemptFenced, Console
 from jobs.runner.console_client.job import Job
 from jobs.runner.console_client.uploads import Upload, UploadFailed, hand_over, planned
 from jobs.runner.console_client.zip_image import zip_image
@@ -134,7 +134,7 @@ def test_an_upload_without_time_left_is_given_up_between_chunks(
 def test_a_fenced_attempt_hands_nothing_over(folder: Path, console: FakeConsole, client: Console) -> None:
     console.is_fenced = True
 
-    with pytest.raises(Fenced):
+    with pytest.raises(AttemptFenced):
         hand_over(upload(folder), console=client, wait=never)
 
 
