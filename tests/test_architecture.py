@@ -1,8 +1,10 @@
 """The house's rules that a machine can check: import contracts, which side lives without what, sizes of files."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,43 @@ def test_no_code_outside_a_trainer_s_folder_names_it() -> None:
     ]
     assert len(TRAINERS) > 1
     assert not found
+
+
+ALGORITHMS = frozenset(tomllib.loads((ROOT / "jobs/catalog/algorithms.toml").read_text(encoding="utf-8")))
+MAY_NAME_AN_ALGORITHM = (
+    "jobs/engine/algorithms/",
+    *(f"jobs/adapters/{name}/" for name in TRAINERS),  # what the trainer calls it
+    "console/views/can_it_run/",  # its methods have names of their own, such as sft-lora
+    "tests/",
+)
+
+
+def test_no_code_asks_for_an_algorithm_by_name() -> None:
+    """What differs between algorithms is asked of their families and of their files."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in tracked("*.py")
+        if own_code(path) and not str(path.relative_to(ROOT)).startswith(MAY_NAME_AN_ALGORITHM)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare | ast.Dict | ast.MatchValue) and names_asked_for(node) & ALGORITHMS
+    ]
+    quoted = re.compile("|".join(rf"""["'`]{name}["'`]""" for name in ALGORITHMS))
+    found += [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked("*.js", "*.html")
+        if own_code(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if quoted.search(line)
+    ]
+    assert not found
+
+
+def names_asked_for(node: ast.Compare | ast.Dict | ast.MatchValue) -> set[object]:
+    """Return the texts that a value is compared with, in a comparison, a `match` or the keys of a table."""
+    if isinstance(node, ast.Dict):
+        return {key.value for key in node.keys if isinstance(key, ast.Constant)}
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.value]
+    return {each.value for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)}
 
 
 def test_scripts_import_downwards_and_export_nothing_unused() -> None:

@@ -12,12 +12,15 @@ class AlgorithmInfo:
     """One algorithm: what it is, and which families it belongs to.
 
     `families`: rl (samples are rolled out), grouped (several samples per prompt are the baseline), critic (a value
-    model is trained), supervised (no rollout), pairs (chosen and rejected answers).
+    model is trained), supervised (no rollout), answers (supervised by one given answer a prompt), pairs (supervised by
+    a chosen and a rejected answer). Code asks for a family, never for an algorithm by name. `metric` is the one that
+    runs are judged by.
     """
 
     id: str
     label: str
     families: tuple[str, ...]
+    metric: str
     help: str
     source: str
 
@@ -31,6 +34,7 @@ def algorithms() -> Mapping[str, AlgorithmInfo]:
             id=name,
             label=table["label"],
             families=tuple(table["families"]),
+            metric=table["metric"],
             help=table["help"],
             source=table["source"],
         )

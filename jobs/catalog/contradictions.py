@@ -87,8 +87,8 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
         if not spec.data.messages_column.strip() and not has_pair:
             refuse("data.response_column", Sentence("SFT needs a prompt and a response column, or a messages column."))
     if spec.is_native:
-        if spec.algorithm == "grpo":
-            _check_grpo_batches(spec, refuse)
+        if is_in(spec.algorithm, "rl"):
+            _check_rollout_batches(spec, refuse)
         else:
             _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
     else:
@@ -130,7 +130,7 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
             Sentence("{trainer} adds no system prompt to this data. Put it into the prompts.", trainer=label),
         )
     knob = info.messages_through
-    if knob and spec.algorithm == "sft" and spec.data.messages_column.strip() and not spec.knob(knob):
+    if knob and is_in(spec.algorithm, "answers") and spec.data.messages_column.strip() and not spec.knob(knob):
         text = Sentence(
             "{trainer} reads a messages column only through the chat template. Switch that knob on.", trainer=label
         )
@@ -230,7 +230,7 @@ def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
         )
 
 
-def _check_grpo_batches(spec: RunSpec, refuse: Refuse) -> None:
+def _check_rollout_batches(spec: RunSpec, refuse: Refuse) -> None:
     samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     updates = spec.int_knob("train.updates_per_rollout")
     if samples % updates:

@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
@@ -225,7 +226,7 @@ class Session:
         train = usable(spec, render(spec, table.train, text))
         if not train:
             raise RunProblem(
-                "knobs.rollout.max_prompt_tokens" if spec.algorithm == "grpo" else "knobs.train.max_sequence_tokens",
+                "knobs.rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "knobs.train.max_sequence_tokens",
                 f"None of the {len(table.train)} training rows is usable within {token_limit(spec)} tokens. "
                 "Raise the limit.",
             )
@@ -237,7 +238,7 @@ class Session:
                 f"{left_out} of {len(table.train)} training rows were left out: longer than {token_limit(spec)} tokens."
             )
         reward = None
-        if spec.algorithm != "sft":
+        if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward)
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.catalog.algorithm import expand
+from jobs.catalog.algorithm import algorithms, expand
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metrics
 from jobs.models import STATES
@@ -31,9 +31,9 @@ ROW_SORTS = (
 )
 """What runs can be sorted by besides any knob id and any metric name."""
 BY_ALGORITHM: Mapping[str, Mapping[str, str]] = {
-    "value": dict.fromkeys(expand(["rl"]), "reward/mean")
-    | {"sft": "loss/sft", "dpo": "pairs/accuracy", "rm": "pairs/accuracy"},
-    "speed": {"grpo": "throughput/rollout_tokens_per_second", "sft": "throughput/update_tokens_per_second"},
+    "value": {name: info.metric for name, info in algorithms().items()},
+    "speed": dict.fromkeys(expand(["rl"]), "throughput/rollout_tokens_per_second")
+    | dict.fromkeys(expand(["answers"]), "throughput/update_tokens_per_second"),
 }
 """Columns that show another metric for each algorithm: the main metric and the tokens a second."""
 

@@ -19,6 +19,7 @@ from console.views.compare.sides import Side, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
+from jobs.catalog.algorithm import is_in
 from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
 from jobs.comparison.config import setting_rows
 from jobs.comparison.export import series_csv, table_csv
@@ -31,10 +32,8 @@ from jobs.runs.queries import RunHeader
 
 SHOWN_VERDICTS = 3
 SHOWN_SETTINGS = 6
-CHARTS = {
-    "grpo": ("reward/mean", "kl/reference", "response/length_mean", "time/step_seconds"),
-    "sft": ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds"),
-}
+RL_CHARTS = ("reward/mean", "kl/reference", "response/length_mean", "time/step_seconds")
+ANSWERS_CHARTS = ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds")
 _ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
 _PROPOSED = 8
 
@@ -91,8 +90,8 @@ def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     names = {name for found in own.values() for name in found}
     words = metric_words()
     window = window_of(sides.runs)
-    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
-    charts = CHARTS.get(algorithm, CHARTS["grpo"])
+    has_answers = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "answers")
+    charts = ANSWERS_CHARTS if has_answers else RL_CHARTS
     return {
         "runs": [
             {

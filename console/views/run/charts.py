@@ -61,12 +61,12 @@ def overview_charts(spec: RunSpec) -> tuple[ChartPlan, ...]:
     """Return the charts of the overview: eight of the built-in trainer's, of others those that they report."""
     if is_in(spec.algorithm, "rl"):
         return _rl(spec)
-    return _pairs(spec) if spec.algorithm in ("dpo", "rm") else _sft(spec)
+    return _pairs(spec) if is_in(spec.algorithm, "pairs") else _sft(spec)
 
 
 def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
     """Return the chips of the overview."""
-    if spec.algorithm == "sft":
+    if is_in(spec.algorithm, "answers"):
         return (
             Chip(name="loss/sft", label=_("Loss")),
             Chip(name="eval/loss", label=_("Held-out loss")),

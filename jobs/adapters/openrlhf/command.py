@@ -24,6 +24,7 @@ from jobs.adapters.openrlhf.units import (
     plain_number,
 )
 from jobs.adapters.scoring import source_of
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
 
@@ -169,7 +170,7 @@ def _sections(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
 
 def _columns(spec: RunSpec) -> Iterator[tuple[str, str]]:
     data = spec.data
-    if spec.algorithm == "sft" and data.messages_column:
+    if is_in(spec.algorithm, "answers") and data.messages_column:
         yield "prompt", data.messages_column
         return
     columns = {"prompt": data.prompt_column, "answer": data.answer_column, "response": data.response_column}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from jobs.adapters.openrlhf.layouts import openrlhf_spaces
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.placement import placement_of
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import (
@@ -196,7 +197,7 @@ def _trained(source: Source, role: str, shape: ModelShape, rows: Rows, *, is_sca
     summed = knobs.text("memory.gradient_accumulation_precision")
     stage = knobs.whole("memory.zero_stage")
     rank = knobs.whole("lora.rank")
-    is_pairs = spec.algorithm in ("dpo", "rm")
+    is_pairs = is_in(spec.algorithm, "pairs")
     kernels: Kernels = "eager"
     if knobs.flag("kernels.liger"):
         kernels = "liger"

@@ -11,9 +11,6 @@ from jobs.engine.data.dataset import Row
 from jobs.engine.data.text import Segment, TextModel
 from jobs.engine.problem import RunProblem
 
-PAIRED = ("dpo", "rm")
-"""Algorithms that learn from pairs of a chosen and a rejected answer."""
-
 _MISSING = object()
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -47,9 +44,9 @@ def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
 
 def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     """Return the fields of `data` whose column this spec reads."""
-    if spec.algorithm == "sft":
+    if is_in(spec.algorithm, "answers"):
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
-    if spec.algorithm in PAIRED:  # the bundled data get their pairs when they are laid out
+    if is_in(spec.algorithm, "pairs"):  # the bundled data get their pairs when they are laid out
         return (
             ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
         )
@@ -63,7 +60,7 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
-    if spec.algorithm == "sft":
+    if is_in(spec.algorithm, "answers"):
         segments = [tuple(text.conversation(messages)) for messages in shown]
     else:
         segments = [(Segment(text=text.prompt(messages), is_trained=False),) for messages in shown]
@@ -144,20 +141,20 @@ def pick(row: Row, column: str) -> Any:
 
 def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
     data = spec.data
-    if spec.algorithm == "sft" and data.messages_column:
+    if is_in(spec.algorithm, "answers") and data.messages_column:
         messages = _as_messages(pick(row, data.messages_column), "messages_column", data.messages_column, number)
         if not any(m["role"] == "assistant" for m in messages):
             raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
         return _with_system(messages, data)
     prompt = pick(row, data.prompt_column)
-    if prompt is None and spec.algorithm in PAIRED and not data.prompt_column:
+    if prompt is None and is_in(spec.algorithm, "pairs") and not data.prompt_column:
         prompt = pick(row, data.chosen_column)  # each of the two answers brings its prompt along
     if isinstance(prompt, str):
         messages = [{"role": "user", "content": prompt}]
     else:
         messages = _as_messages(prompt, "prompt_column", data.prompt_column, number)
     messages = _with_system(messages, data)
-    if spec.algorithm == "sft":
+    if is_in(spec.algorithm, "answers"):
         response = pick(row, data.response_column)
         if not isinstance(response, str):
             raise RunProblem(

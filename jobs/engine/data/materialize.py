@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.inputs import Format, inputs_of
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.data.dataset import Row, load_table
-from jobs.engine.data.examples import PAIRED
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.problem import RunProblem
 
@@ -52,7 +52,7 @@ def lay_out(spec: RunSpec, run_dir: Path) -> list[str]:
 def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the columns that the trainer reads."""
     if spec.data.kind == "bundled":
-        rows = [_with_pair(row, number) for number, row in enumerate(rows)] if spec.algorithm in PAIRED else rows
+        rows = [_with_pair(row, number) for number, row in enumerate(rows)] if is_in(spec.algorithm, "pairs") else rows
     _require(spec, rows)
     return inputs_of(spec).rows(spec, rows)
 
@@ -68,11 +68,11 @@ def _with_pair(row: Row, number: int) -> Row:
 
 def _require(spec: RunSpec, rows: Sequence[Row]) -> None:
     data = spec.data
-    if spec.algorithm == "sft" and data.messages_column:
+    if is_in(spec.algorithm, "answers") and data.messages_column:
         needed = {"data.messages_column": data.messages_column}
-    elif spec.algorithm == "sft":
+    elif is_in(spec.algorithm, "answers"):
         needed = {"data.prompt_column": data.prompt_column, "data.response_column": data.response_column}
-    elif spec.algorithm in PAIRED:
+    elif is_in(spec.algorithm, "pairs"):
         needed = {"data.chosen_column": data.chosen_column, "data.rejected_column": data.rejected_column}
     else:
         needed = {"data.prompt_column": data.prompt_column}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.catalog.derived import DERIVED
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.algorithm import Counts, load_algorithm
 from jobs.engine.batch import Batch
@@ -272,11 +273,7 @@ def _shape(parameter: Any) -> tuple[int, ...]:
 
 def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, Any]:
     """Return DeepSpeed's configuration of a spec."""
-    if spec.algorithm == "sft":
-        per_update = spec.int_knob("train.batch_size")
-    else:
-        samples = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
-        per_update = samples // spec.int_knob("train.updates_per_rollout")
+    per_update = int(DERIVED["batch.samples_per_update"](spec))
     micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
     num_micros = -(-(per_update // world_size) // micro)
     return {

@@ -7,6 +7,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.device import Device
@@ -41,7 +42,7 @@ class WorkerGroup:
         tensor_parallel = spec.hardware.tensor_parallel_size
         sizes = {
             "policy": [1] * spec.hardware.policy_ranks,
-            "vllm": [tensor_parallel] * (spec.hardware.rollout_engines if spec.algorithm != "sft" else 0),
+            "vllm": [tensor_parallel] * (spec.hardware.rollout_engines if is_in(spec.algorithm, "rl") else 0),
             "reference": [1] * int(spec.needs_reference),
         }
         bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]

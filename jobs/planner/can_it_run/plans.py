@@ -188,7 +188,7 @@ def _policies(
         head="chunked",
         head_chunk=_CHUNK,
         objective=recipe.objective,
-        micro_batch=min(micro, each) * (2 if recipe.algorithm == "rm" else 1),
+        micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
         sequence=demand.longest,
         num_micro_batches=-(-each // min(micro, each)),
         offload=Offload(optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves),
