@@ -11,11 +11,12 @@ from typing import Any
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live, knobs
 from jobs.catalog.placement import group_size, placement_of
+from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 Derived = Callable[[RunSpec], Any]
-_ROLES = ("policy", "reference", "critic", "reward")
+_GROUPS = [role.id for role in ROLES.values() if not role.generates]
 
 
 def _of(role: str) -> Derived:
@@ -78,10 +79,7 @@ def _micro(spec: RunSpec) -> int:
 
 def _trained(spec: RunSpec) -> int:
     """Return the least common multiple of the data-parallel ranks of the roles that are trained."""
-    roles = ["policy"]
-    if is_in(spec.algorithm, "critic"):
-        roles.append("critic")
-    return math.lcm(*(max(_ranks(role)(spec), 1) for role in roles))
+    return math.lcm(*(max(_ranks(role.id)(spec), 1) for role in roles_of(spec) if role.is_trained))
 
 
 def _fitting_micro(spec: RunSpec) -> int | None:
@@ -131,11 +129,8 @@ def _score_micro(spec: RunSpec) -> int:
 
 def _scorers(spec: RunSpec) -> dict[str, int]:
     """Return the data-parallel ranks of each group that scores rollouts."""
-    roles = ["policy"]
-    roles += ["reference"] if spec.needs_reference else []
-    roles += ["critic"] if is_in(spec.algorithm, "critic") else []
-    roles += ["reward"] if _has_reward_model(spec) else []
-    return {role: _ranks(role)(spec) for role in roles}
+    roles = [role.id for role in roles_of(spec) if not role.generates]
+    return {role: _ranks(role)(spec) for role in roles if role != "reward" or _has_reward_model(spec)}
 
 
 def _largest(spec: RunSpec) -> tuple[str, int]:
@@ -154,7 +149,7 @@ def _agent(spec: RunSpec) -> bool:
 
 
 def _has_reward_model(spec: RunSpec) -> bool:
-    return spec.reward.kind == "model" and not _agent(spec)
+    return spec.needs("reward") and not _agent(spec)
 
 
 def _pool(role: str) -> Derived:
@@ -239,13 +234,13 @@ def _rejection_problem(spec: RunSpec) -> str:
 
 DERIVED: Mapping[str, Derived] = {
     "gpus.total": lambda spec: spec.num_workers,  # devices of all pools
-    **{f"gpus.{role}": _of(role) for role in _ROLES},
+    **{f"gpus.{role}": _of(role) for role in _GROUPS},
     "gpus.rollout": lambda spec: _engines(spec) * max(_number(spec, "placement.rollout_tensor_parallel", 1), 1),
     "gpus.rollout_pool": _pool("rollout"),  # a pool of its own for rollout engines
     "gpus.teacher_pool": _pool("teacher"),
     "gpus.pools": _pools,  # in words
     "gpus.misfits": _misfits,
-    **{f"ranks.{role}": _ranks(role) for role in _ROLES},  # of data parallelism
+    **{f"ranks.{role}": _ranks(role) for role in _GROUPS},  # of data parallelism
     "ranks.degree": _degree,
     "ranks.scoring_group": lambda spec: _largest(spec)[0],  # the group with the most ranks, and how many it has
     "ranks.scoring": lambda spec: _largest(spec)[1],
@@ -264,8 +259,8 @@ DERIVED: Mapping[str, Derived] = {
     "correction.cap_problem": _cap_problem,
     "correction.rejection_problem": _rejection_problem,
     "rollout.engines": _engines,
-    "has.critic": lambda spec: is_in(spec.algorithm, "critic"),
-    "has.reference": lambda spec: spec.needs_reference,
+    "has.critic": lambda spec: spec.needs("critic"),
+    "has.reference": lambda spec: spec.needs("reference"),
     "has.agent": _agent,
     "has.reward_model": _has_reward_model,
     "has.held_out": _is_held_out,

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.placement import placement_of
+from jobs.catalog.role import ROLES
 from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -227,10 +228,9 @@ class RunSpec(Model):
         """True if the built-in trainer runs it."""
         return self.trainer.name == "native"
 
-    @property
-    def needs_reference(self) -> bool:
-        """True if the algorithm compares with a frozen reference: reinforcement learning with a KL coefficient."""
-        return is_in(self.algorithm, "rl") and self.float_knob("algorithm.kl_coefficient") > 0
+    def needs(self, role: str) -> bool:
+        """Return True if the run has the role. Raises: KeyError for a role that the table does not have."""
+        return ROLES[role].is_needed(self)
 
     @property
     def num_workers(self) -> int:

@@ -15,6 +15,7 @@ import ray
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
@@ -36,11 +37,7 @@ from profiling import profile
 from profiling.profile import mark
 
 FINISHED, STOPPED, FAILED = 0, 10, 1
-ROLE_CLASSES = {
-    "policy": "jobs.engine.roles.policy:Policy",
-    "vllm": "jobs.engine.roles.generator:Generator",
-    "reference": "jobs.engine.roles.reference:Reference",
-}
+ROLE_CLASSES = {role.id: role.worker for role in ROLES.values() if role.worker}
 """Which class each role's actor runs."""
 
 
@@ -192,25 +189,19 @@ class Session:
 
     def _start_roles(self, spec: RunSpec, workers: WorkerGroup, device: str, text: TextModel) -> list[Any]:
         """Start all roles at once, the slowest import first: they overlap on the cores there are."""
-        starting = [
-            worker.start(self._classes["vllm"], spec=spec, device=device, eos_ids=text.eos_ids)
-            for worker in workers.generators
-        ]
-        host, port = workers.address_of(workers.policies[0])
-        starting += [
-            worker.start(
-                self._classes["policy"],
-                spec=spec,
-                rank=worker.rank,
-                world_size=len(workers.policies),
-                host=host,
-                port=port,
-                device=device,
-            )
-            for worker in workers.policies
-        ]
-        if workers.reference is not None:
-            starting.append(workers.reference.start(self._classes["reference"], spec=spec, device=device))
+        starting = []
+        for role in sorted(roles_of(spec), key=lambda role: not role.generates):
+            members = workers.by_role[role.id]
+            wants: dict[str, Any] = {"spec": spec, "device": device}
+            if role.generates:
+                wants["eos_ids"] = text.eos_ids
+            if role.is_trained:
+                host, port = workers.address_of(members[0])
+                wants |= {"world_size": len(members), "host": host, "port": port}
+            starting += [
+                worker.start(self._classes[role.id], **wants, **({"rank": worker.rank} if role.is_trained else {}))
+                for worker in members
+            ]
         return starting
 
     def _gather_roles(self, workers: WorkerGroup, starting: list[Any]) -> None:

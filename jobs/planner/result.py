@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from profiling.phases import BY_KEY
 
@@ -20,14 +21,7 @@ def phase_word(key: str) -> Sentence:
     return Sentence(BY_KEY[key].label)
 
 
-POOL_WORDS: Mapping[str, str] = {
-    "policy": "policy",
-    "critic": "critic",
-    "reference": "reference",
-    "reward": "reward",
-    "teacher": "teacher",
-    "vllm": "rollout",
-}
+POOL_WORDS: Mapping[str, str] = {role.id: role.label for role in ROLES.values()} | {"teacher": "teacher"}
 """What people call the devices of a pool, by its name."""
 
 

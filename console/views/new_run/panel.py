@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.views.plan.findings import FixButton, fix_button
+from console.views.plan.panel import ROLE_WORDS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.placement import placement_of
@@ -227,9 +228,8 @@ def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
 
 
 def _workers(spec: RunSpec) -> tuple[tuple[str, int], ...]:
-    names = {"policy": _("policy"), "vllm": _("rollout"), "reference": _("reference")}
     return tuple(
-        ("+".join(names.get(role, role) for role in pool.split("+")), size)
+        ("+".join(str(ROLE_WORDS.get(role, role)) for role in pool.split("+")), size)
         for pool, size in placement_of(spec).pools(spec).items()
     )
 

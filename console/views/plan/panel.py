@@ -13,7 +13,17 @@ from console.labels.numbers import figure, size
 from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
 from jobs.planner.job import Fleet, Job
-from jobs.planner.result import TERMS, TIGHT_FROM, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.result import (
+    POOL_WORDS,
+    TERMS,
+    TIGHT_FROM,
+    Estimate,
+    Interval,
+    Memory,
+    PhaseMemory,
+    PoolEstimate,
+    Term,
+)
 
 _GIB = 1 << 30
 _ROOM = 1.06  # of the scale, so that the limit's line and its number stay inside
@@ -30,14 +40,7 @@ TERM_WORDS: Mapping[Term, Promise] = {
     "graphs": gettext_lazy("CUDA graphs"),
     "overhead": gettext_lazy("Runtime + reserve"),
 }
-ROLE_WORDS = {
-    "policy": gettext_lazy("policy"),
-    "critic": gettext_lazy("critic"),
-    "reference": gettext_lazy("reference"),
-    "reward": gettext_lazy("reward"),
-    "teacher": gettext_lazy("teacher"),
-    "vllm": gettext_lazy("rollout"),
-}
+ROLE_WORDS = {name: gettext_lazy(word) for name, word in POOL_WORDS.items()}
 VERDICT_WORDS = {
     "fits": gettext_lazy("Fits"),
     "tight": gettext_lazy("Fits, but tight"),

@@ -141,7 +141,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
             ),
             limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
         ),
-        _groups(samples) if spec.is_native else _critic() if is_in(spec.algorithm, "critic") else _truncated(longest),
+        _groups(samples) if spec.is_native else _critic() if spec.needs("critic") else _truncated(longest),
         _clip(spec),
         _gradient(spec),
         _step_time(),

@@ -15,7 +15,7 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
     """Yield the placements of a run on `size` devices, with every way to train and to generate."""
     is_rl = is_in(spec.algorithm, "rl")
     samples = samples_per_update(spec)
-    rest = size - int(spec.needs_reference)
+    rest = size - int(spec.needs("reference"))
     ranks = [r for r in range(1, rest + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
     for count in ranks:
         train = tuple(

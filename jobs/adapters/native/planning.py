@@ -72,7 +72,7 @@ def _job(source: Source) -> Job:
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
-        frozen=(reference,) if spec.needs_reference else (),
+        frozen=(reference,) if spec.needs("reference") else (),
         engine=engine,
         rollouts=source.rollouts(score=rows),
         placement="split",

@@ -44,7 +44,7 @@ def openrlhf_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -
         )
         train = _ways_to_train(spec, shape, size, is_shared=True)
         yield Space(placement=placement, ways_to_train=train, ways_to_generate=generate)
-    groups = 2 if is_in(spec.algorithm, "critic") else 1
+    groups = 2 if spec.needs("critic") else 1
     for group in training_groups(size, groups, per_node):
         engines = size - group * groups
         placement = {

@@ -55,9 +55,9 @@ class OpenRLHFPlacement:
         """Return the devices of every role of reinforcement learning, its engines aside."""
         values = spec.values()
         found = {"policy": group_size(values, "policy")}
-        if spec.needs_reference:
+        if spec.needs("reference"):
             found["reference"] = group_size(values, "reference")
-        if is_in(spec.algorithm, "critic"):
+        if spec.needs("critic"):
             found["critic"] = group_size(values, "critic")
         if values.get("reward.model_path"):
             found["reward"] = group_size(values, "reward") or found["policy"]

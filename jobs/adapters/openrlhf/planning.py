@@ -78,7 +78,7 @@ def _rl(source: Source) -> Job:
     score = _rows(source, role="policy", is_scoring=True)
     policy = _trained(source, "policy", models.policy, _rows(source, role="policy"))
     critic = None
-    if source.has_critic:
+    if source.spec.needs("critic"):
         shape = models.critic or models.reward or models.policy
         critic = _trained(source, "critic", shape, _rows(source, role="critic"), is_scalar=True)
     engines, tensor = placement_of(spec).num_engines(spec), knobs.whole("placement.rollout_tensor_parallel", 1)
@@ -116,7 +116,7 @@ def _rl(source: Source) -> Job:
 def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[FrozenModel, ...]:
     knobs, models = source.knobs, source.models
     found = []
-    if source.spec.needs_reference:
+    if source.spec.needs("reference"):
         beside = is_shared or knobs.flag("placement.colocate_policy_reference")
         found.append(
             FrozenModel(
@@ -131,7 +131,7 @@ def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[Fro
             )
         )
     if source.has_reward_model:
-        beside_critic = source.has_critic and knobs.flag("placement.colocate_critic_reward")
+        beside_critic = source.spec.needs("critic") and knobs.flag("placement.colocate_critic_reward")
         found.append(
             FrozenModel(
                 role="reward",

@@ -51,9 +51,9 @@ class VerlPlacement:
         values = spec.values()
         policy = group_size(values, "policy")
         found = {"policy": policy}
-        if spec.needs_reference:
+        if spec.needs("reference"):
             found["reference"] = policy
-        if is_in(spec.algorithm, "critic"):
+        if spec.needs("critic"):
             found["critic"] = policy
         if values.get("reward.model_path"):
             found["reward"] = group_size(values, "reward") or policy

@@ -67,7 +67,7 @@ def _job(source: Source) -> Job:
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
-        critic=_critic(source, devices) if source.has_critic else None,
+        critic=_critic(source, devices) if source.spec.needs("critic") else None,
         frozen=_frozen_models(source, policy, score),
         engine=_engine(source, pool, is_split=is_split, has_adapter=policy.method != "full"),
         rollouts=source.rollouts(score=score, has_old_logprobs=not knobs.flag("algorithm.correction_bypass")),
@@ -110,7 +110,7 @@ def _engine(source: Source, pool: int, *, is_split: bool, has_adapter: bool) -> 
 def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[FrozenModel, ...]:
     spec, knobs, models = source.spec, source.knobs, source.models
     found = []
-    if spec.needs_reference and policy.method == "full":
+    if spec.needs("reference") and policy.method == "full":
         is_megatron = policy.family == "megatron"
         found.append(
             FrozenModel(

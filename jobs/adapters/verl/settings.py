@@ -188,7 +188,7 @@ def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
     is_rl = is_in(spec.algorithm, "rl")
     if is_rl and "actor_rollout_ref.rollout.name" not in given:
         yield "actor_rollout_ref.rollout.name", _engine(spec)
-    if is_in(spec.algorithm, "critic") and "critic.model.path" not in given:
+    if spec.needs("critic") and "critic.model.path" not in given:
         yield "critic.model.path", _below(model_path(spec), run_dir, spec.model.kind == "bundled")
     if _value(spec, "async.mode") == "separate" and not _value(spec, "async.lend_trainer_devices"):
         yield "actor_rollout_ref.hybrid_engine", False  # with it verl would lend nothing

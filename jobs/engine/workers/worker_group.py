@@ -7,8 +7,8 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from jobs.catalog.algorithm import is_in
 from jobs.catalog.lost_peer import tells_of_lost_peer
+from jobs.catalog.role import roles_of
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
@@ -39,12 +39,7 @@ class WorkerGroup:
     ) -> None:
         self._on_answer, self._check = on_answer, check
         self.device = device
-        tensor_parallel = spec.hardware.tensor_parallel_size
-        sizes = {
-            "policy": [1] * spec.hardware.policy_ranks,
-            "vllm": [tensor_parallel] * (spec.hardware.rollout_engines if is_in(spec.algorithm, "rl") else 0),
-            "reference": [1] * int(spec.needs_reference),
-        }
+        sizes = {role.id: [role.devices(spec)] * role.num_workers(spec) for role in roles_of(spec)}
         bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
@@ -105,12 +100,12 @@ class WorkerGroup:
     @property
     def generators(self) -> list[Worker]:
         """The rollout engines; none in SFT."""
-        return self.by_role["vllm"]
+        return self.by_role.get("vllm", [])
 
     @property
     def reference(self) -> Worker | None:
         """The reference, where the run has one."""
-        return next(iter(self.by_role["reference"]), None)
+        return next(iter(self.by_role.get("reference", ())), None)
 
     def all(self) -> list[Worker]:
         """Every worker."""

@@ -96,11 +96,6 @@ class Source:
         return is_in(self.spec.algorithm, "rl")
 
     @property
-    def has_critic(self) -> bool:
-        """Whether a value model is trained."""
-        return is_in(self.spec.algorithm, "critic")
-
-    @property
     def has_reward_model(self) -> bool:
         """Whether a model scores answers."""
         return self.is_rl and bool(DERIVED["has.reward_model"](self.spec))

@@ -82,7 +82,7 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
             whole,
             advantages_B=torch.randn(count, generator=generator),
             old_logprobs_BL=zeros_BL,
-            reference_logprobs_BL=zeros_BL.clone() if spec.needs_reference else None,
+            reference_logprobs_BL=zeros_BL.clone() if spec.needs("reference") else None,
         )
     return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
 

@@ -1,0 +1,87 @@
+"""The roles a run may have: which it needs, which it trains, and how many workers the built-in trainer gives each.
+
+RunSpec, placements, planner and the built-in trainer's worker groups read this one table. A role that is added here
+with its class is placed, started and planned; what it does in a step is said in `jobs/engine/loop.py`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.catalog.algorithm import is_in
+
+if TYPE_CHECKING:  # a spec asks for its own roles
+    from jobs.catalog.runspec import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One role: `label` is what people call it.
+
+    `is_needed` says of a spec whether the run has the role. `is_trained`: it has gradients, optimizer states and
+    checkpoints, and its ranks work together on one batch. `generates`: it is a rollout engine, which gets the policy's
+    weights. What neither trains nor generates scores.
+
+    `worker` is the class of the built-in trainer, as `module:Class`, "" where only other trainers have the role;
+    `num_workers` is how many of it a spec asks for there, and `devices` on how many devices each of them is spread.
+    """
+
+    id: str
+    label: str
+    is_needed: Callable[["RunSpec"], bool]
+    is_trained: bool = False
+    generates: bool = False
+    worker: str = ""
+    num_workers: Callable[["RunSpec"], int] = lambda _spec: 1
+    devices: Callable[["RunSpec"], int] = lambda _spec: 1
+
+
+def _samples(spec: "RunSpec") -> bool:
+    return is_in(spec.algorithm, "rl")
+
+
+ROLES: Mapping[str, Role] = {
+    role.id: role
+    for role in (
+        Role(
+            id="policy",
+            label="policy",
+            is_needed=lambda _spec: True,
+            is_trained=True,
+            worker="jobs.engine.roles.policy:Policy",
+            num_workers=lambda spec: spec.hardware.policy_ranks,
+        ),
+        Role(
+            id="vllm",
+            label="rollout",
+            is_needed=_samples,
+            generates=True,
+            worker="jobs.engine.roles.generator:Generator",
+            num_workers=lambda spec: spec.hardware.rollout_engines,
+            devices=lambda spec: spec.hardware.tensor_parallel_size,
+        ),
+        Role(
+            id="reference",
+            label="reference",
+            is_needed=lambda spec: _samples(spec) and spec.float_knob("algorithm.kl_coefficient") > 0,
+            worker="jobs.engine.roles.reference:Reference",
+        ),
+        Role(
+            id="critic",
+            label="critic",
+            is_needed=lambda spec: is_in(spec.algorithm, "critic"),
+            is_trained=True,
+        ),
+        Role(
+            id="reward",
+            label="reward",
+            is_needed=lambda spec: _samples(spec) and spec.reward.kind == "model" and spec.reward.location != "",
+        ),
+    )
+}
+"""By id, in the order in which workers are placed."""
+
+
+def roles_of(spec: "RunSpec") -> Iterator[Role]:
+    """Yield the roles that a run needs, in the order of the table."""
+    return (role for role in ROLES.values() if role.is_needed(spec))
