@@ -28,10 +28,10 @@ smoke: install ## the demo without a person: exit code 0 only if it learned (LEA
 	@exec $(RUN) smoke $(if $(LEARNING_RATE),--set optimizer.learning_rate=$(LEARNING_RATE))
 
 test: install-dev ## everything: check, unit tests, a real run, a browser journey
-	@exec $(BIN)/python tests/run.py
+	@exec $(BIN)/python -m tests.run
 
 test-fast: install-dev ## the checks and all tests that start no engine, no Ray and no browser
-	@exec $(BIN)/python tests/run.py --fast
+	@exec $(BIN)/python -m tests.run --fast
 
 check: install-dev lint ## lint, types, import contracts, Django's own checks, migrations
 	@$(BIN)/mypy

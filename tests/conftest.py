@@ -1,5 +1,6 @@
 """What all tests share: which Chromium is driven, and what may be skipped."""
 
+import functools
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from django.utils import translation
 from hypothesis.internal.conjecture import providers
 from playwright.sync_api import expect
 
+from tests.parts import MARKED, MARKERS, is_marked
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
 
@@ -33,15 +35,7 @@ REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2", re.IGNORECASE)
 
-# Whole folders that are run in a part of their own (tests/run.py): what starts processes, and what starts a console.
-MARKED = {
-    folder: marker
-    for marker, folders in {
-        "processes": ("jobs/runner", "console/embedded", "profiling"),
-        "journey": ("journeys",),
-    }.items()
-    for folder in (Path(__file__).parent / name for name in folders)
-}
+_PARTS = {name for names in MARKERS.values() for name in names}
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [
@@ -83,6 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder, marker in MARKED.items():
             if item.path.is_relative_to(folder):
                 item.add_marker(marker)
+        _find_its_part(item)
         for slow in item.iter_markers("slow"):
             (reason,) = slow.args  # why it is worth its time
             item.user_properties.append(("slow", str(reason)))
@@ -91,6 +86,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has no NVIDIA driver"))
+
+
+def _find_its_part(item: pytest.Item) -> None:
+    """Raises: UsageError if `make test` would not find this test by what its file says."""
+    names = {marker.name for marker in item.iter_markers()} & _PARTS
+    for name in names:
+        if not is_marked(item.path, _text_of(item.path), [name]):
+            raise pytest.UsageError(f"{item.path}: write pytest.mark.{name} into this file; tests/parts.py looks there")
+
+
+@functools.cache
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def find_chromium() -> str | None:

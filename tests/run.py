@@ -1,9 +1,8 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
 The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
-engine or processes of its own, and what opens pages of a console that lives in the test's process. Then one after the
-other whole consoles, each of which takes two cores by itself. Those with a browser are apart, as Playwright's loop and
-asyncio tests do not share a process.
+engine or processes of its own, and what opens pages of a console that lives in the test's process. Then whole consoles,
+two side by side: those with a browser are apart, as Playwright's loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -18,10 +17,12 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.parts import BUSY, files_of
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 REPORTS = ROOT / "build" / "test-reports"  # pytest-playwright empties test-results
-CHECKS = {
+CHECKS: dict[str, list[str | Path]] = {
     "ruff": [BIN / "ruff", "check", "."],
     "format": [BIN / "ruff", "format", "--check", "."],
     "templates": [BIN / "djangofmt", "--check", "templates"],
@@ -31,16 +32,24 @@ CHECKS = {
     "django": [sys.executable, "manage.py", "check"],
     "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
 }
-BUSY = "(engine or ray or processes)"
+IS_BUSY = f"({' or '.join(BUSY)})"
 BY_FILE = ["-n", "2", "--dist", "loadfile"]
 PARTS = {
-    "light": ["-m", f"not journey and not browser and not {BUSY}", "-n", "2"],
-    "engine": ["-m", f"not journey and not browser and {BUSY}", *BY_FILE],
+    "light": ["-m", f"not journey and not browser and not {IS_BUSY}", "-n", "2"],
+    "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE],
     "pages": ["-m", "not journey and browser", *BY_FILE],
     "consoles": ["-m", "journey and not browser"],
     "journeys": ["-m", "journey and browser"],
 }
-FAST = ("light",)
+FAST = (("light",),)
+ALL = (
+    *FAST,
+    ("engine",),
+    ("pages",),
+    ("consoles", "journeys"),
+)  # one after the other; side by side what stands together
+# Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
 SLOW_SECONDS = 20.0
 NO_TESTS_COLLECTED = 5  # pytest's exit code
@@ -89,16 +98,35 @@ def busy_seconds() -> float:
     return (sum(map(int, ticks)) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
-def run(title: str, command: list[str | Path]) -> int:
-    """Run a part, say how long it took and how busy the machine was, return its exit code."""
-    print(f"\n=== {title}", flush=True)
-    begin, busy = time.monotonic(), busy_seconds()
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    seconds = time.monotonic() - begin
-    cores = (busy_seconds() - busy) / seconds
-    end = "ok" if code == 0 else f"exit code {code}"
-    print(f"=== {title}: {end} in {seconds:.0f} s, {cores:.1f} of {os.cpu_count()} cores busy", flush=True)
-    return code
+class Part(threading.Thread):
+    """A part of the tests, under way; what it prints comes at its end if it does not run alone."""
+
+    def __init__(self, title: str, arguments: list[str], *, is_alone: bool) -> None:
+        super().__init__()
+        self.title = title
+        self.report = REPORTS / f"{title}.xml"
+        self.code = 0
+        self._command: list[str | Path] = [sys.executable, "-m", "pytest", *files_of(title), *PARTS[title]]
+        self._command += [f"--junitxml={self.report}", "--durations=15", *arguments]
+        self._log = None if is_alone else REPORTS / f"{title}.log"
+
+    def run(self) -> None:
+        """Run it, and say how long it took and how busy the machine was."""
+        begin, busy = time.monotonic(), busy_seconds()
+        if self._log is None:
+            print(f"\n=== {self.title}", flush=True)
+            self.code = subprocess.run(self._command, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
+        else:
+            with self._log.open("wb") as log:
+                self.code = subprocess.run(
+                    self._command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log, check=False
+                ).returncode
+        seconds = time.monotonic() - begin
+        cores = (busy_seconds() - busy) / seconds
+        end = "ok" if self.code == 0 else f"exit code {self.code}"
+        took = f"{end} in {seconds:.0f} s, {cores:.1f} of {os.cpu_count()} cores busy"
+        output = f"\n=== {self.title}\n{self._log.read_text(errors='replace')}" if self._log else ""
+        print(f"{output}=== {self.title}: {took}", flush=True)
 
 
 class Checks(threading.Thread):
@@ -114,7 +142,13 @@ class Checks(threading.Thread):
         for title, command in CHECKS.items():
             begin = time.monotonic()
             done = subprocess.run(
-                command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                [str(word) for word in command],
+                cwd=ROOT,
+                env=ENVIRONMENT,
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
             end = "ok" if done.returncode == 0 else f"exit code {done.returncode}\n{done.stdout}"
             self._output.append(f"=== {title}: {end} in {time.monotonic() - begin:.0f} s")
@@ -146,7 +180,6 @@ def slow_without_reason() -> list[str]:
 def main() -> int:
     """Run everything, even after a failure; return the exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--fast"]
-    parts = {title: PARTS[title] for title in (FAST if "--fast" in sys.argv else PARTS)}
     begin = time.monotonic()
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
@@ -155,17 +188,18 @@ def main() -> int:
     broken = []
     checks = Checks()
     checks.start()
-    for title, chosen in parts.items():
-        report = REPORTS / f"{title}.xml"
-        code = run(
-            title, [sys.executable, "-m", "pytest", *chosen, f"--junitxml={report}", "--durations=15", *arguments]
-        )
-        if code == NO_TESTS_COLLECTED:
-            continue
-        before = tally.failed
-        tally.add(report)
-        if code and tally.failed == before:
-            broken.append(title)
+    for titles in FAST if "--fast" in sys.argv else ALL:
+        parts = [Part(title, arguments, is_alone=len(titles) == 1) for title in titles]
+        for part in parts:
+            part.start()
+        for part in parts:
+            part.join()
+            if part.code == NO_TESTS_COLLECTED:
+                continue
+            before = tally.failed
+            tally.add(part.report)
+            if part.code and tally.failed == before:
+                broken.append(part.title)
     broken += checks.tell()
     tally.failed += len(broken)
     if slow := slow_without_reason():

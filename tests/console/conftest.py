@@ -11,7 +11,7 @@ from console.api import diagnosis, trace_summary
 from jobs.cluster.ray_api import forget_state
 from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)
-from tests.console.live_console import console_cluster, live_console, made_database  # noqa: F401 (fixtures)
+from tests.console.live_console import console_cluster, consoles, live_console, made_database  # noqa: F401 (fixtures)
 from tests.console.window import page  # noqa: F401 (fixture)
 
 

@@ -186,35 +186,62 @@ def console_cluster() -> dict[str, str]:
     return {"RAY_ADDRESS": "http://127.0.0.1:9"}
 
 
+class Consoles:
+    """Web and ingest, started once for all modules that look for Ray in the same place."""
+
+    def __init__(self, valkey: Valkey) -> None:
+        self._valkey = valkey
+        self._running: dict[tuple[tuple[str, str], ...], tuple[str, list[subprocess.Popen[bytes]]]] = {}
+
+    def start(self, cluster: Mapping[str, str]) -> str:
+        """Return where one answers, and ingest is at work."""
+        key = tuple(sorted(cluster.items()))
+        if not self._valkey.is_running:
+            self._valkey.start()
+        if key not in self._running:
+            (port,) = free_block(1, seed=f"live console of {os.environ.get('PYTEST_XDIST_WORKER', 'one')}")
+            url = f"http://127.0.0.1:{port}"
+            settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
+            environment = {**service_environment(self._valkey.url), **settings, **cluster}
+            processes = [
+                subprocess.Popen(manage(name), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for name in ("web", "ingest")
+            ]
+            self._running[key] = url, processes
+        url, (web, ingest) = self._running[key]
+        _wait_for(f"{url}/signin", web)
+        _wait_for_ingest(self._valkey, ingest, began=time.time())
+        return url
+
+    def stop(self) -> None:
+        """End all of them."""
+        processes = [process for _, both in self._running.values() for process in both]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def consoles(made_database: None, _valkey_server: Valkey) -> Iterator[Consoles]:
+    """Make consoles for the tests of this session."""
+    del made_database
+    made = Consoles(_valkey_server)
+    yield made
+    made.stop()
+
+
 @pytest.fixture(scope="module")
 def live_console(
-    made_database: None, django_db_blocker: object, _valkey_server: Valkey, console_cluster: dict[str, str]
+    consoles: Consoles, django_db_blocker: object, console_cluster: dict[str, str]
 ) -> Iterator[LiveConsole]:
-    """Start web and ingest for the tests of one module; what they write is deleted afterwards."""
-    del made_database
+    """Let the tests of one module have a console and a project; what they write is deleted afterwards."""
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        if not _valkey_server.is_running:
-            _valkey_server.start()
-        (port,) = free_block(1, seed=f"live console of {os.environ.get('PYTEST_XDIST_WORKER', 'one')}")
-        url = f"http://127.0.0.1:{port}"
-        settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
-        environment = {**service_environment(_valkey_server.url), **settings, **console_cluster}
         project = make_project()
         user = make_user("watcher", project=project)
-        began = time.time()
-        processes = [
-            subprocess.Popen(manage(name), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for name in ("web", "ingest")
-        ]
         try:
-            _wait_for(f"{url}/signin", processes[0])
-            _wait_for_ingest(_valkey_server, processes[1], began=began)
-            yield LiveConsole(url=url, project=project, user=user)
+            yield LiveConsole(url=consoles.start(console_cluster), project=project, user=user)
         finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.wait(60)
             Attempt.objects.filter(run__project=project).delete()
             project.delete()
             user.delete()
@@ -233,7 +260,7 @@ def _wait_for(url: str, web: "subprocess.Popen[bytes]") -> None:
 
 
 def _wait_for_ingest(valkey: Valkey, ingest: "subprocess.Popen[bytes]", *, began: float) -> None:
-    """Return once it is at work. What it said before `began` was said by that of the module before."""
+    """Return once it is at work. What it said before `began` may be of a time when Valkey was another."""
     with valkey.client() as asking:
 
         def is_at_work() -> bool:

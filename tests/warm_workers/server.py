@@ -123,6 +123,7 @@ def _reap(asked: dict[int, socket.socket]) -> None:
 def _become(order: dict[str, Any], fds: list[int], client: socket.socket) -> None:
     """Be the worker that was asked for; end when the process that asked does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()  # who ends a worker's group must not end that of the tests
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
