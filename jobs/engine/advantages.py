@@ -1,6 +1,6 @@
 """Advantages: how much better each completion was than what to expect. Pure functions on tensors.
 
-Shapes: B completions (groups of equal size lie together), G completions a group.
+Shapes: B completions (groups of equal size lie together), G completions a group, L positions.
 """
 
 import torch
@@ -25,6 +25,11 @@ def group_advantages(rewards_B: Tensor, *, group_size: int, normalize_by_std: bo
         centered_NG = centered_NG / (rewards_NG.std(dim=1, keepdim=True) + EPSILON)
     has_signal_N1 = (rewards_NG.amax(dim=1) > rewards_NG.amin(dim=1)).unsqueeze(1)
     return torch.where(has_signal_N1, centered_NG, 0.0).view(-1)
+
+
+def over_tokens(values_B: Tensor, mask_BL: Tensor) -> Tensor:
+    """Return each completion's value at each of its counted tokens, 0 elsewhere: [B, L]."""
+    return torch.where(mask_BL, values_B.unsqueeze(1), 0.0)
 
 
 def groups_without_signal_share(rewards_B: Tensor, *, group_size: int) -> float:

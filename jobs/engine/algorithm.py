@@ -1,7 +1,12 @@
-"""The contract of an algorithm, and the lookup of one in the folder `algorithms/`."""
+"""The contract of an algorithm, and the lookup of one in the folder `algorithms/`.
 
+An algorithm is pure functions on tensors. It never sees logits: how log-probabilities and entropies come of them is the
+business of the role that has them.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from torch import Tensor
 
@@ -18,21 +23,45 @@ class Counts:
     num_sequences: int
 
 
-class Algorithm(Protocol):
-    """An algorithm: what it learns from, and the two formulas that make it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOutputs:
+    """What the policy's forward pass says of a micro-batch, at position l of token l: [B, L] in nats, float32.
 
-    `samples` is true where each step rolls out completions and scores them; false where answers are given.
+    Gradients flow through the log-probabilities alone.
     """
 
-    samples: bool
+    logprobs_BL: Tensor
+    entropies_BL: Tensor
 
-    def advantages(self, rewards_B: Tensor, spec: RunSpec) -> Tensor:
-        """Return the advantage of each completion: float32 [B]. Not called where `samples` is false."""
 
-    def loss(self, batch: Batch, logits_BLV: Tensor, spec: RunSpec, counts: Counts) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return this micro-batch's share of the loss (a scalar), and its share of each metric's mean by canonical
-        name.
-        """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """What a rollout says of each token: how much better than expected it was, and what a critic should expect.
+
+    Both are float32 [B, L] and 0 outside of the batch's mask; no returns without a critic.
+    """
+
+    advantages_BL: Tensor
+    returns_BL: Tensor | None = None
+
+
+Loss = tuple[Tensor, dict[str, Tensor]]
+"""A micro-batch's share of the loss (a scalar), and its share of each metric's mean by canonical name. Shares of all
+micro-batches and ranks add up to the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """An algorithm: the formulas that make it. Its families and its knobs are in the catalog.
+
+    `advantages` gets the whole rollout of a step: rewards, log-probabilities and, with a critic, values. None where
+    nothing is rolled out. `policy_loss` gets a micro-batch with them. `value_loss` gets the critic's values of now,
+    [B, L]; None without a critic.
+    """
+
+    policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]
+    advantages: Callable[[Batch, RunSpec], Estimates] | None = None
+    value_loss: Callable[[Batch, Tensor, RunSpec, Counts], Loss] | None = None
 
 
 def load_algorithm(name: str) -> Algorithm:

@@ -4,8 +4,8 @@ Shapes: B sequences, L positions (prompt and answer, padded on the right), P pol
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -21,9 +21,12 @@ class Batch:
     tokens_BL: Tensor  # int64
     mask_BL: Tensor  # bool: trained on; never position 0
     lengths_B: Tensor  # int64, without padding
-    advantages_B: Tensor | None = None  # float32
+    rewards_B: Tensor | None = None  # float32, of the whole completion
     old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update
     reference_logprobs_BL: Tensor | None = None  # float32, of the frozen reference
+    values_BL: Tensor | None = None  # float32, of the critic before the update
+    advantages_BL: Tensor | None = None  # float32
+    returns_BL: Tensor | None = None  # float32, what the critic learns
 
     @property
     def num_sequences(self) -> int:
@@ -43,12 +46,7 @@ class Batch:
     def rows(self, index: Tensor | slice) -> "Batch":
         """Return the sequences of `index`, cut to the longest of them."""
         longest = int(self.lengths_B[index].max())
-        cut = {}
-        for name in ("tokens_BL", "mask_BL", "old_logprobs_BL", "reference_logprobs_BL"):
-            value = getattr(self, name)
-            cut[name] = None if value is None else value[index][:, :longest].contiguous()
-        advantages_B = None if self.advantages_B is None else self.advantages_B[index]
-        return replace(self, lengths_B=self.lengths_B[index], advantages_B=advantages_B, **cut)
+        return self._each(lambda value: value[index][:, :longest].contiguous() if value.ndim > 1 else value[index])
 
     def micro_batches(self, size: int) -> list["Batch"]:
         """Return the sequences in order, `size` at a time."""
@@ -56,9 +54,11 @@ class Batch:
 
     def to(self, device: str) -> "Batch":
         """Return the batch on `device`."""
-        names = ("tokens_BL", "mask_BL", "lengths_B", "advantages_B", "old_logprobs_BL", "reference_logprobs_BL")
-        moved = {name: value.to(device) for name in names if (value := getattr(self, name)) is not None}
-        return replace(self, **moved)
+        return self._each(lambda value: value.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        there = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in there.items() if value is not None})
 
 
 def make_batch(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], *, pad_id: int) -> Batch:

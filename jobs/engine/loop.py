@@ -71,7 +71,7 @@ class Loop:
         self.seed = spec.int_knob("train.seed")
         self.state = state
         self.start = self.step = state.step
-        self.weights = WeightSync(workers) if algorithm.samples else None
+        self.weights = WeightSync(workers) if workers.generators else None
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
@@ -94,7 +94,7 @@ class Loop:
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
             self.recording.before_step(self.step)
-            seconds = self._timed(self._reinforce if self.algorithm.samples else self._supervise)
+            seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
             self.recording.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
@@ -114,7 +114,7 @@ class Loop:
 
     def _reinforce(self, step: int) -> dict[str, float]:
         """Roll out, score, compare, update, sync."""
-        spec, workers, algorithm = self.spec, self.workers, self.algorithm
+        spec, workers = self.spec, self.workers
         group_size = spec.int_knob("rollout.samples_per_prompt")
         with mark("data_wait", step=step):
             examples = self._take(spec.int_knob("rollout.prompts_per_step"))
@@ -148,13 +148,15 @@ class Loop:
             reference_logprobs_BL = workers.gather([reference])[0] if reference is not None else None
 
         with mark("advantages", step=step):
-            advantages_B = algorithm.advantages(rewards_B, spec)
             batch = replace(
                 batch,
-                advantages_B=advantages_B,
+                rewards_B=rewards_B,
                 old_logprobs_BL=old_logprobs_BL,
                 reference_logprobs_BL=reference_logprobs_BL,
             )
+            assert self.algorithm.advantages is not None
+            found = self.algorithm.advantages(batch, spec)
+            batch = replace(batch, advantages_BL=found.advantages_BL, returns_BL=found.returns_BL)
 
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)

@@ -36,7 +36,7 @@ def token_entropies(logits_BLV: Tensor, *, temperature: float = 1.0) -> Tensor:
 
 
 def clipped_policy_loss(
-    logprobs_BL: Tensor, old_logprobs_BL: Tensor, advantages_B: Tensor, *, clip_low: float, clip_high: float
+    logprobs_BL: Tensor, old_logprobs_BL: Tensor, advantages_BL: Tensor, *, clip_low: float, clip_high: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss per token, whether the clip cut it, and the ratio: each [B, L].
 
@@ -44,9 +44,8 @@ def clipped_policy_loss(
     Source: PPO (arXiv 1707.06347) equation 7; separate bounds: DAPO (arXiv 2503.14476) section 3.1.
     """
     ratio_BL = (logprobs_BL - old_logprobs_BL).exp()
-    advantages_B1 = advantages_B.unsqueeze(1)
-    free_BL = -advantages_B1 * ratio_BL
-    held_BL = -advantages_B1 * ratio_BL.clamp(1 - clip_low, 1 + clip_high)
+    free_BL = -advantages_BL * ratio_BL
+    held_BL = -advantages_BL * ratio_BL.clamp(1 - clip_low, 1 + clip_high)
     return torch.maximum(free_BL, held_BL), held_BL > free_BL, ratio_BL
 
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from jobs.catalog.derived import DERIVED
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.algorithm import Counts, load_algorithm
+from jobs.engine.algorithm import Counts, PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import Device, Sender, load_device
-from jobs.engine.losses import aggregate, token_logprobs
+from jobs.engine.losses import aggregate, token_entropies, token_logprobs
 from jobs.engine.roles import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, load_model, logits_of, memory_before_model, score
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
@@ -110,7 +110,7 @@ class Policy:
         for i, micro in enumerate(micros):
             here = micro.to(self._device.torch_device())
             with mark("update", name="forward"):
-                loss, parts = self._algorithm.loss(here, logits_of(engine, here), self._spec, counts)
+                loss, parts = self._algorithm.policy_loss(here, self._outputs(here), self._spec, counts)
             for name, value in parts.items():
                 shares[name] = shares.get(name, 0.0) + float(value)
             with mark("update", name="backward"):
@@ -125,6 +125,15 @@ class Policy:
         if self._stage > 0:
             norm = float(engine.get_global_grad_norm() or 0.0)
         return shares | {"policy/grad_norm": norm, "policy/learning_rate": learning_rate}
+
+    def _outputs(self, batch: Batch) -> PolicyOutputs:
+        """Return the forward pass of a micro-batch, under the temperature at which its tokens were drawn."""
+        temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
+        logits_BLV = logits_of(self._engine, batch)
+        logprobs_BL = token_logprobs(logits_BLV, batch.tokens_BL, temperature=temperature)
+        with torch.no_grad():
+            entropies_BL = token_entropies(logits_BLV, temperature=temperature)
+        return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:

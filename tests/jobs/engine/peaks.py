@@ -80,7 +80,7 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
         zeros_BL = torch.full((count, length), -6.0)
         whole = replace(
             whole,
-            advantages_B=torch.randn(count, generator=generator),
+            advantages_BL=torch.randn((count, 1), generator=generator).expand(count, length),
             old_logprobs_BL=zeros_BL,
             reference_logprobs_BL=zeros_BL.clone() if spec.needs("reference") else None,
         )

@@ -13,6 +13,7 @@ import torch
 
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import RunSpec
+from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out
 from jobs.engine.data.dataset import load_table
@@ -109,7 +110,8 @@ class SyncBench:
         batch = rollout.batch(pad_id=self.text.pad_id)
         (logprobs,) = self.workers.gather([self.policy.call("logprobs", batch)])
         if learns:
-            batch = replace(batch, advantages_B=torch.tensor([1.0, -1.0, 0.5, -0.5]), old_logprobs_BL=logprobs)
+            advantages_BL = over_tokens(torch.tensor([1.0, -1.0, 0.5, -0.5]), batch.mask_BL)
+            batch = replace(batch, advantages_BL=advantages_BL, old_logprobs_BL=logprobs)
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=4)]
             self.workers.gather([self.policy.call("update", [batch], counts, 3e-3)])
         return largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)

@@ -26,7 +26,7 @@ def inputs() -> dict[str, Tensor]:
         "logprobs": logprobs,
         "old": logprobs + 0.3 * normal(8, 7),
         "reference": logprobs + 0.1 * normal(8, 7),
-        "advantages": normal(8),
+        "advantages": normal(8).unsqueeze(1),
         "mask": torch.rand(8, 7, generator=generator) < 0.7,
     }
 
@@ -41,7 +41,7 @@ def slow_loss(low: float, high: float, how: str) -> tuple[float, float]:
             if not x["mask"][b][t]:
                 continue
             ratio = math.exp(x["logprobs"][b][t] - x["old"][b][t])
-            a = x["advantages"][b]
+            (a,) = x["advantages"][b]
             free, held = ratio * a, min(max(ratio, 1 - low), 1 + high) * a
             losses.append(-min(free, held))
             cut += held < free
@@ -95,7 +95,7 @@ def test_which_side_the_clip_cuts(ratio: float, advantage: float, loss: float, i
     logprobs = torch.tensor([[math.log(ratio)]], dtype=torch.float64)
 
     found, cut, found_ratio = clipped_policy_loss(
-        logprobs, torch.zeros(1, 1), torch.tensor([advantage]), clip_low=0.2, clip_high=0.28
+        logprobs, torch.zeros(1, 1), torch.tensor([[advantage]]), clip_low=0.2, clip_high=0.28
     )
 
     assert float(found) == pytest.approx(loss)
@@ -106,7 +106,7 @@ def test_which_side_the_clip_cuts(ratio: float, advantage: float, loss: float, i
 def test_a_cut_token_has_no_gradient() -> None:
     logprobs = torch.tensor([[math.log(1.5), 0.0]], requires_grad=True)
 
-    loss, _, _ = clipped_policy_loss(logprobs, torch.zeros(1, 2), torch.ones(1), clip_low=0.2, clip_high=0.2)
+    loss, _, _ = clipped_policy_loss(logprobs, torch.zeros(1, 2), torch.ones(1, 2), clip_low=0.2, clip_high=0.2)
     loss.sum().backward()
 
     assert logprobs.grad is not None

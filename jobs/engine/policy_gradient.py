@@ -1,0 +1,57 @@
+"""The loss that algorithms with rollouts share: the clipped policy loss, and the KL to the reference."""
+
+from torch import Tensor
+
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
+from jobs.engine.batch import Batch
+from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate
+
+
+def clipped_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, counts: Counts) -> Loss:
+    """Return the shares of clipped policy loss + kl_coefficient * KL to the reference, by the run's knobs.
+
+    Metrics: policy/entropy, clip_fraction, ratio_mean; kl/reference where there is a reference; loss/policy.
+    """
+    assert batch.old_logprobs_BL is not None
+    assert batch.advantages_BL is not None
+    loss_BL, is_cut_BL, ratio_BL = clipped_policy_loss(
+        outputs.logprobs_BL,
+        batch.old_logprobs_BL,
+        batch.advantages_BL,
+        clip_low=spec.float_knob("algorithm.clip_ratio_low"),
+        clip_high=spec.float_knob("algorithm.clip_ratio_high"),
+    )
+
+    def mean(values_BL: Tensor) -> Tensor:
+        return token_mean(values_BL.detach().float(), batch, counts)
+
+    shares = {
+        "policy/entropy": mean(outputs.entropies_BL),
+        "policy/clip_fraction": mean(is_cut_BL),
+        "policy/ratio_mean": mean(ratio_BL),
+    }
+    if batch.reference_logprobs_BL is not None:
+        estimator = spec.knob("algorithm.kl_estimator")
+        kl_BL = kl_estimate(outputs.logprobs_BL, batch.reference_logprobs_BL, estimator=estimator)
+        loss_BL = loss_BL + spec.float_knob("algorithm.kl_coefficient") * kl_BL
+        shares["kl/reference"] = mean(kl_BL)
+    loss = aggregate(
+        loss_BL,
+        batch.mask_BL,
+        how=spec.knob("algorithm.loss_aggregation"),
+        num_tokens=counts.num_tokens,
+        num_sequences=counts.num_sequences,
+    )
+    return loss, shares | {"loss/policy": loss.detach()}
+
+
+def token_mean(values_BL: Tensor, batch: Batch, counts: Counts) -> Tensor:
+    """Return a micro-batch's share of the mean over all counted tokens."""
+    return aggregate(
+        values_BL,
+        batch.mask_BL,
+        how="token_mean",
+        num_tokens=counts.num_tokens,
+        num_sequences=counts.num_sequences,
+    )

@@ -1,0 +1,184 @@
+"""What every algorithm of the built-in trainer promises: one suite for each file of jobs/engine/algorithms."""
+
+import ast
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import jobs.engine
+from jobs.catalog.algorithm import algorithms, is_in
+from jobs.catalog.knob import knobs
+from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.runspec import RunSpec
+from jobs.catalog.trainer import trainers
+from jobs.engine.algorithm import PolicyOutputs, load_algorithm
+from jobs.engine.batch import Batch
+from profiling import plugins
+from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
+
+FOLDER = "jobs.engine.algorithms"
+NAMES = plugins.names(FOLDER)
+SAMPLING = tuple(name for name in NAMES if is_in(name, "rl"))
+GROUPED = tuple(name for name in NAMES if is_in(name, "grouped"))
+AVERAGES = [
+    (name, average)
+    for name in NAMES
+    for average in (("token_mean", "sequence_mean") if name in SAMPLING else ("token_mean",))
+]
+NOWHERE = 1e6
+
+
+def of(name: str, **changes: object) -> RunSpec:
+    return spec_of(name, **({"rollout__samples_per_prompt": 2} if name in SAMPLING else {}), **changes)
+
+
+def advantages(name: str, batch: Batch, **changes: object) -> torch.Tensor:
+    estimate = load_algorithm(name).advantages
+    assert estimate is not None
+    return estimate(batch, of(name, **changes)).advantages_BL
+
+
+def test_the_built_in_trainer_offers_each_algorithm_that_has_a_file() -> None:
+    assert set(trainers()["native"].algorithms) == set(NAMES)
+    assert set(NAMES) <= set(algorithms())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_says_what_its_families_say(name: str) -> None:
+    plugin = load_algorithm(name)
+
+    assert (plugin.advantages is not None) == is_in(name, "rl")
+    assert (plugin.value_loss is not None) == is_in(name, "critic")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_never_sees_logits(name: str) -> None:
+    file = Path(jobs.engine.__path__[0]) / "algorithms" / f"{name}.py"
+    words = {getattr(node, "id", getattr(node, "arg", "")) for node in ast.walk(ast.parse(file.read_text("utf-8")))}
+
+    assert not [word for word in words if word and "logits" in word]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_reads_only_knobs_that_its_runs_have(name: str) -> None:
+    file = Path(jobs.engine.__path__[0]) / "algorithms" / f"{name}.py"
+    texts = {n.value for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Constant)}
+
+    assert {text for text in texts if text in knobs()} <= set(of(name).knobs)
+
+
+@pytest.mark.parametrize(("name", "average"), AVERAGES)
+def test_the_shares_of_micro_batches_add_up_to_the_whole(name: str, average: str) -> None:
+    plugin = load_algorithm(name)
+    spec = of(name, **({"algorithm__loss_aggregation": average} if name in SAMPLING else {}))
+    batch, logits_BLV = four()
+    counts = counts_of(batch)
+
+    whole, metrics = plugin.policy_loss(batch, outputs_of(logits_BLV, batch), spec, counts)
+    parts = [
+        plugin.policy_loss(micro, outputs_of(logits_BLV[i : i + 1, : micro.tokens_BL.shape[1]], micro), spec, counts)
+        for i, micro in enumerate(batch.micro_batches(1))
+    ]
+
+    assert float(sum(loss for loss, _ in parts)) == pytest.approx(float(whole), abs=1e-6)
+    for metric, value in metrics.items():
+        assert float(sum(m[metric] for _, m in parts)) == pytest.approx(float(value), abs=1e-6), metric
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_is_one_number_and_gradients_flow_through_log_probabilities_alone(name: str) -> None:
+    batch, logits_BLV = four()
+    logits_BLV.requires_grad_()
+    outputs = outputs_of(logits_BLV, batch)
+
+    loss, metrics = load_algorithm(name).policy_loss(batch, outputs, of(name), counts_of(batch))
+
+    assert loss.shape == ()
+    assert loss.requires_grad
+    assert not any(value.requires_grad for value in metrics.values())
+    assert all(value.shape == () for value in metrics.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
+    plugin, spec = load_algorithm(name), of(name)
+    batch, logits_BLV = four()
+    outputs = outputs_of(logits_BLV, batch)
+
+    def spoiled(values_BL: torch.Tensor) -> torch.Tensor:
+        return torch.where(batch.mask_BL, values_BL, NOWHERE)
+
+    other = replace(
+        batch,
+        **{
+            field.name: spoiled(value)
+            for field in fields(batch)
+            if (value := getattr(batch, field.name)) is not None and value.is_floating_point() and value.ndim > 1
+        },
+    )
+    elsewhere = PolicyOutputs(logprobs_BL=spoiled(outputs.logprobs_BL), entropies_BL=spoiled(outputs.entropies_BL))
+    loss, metrics = plugin.policy_loss(batch, outputs, spec, counts_of(batch))
+    same, same_metrics = plugin.policy_loss(other, elsewhere, spec, counts_of(batch))
+
+    assert torch.equal(loss, same)
+    assert {key: float(value) for key, value in same_metrics.items()} == {k: float(v) for k, v in metrics.items()}
+    if plugin.advantages is not None:
+        assert torch.equal(advantages(name, batch), advantages(name, other))
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_advantages_are_one_number_a_token_and_none_outside_of_the_mask(name: str) -> None:
+    batch, _ = four()
+
+    found = advantages(name, batch)
+
+    assert found.shape == batch.tokens_BL.shape
+    assert found.dtype == torch.float32
+    assert found.abs().sum() > 0
+    assert not found[~batch.mask_BL].any()
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_zero_variance_group_gives_no_signal(name: str) -> None:
+    batch, _ = four()
+    batch = replace(batch, rewards_B=torch.tensor([0.1, 0.1, 0.0, 1.0]), reference_logprobs_BL=None)
+
+    found = advantages(name, batch, algorithm__kl_coefficient=0.0)
+
+    assert not found[:2].any()
+    assert found[2:].any()
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_the_order_of_the_prompts_does_not_matter(name: str) -> None:
+    batch, _ = four()
+    order = torch.tensor([2, 3, 0, 1])
+
+    assert torch.equal(advantages(name, batch)[order], advantages(name, batch.rows(order)))
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_group_judges_itself_alone(name: str) -> None:
+    batch, _ = four()
+    assert batch.rewards_B is not None
+    raised = replace(batch, rewards_B=batch.rewards_B + torch.tensor([0.0, 0.0, 3.0, 0.0]))
+
+    assert torch.equal(advantages(name, batch)[:2], advantages(name, raised)[:2])
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_better_answer_of_a_group_has_the_greater_advantage(name: str) -> None:
+    batch, _ = four()
+
+    found = advantages(name, batch, algorithm__kl_coefficient=0.0)[:, 1]
+
+    assert found[0] > 0 > found[1]
+    assert found[2] > 0 > found[3]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_group_of_one_is_refused(name: str) -> None:
+    with pytest.raises(SpecInvalid, match="from 2"):
+        spec_of(name, rollout__samples_per_prompt=1)

@@ -1,0 +1,52 @@
+"""Small batches for tests of algorithms, and what a policy says of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.advantages import over_tokens
+from jobs.engine.algorithm import Counts, PolicyOutputs
+from jobs.engine.batch import Batch, make_batch
+from jobs.engine.losses import token_entropies, token_logprobs
+
+VOCABULARY = 11
+
+
+def spec_of(algorithm: str, **knobs: Any) -> RunSpec:
+    """Return a spec for one rank; `rollout__samples_per_prompt` is the knob rollout.samples_per_prompt."""
+    names = {name.replace("__", "."): value for name, value in knobs.items()}
+    return parse_spec({"algorithm": algorithm, "hardware": {"policy_ranks": 1}, "knobs": names})
+
+
+def four() -> tuple[Batch, Tensor]:
+    """Return two groups of two sequences, and the logits of a policy that has changed since they were drawn."""
+    random = torch.Generator().manual_seed(3)
+    sequences = [([1, 2, 3, 4, 5][: 3 + i % 3], [False] + [True] * (2 + i % 3)) for i in range(4)]
+    batch = make_batch([(t, m[: len(t)]) for t, m in sequences], pad_id=0)
+    logits_BLV = torch.randn((*batch.tokens_BL.shape, VOCABULARY), generator=random)
+    now_BL = token_logprobs(logits_BLV, batch.tokens_BL)
+    noise_BL = torch.randn(now_BL.shape, generator=random) / 4
+    scored = replace(
+        batch,
+        rewards_B=torch.tensor([1.0, 0.0, 0.5, 0.25]),
+        advantages_BL=over_tokens(torch.tensor([1.0, -1.0, 0.5, -0.5]), batch.mask_BL),
+        old_logprobs_BL=now_BL + noise_BL,
+        reference_logprobs_BL=now_BL - noise_BL,
+    )
+    return scored, logits_BLV
+
+
+def outputs_of(logits_BLV: Tensor, batch: Batch) -> PolicyOutputs:
+    """Return what the policy's forward pass hands an algorithm, at temperature 1."""
+    with torch.no_grad():
+        entropies_BL = token_entropies(logits_BLV, temperature=1.0)
+    return PolicyOutputs(logprobs_BL=token_logprobs(logits_BLV, batch.tokens_BL), entropies_BL=entropies_BL)
+
+
+def counts_of(batch: Batch) -> Counts:
+    """Return the counts of a batch that is the whole optimizer step."""
+    return Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
