@@ -3,10 +3,12 @@
 Options of each trainer stand in `flags` (jobs.catalog.flag). `needs` says when it means something:
 `needs = [{ knob = "train.dynamic_batch", is = [true] }]`, or `above = 0` in place of `is`; while that is not so, its
 input is greyed with the reason, and it is not written into a command.
+
+`algorithms` are ids and families; of a family those count that a trainer with the knob trains by it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -224,7 +226,7 @@ def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:
 
 
 def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
-    value = table["value"]
+    value, flags = table["value"], flags_of(knob_id, table["flags"])
     low, high = value.get("range", [-math.inf, math.inf])
     is_optional = value.get("optional", False)
     return Knob(
@@ -240,8 +242,8 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         help=table["help"],
         effects=table.get("effects", {}),
         source=table["source"],
-        algorithms=expand(table["algorithms"]),
-        flags=flags_of(knob_id, table["flags"]),
+        algorithms=_algorithms(table["algorithms"], flags),
+        flags=flags,
         needs=tuple(
             KnobCondition(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
             for need in table.get("needs", ())
@@ -250,3 +252,13 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         is_optional=is_optional,
         is_privileged=table.get("privileged", False),
     )
+
+
+def _algorithms(names: Sequence[str], flags: Sequence[Flag]) -> tuple[str, ...]:
+    offered = {
+        algorithm
+        for flag in flags
+        for algorithm in trainers()[flag.trainer].algorithms
+        if not flag.algorithms or algorithm in flag.algorithms
+    }
+    return tuple(name for name in expand(names) if name in names or name in offered)

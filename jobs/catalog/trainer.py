@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from jobs.catalog.algorithm import algorithms
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import plugin_tables
 from profiling import plugins
@@ -25,7 +26,8 @@ class TrainerInfo:
     """One trainer, as its `trainer.toml` has it.
 
     `package` is its distribution's name, "" where it is part of the product. `versions` are those whose options are
-    known, newest first; the built-in trainer has one, "". `needs_gpu` are the algorithms that it cannot run on CPU.
+    known, newest first; the built-in trainer has one, "". `algorithms` are listed, or `algorithms_from` names the
+    package that has a file for each. `needs_gpu` are the algorithms that it cannot run on CPU.
     `algorithm_since` gives the first version of an algorithm where it is not the oldest known one. `families` are the
     engines that it trains with, as the planner names them, and `rewards` the kinds of reward that it scores by.
 
@@ -98,10 +100,12 @@ def as_version(text: str) -> Version:
 
 
 def _trainer(name: str, table: Mapping[str, Any]) -> TrainerInfo:
-    known = {field.name for field in fields(TrainerInfo)} - {"id"}
+    known = {field.name for field in fields(TrainerInfo)} - {"id"} | {"algorithms_from"}
     if strange := sorted(set(table) - known):
         raise ValueError(f"{name}: a trainer has no key {strange[0]!r}. Known: {', '.join(sorted(known))}.")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    if folder := given.pop("algorithms_from", ""):
+        given["algorithms"] = tuple(each for each in algorithms() if each in plugins.names(folder))
     try:
         return TrainerInfo(**{"id": name, "algorithm_since": {}, "actors": {}} | given)
     except TypeError as error:
