@@ -1,5 +1,6 @@
-"""The loss that algorithms with rollouts share: the clipped policy loss, and the KL to the reference."""
+"""What algorithms with rollouts share: the clipped policy loss, and the KL to the reference in loss or reward."""
 
+import torch
 from torch import Tensor
 
 from jobs.catalog.runspec import RunSpec
@@ -9,7 +10,7 @@ from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate
 
 
 def clipped_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, counts: Counts) -> Loss:
-    """Return the shares of clipped policy loss + kl_coefficient * KL to the reference, by the run's knobs.
+    """Return the shares of the clipped policy loss, plus kl_coefficient * KL to the reference if it is in the loss.
 
     Metrics: policy/entropy, clip_fraction, ratio_mean; kl/reference where there is a reference; loss/policy.
     """
@@ -34,7 +35,8 @@ def clipped_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, counts: Co
     if batch.reference_logprobs_BL is not None:
         estimator = spec.knob("algorithm.kl_estimator")
         kl_BL = kl_estimate(outputs.logprobs_BL, batch.reference_logprobs_BL, estimator=estimator)
-        loss_BL = loss_BL + spec.float_knob("algorithm.kl_coefficient") * kl_BL
+        if spec.knob("algorithm.kl_in_loss"):
+            loss_BL = loss_BL + spec.float_knob("algorithm.kl_coefficient") * kl_BL
         shares["kl/reference"] = mean(kl_BL)
     loss = aggregate(
         loss_BL,
@@ -44,6 +46,22 @@ def clipped_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, counts: Co
         num_sequences=counts.num_sequences,
     )
     return loss, shares | {"loss/policy": loss.detach()}
+
+
+def rewards_less_kl(batch: Batch, spec: RunSpec) -> Tensor:
+    """Return each completion's reward, less kl_coefficient * its KL to the reference if that is not in the loss: [B].
+
+    The KL is the sum over its counted tokens of the estimate for the policy that drew them.
+    Source: RLOO, arXiv 2402.14740, equation 1.
+    """
+    assert batch.rewards_B is not None
+    if batch.reference_logprobs_BL is None or spec.knob("algorithm.kl_in_loss"):
+        return batch.rewards_B
+    assert batch.old_logprobs_BL is not None
+    estimator = spec.knob("algorithm.kl_estimator")
+    kl_BL = kl_estimate(batch.old_logprobs_BL, batch.reference_logprobs_BL, estimator=estimator)
+    kl_B = torch.where(batch.mask_BL, kl_BL, 0.0).sum(dim=1)
+    return batch.rewards_B - spec.float_knob("algorithm.kl_coefficient") * kl_B
 
 
 def token_mean(values_BL: Tensor, batch: Batch, counts: Counts) -> Tensor:

@@ -7,14 +7,13 @@ from jobs.catalog.runspec import RunSpec
 from jobs.engine.advantages import group_advantages, over_tokens
 from jobs.engine.algorithm import Algorithm, Estimates
 from jobs.engine.batch import Batch
-from jobs.engine.policy_gradient import clipped_loss
+from jobs.engine.policy_gradient import clipped_loss, rewards_less_kl
 
 
 def advantages(batch: Batch, spec: RunSpec) -> Estimates:
     """Return the group-relative advantage of each completion, at each of its tokens."""
-    assert batch.rewards_B is not None
     advantages_B = group_advantages(
-        batch.rewards_B,
+        rewards_less_kl(batch, spec),
         group_size=spec.int_knob("rollout.samples_per_prompt"),
         normalize_by_std=bool(spec.knob("algorithm.normalize_by_std")),
     )

@@ -8,6 +8,7 @@ import torch
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import load_algorithm
 from jobs.engine.losses import token_logprobs
+from jobs.engine.policy_gradient import clipped_loss, rewards_less_kl
 from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
 
 
@@ -34,6 +35,29 @@ def test_the_kl_coefficient_weighs_the_distance_to_the_reference() -> None:
 
     assert float(metrics["kl/reference"]) > 0
     assert float(held - free) == pytest.approx(0.5 * float(metrics["kl/reference"]), abs=1e-6)
+
+
+def test_the_kl_in_the_reward_is_taken_off_each_answer_and_not_added_to_the_loss() -> None:
+    """By hand: 0.5 * the sum of log old - log reference over the tokens of each answer, as k1 estimates it."""
+    batch, logits_BLV = four()
+    spec = spec_of("grpo", algorithm__kl_coefficient=0.5, algorithm__kl_in_loss=False, algorithm__kl_estimator="k1")
+    old_BL, reference_BL = batch.old_logprobs_BL, batch.reference_logprobs_BL
+    assert old_BL is not None
+    assert reference_BL is not None
+    assert batch.rewards_B is not None
+    kls = [
+        sum(float(o - r) for o, r, counts in zip(*row, strict=True) if counts)
+        for row in zip(old_BL, reference_BL, batch.mask_BL, strict=True)
+    ]
+
+    found = rewards_less_kl(batch, spec)
+    loss, metrics = load_algorithm("grpo").policy_loss(batch, outputs_of(logits_BLV, batch), spec, counts_of(batch))
+
+    wanted = [reward - 0.5 * kl for reward, kl in zip(batch.rewards_B.tolist(), kls, strict=True)]
+    assert found.tolist() == pytest.approx(wanted, abs=1e-5)
+    free = replace(batch, reference_logprobs_BL=None)
+    assert float(loss) == float(clipped_loss(free, outputs_of(logits_BLV, free), spec, counts_of(free))[0])
+    assert "kl/reference" in metrics
 
 
 def test_a_token_outside_the_clip_range_has_no_gradient() -> None:
