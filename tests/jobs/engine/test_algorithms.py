@@ -1,28 +1,72 @@
 """What single algorithms promise; what all of them do is in tests/contracts/test_algorithms.py."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import load_algorithm
+from jobs.engine.batch import Batch
 from jobs.engine.losses import token_logprobs
 from jobs.engine.policy_gradient import clipped_loss, rewards_less_kl
 from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
+
+
+def advantages_of(algorithm: str, batch: Batch, **knobs: Any) -> Tensor:
+    estimate = load_algorithm(algorithm).advantages
+    assert estimate is not None
+    return estimate(batch, spec_of(algorithm, **knobs)).advantages_BL
 
 
 def test_grpo_gives_each_token_of_an_answer_the_advantage_of_the_answer() -> None:
     """Two groups of two; by hand: means 0.5 and 0.5, unbiased deviations 0.7071 and 0.3536."""
     batch, _ = four()
     batch = replace(batch, rewards_B=torch.tensor([1.0, 0.0, 0.25, 0.75]))
-    plugin = load_algorithm("grpo")
-    assert plugin.advantages is not None
 
-    found = plugin.advantages(batch, spec_of("grpo", rollout__samples_per_prompt=2)).advantages_BL
+    found = advantages_of("grpo", batch, rollout__samples_per_prompt=2)
 
     each = torch.tensor([0.70711, -0.70711, -0.70711, 0.70711])
     assert torch.allclose(found, over_tokens(each, batch.mask_BL), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "group_size", "expected"),
+    [
+        # the mean of the three others is 1/3 for a reward of 1, 2/3 for a 0: what verl's own function gives
+        ([1.0, 0.0, 0.0, 1.0], 4, [2 / 3, -2 / 3, -2 / 3, 2 / 3]),
+        ([1.0, 0.0, 0.25, 0.75], 2, [1.0, -1.0, -0.5, 0.5]),
+        ([0.1, 0.1, 0.1, 0.1], 4, [0.0] * 4),
+    ],
+)
+def test_rloo_holds_an_answer_against_the_others_of_its_prompt(
+    rewards: list[float], group_size: int, expected: list[float]
+) -> None:
+    batch, _ = four()
+    batch = replace(batch, rewards_B=torch.tensor(rewards), reference_logprobs_BL=None)
+
+    found = advantages_of("rloo", batch, rollout__samples_per_prompt=group_size)
+
+    assert torch.allclose(found, over_tokens(torch.tensor(expected), batch.mask_BL), atol=1e-6)
+
+
+def test_rloo_is_the_formula_as_trl_writes_it() -> None:
+    """TRL's RLOOTrainer: the KL off the reward, baseline = (sum of the group - own) / (G - 1), no deviation."""
+    batch, _ = four()
+    rewards_B, old_BL, reference_BL = batch.rewards_B, batch.old_logprobs_BL, batch.reference_logprobs_BL
+    assert rewards_B is not None
+    assert old_BL is not None
+    assert reference_BL is not None
+    scores = [
+        float(rewards_B[i]) - 0.05 * float((old_BL[i] - reference_BL[i])[batch.mask_BL[i]].sum()) for i in range(4)
+    ]
+    slow = [score - (sum(scores) - score) / (4 - 1) for score in scores]
+
+    found = advantages_of("rloo", batch, rollout__samples_per_prompt=4, algorithm__kl_coefficient=0.05)
+
+    assert found[:, 1].tolist() == pytest.approx(slow, abs=1e-5)
 
 
 def test_the_kl_coefficient_weighs_the_distance_to_the_reference() -> None:

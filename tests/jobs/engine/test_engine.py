@@ -227,7 +227,7 @@ def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: 
     assert "weight sync of step 1" in ended.cause["text"]
 
 
-def test_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
+def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
     knobs = {
         "train.num_steps": 2,
         "train.updates_per_rollout": 4,
@@ -245,7 +245,7 @@ def test_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
         "checkpoint.every_steps": 0,
         "logging.samples_per_step": 3,
     }
-    spec = {"hardware": {"rollout_engines": 2}, "reward": {"kind": "format"}, "knobs": knobs}
+    spec = {"algorithm": "rloo", "hardware": {"rollout_engines": 2}, "reward": {"kind": "format"}, "knobs": knobs}
 
     ended = start_engine(tmp_path, spec).wait()
 
