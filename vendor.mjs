@@ -12,8 +12,10 @@ const FILES = {
   "uplot/dist/uPlot.min.css": "uplot/uPlot.min.css",
   "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2": "fonts/inter-latin.woff2",
   "@fontsource-variable/inter/files/inter-latin-ext-wght-normal.woff2": "fonts/inter-latin-ext.woff2",
-  "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "fonts/jetbrains-mono-latin.woff2",
-  "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-ext-wght-normal.woff2": "fonts/jetbrains-mono-latin-ext.woff2",
+  "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2":
+    "fonts/jetbrains-mono-latin.woff2",
+  "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-ext-wght-normal.woff2":
+    "fonts/jetbrains-mono-latin-ext.woff2",
   "htmx.org/LICENSE": "LICENSES/htmx.txt",
   "uplot/LICENSE": "LICENSES/uplot.txt",
   "@tabler/icons/LICENSE": "LICENSES/tabler-icons.txt",
@@ -32,7 +34,9 @@ const ICONS = `
   arrow-back-up circle circle-check info-circle list terminal-2 device-floppy api database world flag
   chart-line timeline message folder history filter home rocket send code braces zoom-in zoom-reset mood-empty
   lock shield-lock plug-connected-x wave-sine
-`.split(/\s+/).filter(Boolean);
+`
+  .split(/\s+/)
+  .filter(Boolean);
 
 const text = /\.(css|js)$/;
 for (const [from, to] of Object.entries(FILES)) {

@@ -19,6 +19,7 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
 }
 // A refused form is answered at the form's address: a reload would send it again.
 const home = document.querySelector("[data-home]");
-if (home && location.pathname !== new URL(home.dataset.home, location.href).pathname) history.replaceState(null, "", home.dataset.home);
+if (home && location.pathname !== new URL(home.dataset.home, location.href).pathname)
+  history.replaceState(null, "", home.dataset.home);
 document.querySelector('main [aria-invalid="true"]')?.focus();
 document.querySelector("#new-token, #new-link")?.scrollIntoView({ block: "center" });

@@ -13,7 +13,12 @@ async function request(method, url, body) {
   if (body !== undefined) Object.assign(headers, csrfHeaders(), { "Content-Type": "application/json" });
   let answer;
   try {
-    answer = await fetch(url, { method, headers, credentials: "same-origin", body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(url, {
+      method,
+      headers,
+      credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
     throw new Error(gettext("The console does not answer. Try again when it is back."));
   }

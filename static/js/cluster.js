@@ -6,6 +6,11 @@ import { openFeed } from "./socket.js";
 const refresh = atMostEvery(1500, () => refreshParts());
 const project = document.documentElement.dataset.project;
 if (project) {
-  openFeed({ path: `/ws/updates?project=${encodeURIComponent(project)}`, onMessage: (message) => { if (message.type === "run") refresh(); } });
+  openFeed({
+    path: `/ws/updates?project=${encodeURIComponent(project)}`,
+    onMessage: (message) => {
+      if (message.type === "run") refresh();
+    },
+  });
 }
 setInterval(refresh, 3000);

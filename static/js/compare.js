@@ -1,16 +1,16 @@
 /** The page Compare: charts in the browser, the rest drawn by the server and exchanged where it changed. */
 
-import { fill, gettext, el } from "./format.js";
-import { onKeys } from "./keys.js";
-import { atMostEvery } from "./refresh.js";
 import { ChartView } from "./charts/chart.js";
-import { openFeed } from "./socket.js";
-import { toast } from "./toast.js";
 import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
 import { CompareStore } from "./compare/store.js";
+import { el, fill, gettext } from "./format.js";
+import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
+import { atMostEvery } from "./refresh.js";
+import { openFeed } from "./socket.js";
+import { toast } from "./toast.js";
 
 const DEFAULT_SMOOTHING = 0.6;
 const REFRESH_MS = 3000;
@@ -18,13 +18,19 @@ const POLL_MS = 10_000; // what no message says: a run that lost contact, a resu
 
 let page = pageData();
 const query = new Query();
-query.write = () => { clearTimeout(query.timer); history.replaceState(history.state, "", location.pathname + plain(query.values)); };
+query.write = () => {
+  clearTimeout(query.timer);
+  history.replaceState(history.state, "", location.pathname + plain(query.values));
+};
 
 const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
 const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
 const view = new ChartView({
   smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
-  axis: "step", isLog: query.get("log") === "1", zoom: max > min ? { min, max, isTime: false } : null, end: page?.numSteps ?? 0,
+  axis: "step",
+  isLog: query.get("log") === "1",
+  zoom: max > min ? { min, max, isTime: false } : null,
+  end: page?.numSteps ?? 0,
 });
 const store = new CompareStore(view);
 store.axis = query.get("x") === "time" ? "time" : "step";
@@ -43,7 +49,10 @@ async function go(href, { isBack = false } = {}) {
     const next = await fetchParts(url, () => mine === turn, { isStrict: true });
     if (next === undefined) return;
     turn += 1; // what was asked for meanwhile, to follow live runs, was asked of the old address
-    if (!next) { location.href = url; return; }
+    if (!next) {
+      location.href = url;
+      return;
+    }
     if (!isBack) history.pushState(null, "", url);
     query.values = new URLSearchParams(location.search);
     page = next;
@@ -61,7 +70,10 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-view], a[data-keep]");
   if (!link) return;
   event.preventDefault();
-  if (link.matches("[data-keep]")) { query.write(); location.href = keepFilter(link); } else go(link.href);
+  if (link.matches("[data-keep]")) {
+    query.write();
+    location.href = keepFilter(link);
+  } else go(link.href);
 });
 addEventListener("popstate", () => go(location.pathname + location.search, { isBack: true }));
 
@@ -76,10 +88,16 @@ function keepFilter(link) {
 
 function tools() {
   let slow = 0;
-  const reread = () => { clearTimeout(slow); slow = setTimeout(() => store.reread(), 250); };
+  const reread = () => {
+    clearTimeout(slow);
+    slow = setTimeout(() => store.reread(), 250);
+  };
   for (const slider of document.querySelectorAll("[data-smooth]")) {
     const text = slider.parentElement.querySelector("[data-smooth-value]");
-    const tell = () => { slider.value = view.smoothing; text.textContent = view.smoothing.toFixed(2); };
+    const tell = () => {
+      slider.value = view.smoothing;
+      text.textContent = view.smoothing.toFixed(2);
+    };
     tell();
     slider.addEventListener("input", () => {
       view.smoothing = Number(slider.value);
@@ -102,10 +120,17 @@ function tools() {
   }
   for (const box of document.querySelectorAll("[data-log-y]")) {
     box.checked = view.isLog;
-    box.addEventListener("change", () => { view.isLog = box.checked; query.set("log", view.isLog ? "1" : ""); view.redraw(true); });
+    box.addEventListener("change", () => {
+      view.isLog = box.checked;
+      query.set("log", view.isLog ? "1" : "");
+      view.redraw(true);
+    });
   }
-  for (const button of document.querySelectorAll("[data-zoom-reset]")) button.addEventListener("click", () => view.setZoom(null));
-  const zoomed = () => { for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom; };
+  for (const button of document.querySelectorAll("[data-zoom-reset]"))
+    button.addEventListener("click", () => view.setZoom(null));
+  const zoomed = () => {
+    for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom;
+  };
   view.onZoom = (zoom) => {
     zoomed();
     query.set("zoom", zoom ? `${zoom.min.toPrecision(8)}_${zoom.max.toPrecision(8)}` : "");
@@ -115,15 +140,22 @@ function tools() {
   const search = document.querySelector("[data-chart-search]");
   if (search) {
     search.value = query.get("q") ?? "";
-    search.addEventListener("input", () => { query.set("q", search.value.trim()); charts.show(page); });
+    search.addEventListener("input", () => {
+      query.set("q", search.value.trim());
+      charts.show(page);
+    });
   }
   chooser();
   store.onProblem = (error) => {
     const place = document.querySelector("[data-charts-problem]");
     if (!place) return;
     if (!error) place.replaceChildren();
-    else place.replaceChildren(fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }), " ",
-      el("button", { class: "link", type: "button", onclick: () => store.refresh() }, gettext("Try again")));
+    else
+      place.replaceChildren(
+        fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }),
+        " ",
+        el("button", { class: "link", type: "button", onclick: () => store.refresh() }, gettext("Try again")),
+      );
   };
 }
 
@@ -133,10 +165,12 @@ function chooser() {
   place.closest("details").addEventListener("toggle", (event) => {
     if (!event.target.open) return;
     const { shown, all, label } = charts.chosen();
-    place.replaceChildren(...all.map((name) => {
-      const box = el("input", { type: "checkbox", value: name, checked: shown.includes(name) });
-      return el("label", { class: "menu-item", title: name }, box, el("span", { class: "cut" }, label(name)));
-    }));
+    place.replaceChildren(
+      ...all.map((name) => {
+        const box = el("input", { type: "checkbox", value: name, checked: shown.includes(name) });
+        return el("label", { class: "menu-item", title: name }, box, el("span", { class: "cut" }, label(name)));
+      }),
+    );
   });
   place.addEventListener("change", () => {
     const names = [...place.querySelectorAll("input:checked")].map((box) => box.value);
@@ -157,7 +191,11 @@ const refresh = atMostEvery(REFRESH_MS, async () => {
   if (!page?.isLive) return;
   const mine = turn;
   const next = await fetchParts(sameStep(location.href), () => mine === turn);
-  if (next) { page = next; charts.show(page); follow(); }
+  if (next) {
+    page = next;
+    charts.show(page);
+    follow();
+  }
   if (document.querySelector("[data-compare-charts]")) await store.refresh();
 });
 
@@ -175,14 +213,23 @@ let poll = 0;
 /** Hear of the runs' projects while one of the runs is live. */
 function follow() {
   const projects = new Set(page?.isLive ? page.runs.map((run) => run.project) : []);
-  for (const [project, feed] of feeds) if (!projects.has(project)) { feed.close(); feeds.delete(project); }
+  for (const [project, feed] of feeds)
+    if (!projects.has(project)) {
+      feed.close();
+      feeds.delete(project);
+    }
   for (const project of projects) {
     if (feeds.has(project)) continue;
-    feeds.set(project, openFeed({
-      path: `/ws/updates?project=${encodeURIComponent(project)}`,
-      onOpen: () => refresh(),
-      onMessage: (message) => { if (page.runs.some((run) => run.id === (message.run ?? message).id)) refresh(); },
-    }));
+    feeds.set(
+      project,
+      openFeed({
+        path: `/ws/updates?project=${encodeURIComponent(project)}`,
+        onOpen: () => refresh(),
+        onMessage: (message) => {
+          if (page.runs.some((run) => run.id === (message.run ?? message).id)) refresh();
+        },
+      }),
+    );
   }
   clearInterval(poll);
   if (page?.isLive) poll = setInterval(refresh, POLL_MS);
@@ -209,7 +256,8 @@ const stepKey = (name) => {
 
 if (page) {
   tools();
-  if (document.querySelector("[data-step-earlier], [data-step-later], [data-sample-step]")) onKeys({ ArrowLeft: () => stepKey("earlier"), ArrowRight: () => stepKey("later") });
+  if (document.querySelector("[data-step-earlier], [data-step-later], [data-sample-step]"))
+    onKeys({ ArrowLeft: () => stepKey("earlier"), ArrowRight: () => stepKey("later") });
   onKeys({
     e: () => difference(1),
     E: () => difference(-1),
@@ -224,7 +272,10 @@ if (page) {
   follow();
 }
 offerRuns({
-  ids: () => [...(new URLSearchParams(location.search).get("runs")?.split(",") ?? []), ...(page?.runs ?? []).map((run) => run.id)],
+  ids: () => [
+    ...(new URLSearchParams(location.search).get("runs")?.split(",") ?? []),
+    ...(page?.runs ?? []).map((run) => run.id),
+  ],
   add: (id) => {
     const values = new URLSearchParams(location.search);
     values.set("runs", [...(values.get("runs")?.split(",").filter(Boolean) ?? []), id].join(","));

@@ -53,8 +53,14 @@ export function icon(name) {
 }
 
 const STATE_ICONS = {
-  queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square",
-  finished: "check", failed: "x", lost: "wifi-off",
+  queued: "clock",
+  starting: "circle-half-2",
+  running: "player-play",
+  stopping: "square",
+  stopped: "square",
+  finished: "check",
+  failed: "x",
+  lost: "wifi-off",
 };
 const LIVE = ["starting", "running", "stopping"];
 
@@ -65,8 +71,14 @@ export function shownState(state, isLostContact = false) {
 
 function stateWord(shown) {
   const words = {
-    queued: gettext("queued"), starting: gettext("starting"), running: gettext("running"), stopping: gettext("stopping"),
-    stopped: gettext("stopped"), finished: gettext("finished"), failed: gettext("failed"), lost: gettext("lost contact"),
+    queued: gettext("queued"),
+    starting: gettext("starting"),
+    running: gettext("running"),
+    stopping: gettext("stopping"),
+    stopped: gettext("stopped"),
+    finished: gettext("finished"),
+    failed: gettext("failed"),
+    lost: gettext("lost contact"),
   };
   return words[shown] ?? shown;
 }
@@ -74,7 +86,12 @@ function stateWord(shown) {
 /** The badge of a run's state: icon, word and tint. */
 export function stateBadge(state, isLostContact = false) {
   const shown = shownState(state, isLostContact);
-  return el("span", { class: "state", "data-state": shown }, icon(STATE_ICONS[shown] ?? "help-circle"), stateWord(shown));
+  return el(
+    "span",
+    { class: "state", "data-state": shown },
+    icon(STATE_ICONS[shown] ?? "help-circle"),
+    stateWord(shown),
+  );
 }
 
 /** 12,480 */
@@ -105,7 +122,8 @@ function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
+  if (whole < 86400)
+    return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
@@ -129,7 +147,10 @@ export function bytes(value) {
   if (value === null || value === undefined) return "—";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let index = 0;
-  while (value >= 1024 && index < units.length - 1) { value /= 1024; index += 1; }
+  while (value >= 1024 && index < units.length - 1) {
+    value /= 1024;
+    index += 1;
+  }
   return `${index ? value.toFixed(1) : Math.round(value)} ${units[index]}`;
 }
 

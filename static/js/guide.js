@@ -18,8 +18,10 @@ function mark() {
 function reveal(row) {
   const list = row.closest("[data-list]");
   if (list.scrollHeight <= list.clientHeight) return;
-  const place = row.getBoundingClientRect(), frame = list.getBoundingClientRect();
-  if (place.top < frame.top + 30 || place.bottom > frame.bottom) list.scrollTop += place.top - frame.top - list.clientHeight / 3;
+  const place = row.getBoundingClientRect(),
+    frame = list.getBoundingClientRect();
+  if (place.top < frame.top + 30 || place.bottom > frame.bottom)
+    list.scrollTop += place.top - frame.top - list.clientHeight / 3;
 }
 
 function step(by) {

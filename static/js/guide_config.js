@@ -14,10 +14,16 @@ form?.addEventListener("htmx:configRequest", (event) => {
 async function send(area) {
   const text = area.value;
   const body = new URLSearchParams({ config: text });
-  const response = await fetch(form.dataset.keepConfig, { method: "POST", body, headers: { ...csrfHeaders(), Accept: "application/json" } }).catch(() => null);
+  const response = await fetch(form.dataset.keepConfig, {
+    method: "POST",
+    body,
+    headers: { ...csrfHeaders(), Accept: "application/json" },
+  }).catch(() => null);
   if (!response?.headers.get("Content-Type")?.startsWith("application/json") || area.value !== text) return;
   const answer = await response.json();
-  form.querySelector("[data-kept-problem]").replaceChildren(...(answer.problem ? [el("p", { class: "field-error" }, answer.problem)] : []));
+  form
+    .querySelector("[data-kept-problem]")
+    .replaceChildren(...(answer.problem ? [el("p", { class: "field-error" }, answer.problem)] : []));
   if (answer.problem) return;
   area.value = answer.config;
   area.dispatchEvent(new Event("change", { bubbles: true }));

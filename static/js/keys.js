@@ -16,7 +16,10 @@ export function onChord(keys, handler) {
 }
 
 function isTyping(target) {
-  return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && !["checkbox", "radio", "button"].includes(target.type);
+  return (
+    target.isContentEditable ||
+    (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && !["checkbox", "radio", "button"].includes(target.type))
+  );
 }
 
 document.addEventListener("keydown", (event) => {

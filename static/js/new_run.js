@@ -1,16 +1,16 @@
 // The New run page: the form, what the server says of it while it is filled, and the launch.
 
 import { fill, gettext, icon, ngettext } from "./format.js";
-import { Question, Unanswered, post } from "./new_run/ask.js";
+import { post, Question, Unanswered } from "./new_run/ask.js";
 import { Combination } from "./new_run/combination.js";
 import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
-import { Plan, hardwareOfAddress } from "./new_run/plan.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
+import { hardwareOfAddress, Plan } from "./new_run/plan.js";
 import { Problems } from "./new_run/problems.js";
+import { apply, Draft, difference, History, snapshot } from "./new_run/state.js";
 import { Sweep } from "./new_run/sweep.js";
-import { Draft, History, apply, difference, snapshot } from "./new_run/state.js";
 import { download, wireImport, wireRecipes } from "./new_run/transfer.js";
 import { wireUpload } from "./new_run/upload.js";
 import { toast } from "./toast.js";
@@ -60,10 +60,14 @@ const check = new Question(form.dataset.check, form, {
   onStart: () => plan.begin(),
   onAnswer(answer) {
     problems.set("form", answer.problems);
-    for (const name of ["summary", "command-text"]) place(name).classList.toggle("is-stale", answer.problems.length > 0);
+    for (const name of ["summary", "command-text"])
+      place(name).classList.toggle("is-stale", answer.problems.length > 0);
     if (answer.problems.length) {
       preview.cancel();
-      if (previewState === "asked") { previewState = "none"; previewOf = ""; }
+      if (previewState === "asked") {
+        previewState = "none";
+        previewOf = "";
+      }
       dim(previewTexts() !== previewOf);
       findings.dim();
       plan.dim();
@@ -73,7 +77,7 @@ const check = new Question(form.dataset.check, form, {
       place("summary").innerHTML = answer.summary; // escaped by the server's template
       launchLabel = answer.launch;
       showLabel();
-      place("caption=\"hardware.device\"").textContent = answer.hardware ?? "";
+      place('caption="hardware.device"').textContent = answer.hardware ?? "";
       commands = answer.commands;
       fullSpec = answer.full;
       showCommand();
@@ -98,9 +102,13 @@ const plan = new Plan(form, {
 });
 
 const findings = new Findings(form, {
-  onOverride(rules) { put({ overridden: rules.join(" ") }); },
+  onOverride(rules) {
+    put({ overridden: rules.join(" ") });
+  },
   onJump(name) {
-    const field = [...form.querySelectorAll(".field[data-name]")].find((f) => f.dataset.name.split(" ").some((n) => name === n || name.startsWith(`${n}.`)));
+    const field = [...form.querySelectorAll(".field[data-name]")].find((f) =>
+      f.dataset.name.split(" ").some((n) => name === n || name.startsWith(`${n}.`)),
+    );
     if (!field) return;
     knobs.reveal(field)?.focus();
     field.scrollIntoView({ block: "center" });
@@ -129,9 +137,14 @@ const preview = new Question(form.dataset.preview, form, {
       numPassed = where.querySelectorAll("[data-check=passed]").length;
     }
     problems.set("preview", answer.problems);
-    document.getElementById("data-columns").replaceChildren(...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })));
+    document
+      .getElementById("data-columns")
+      .replaceChildren(
+        ...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })),
+      );
     if (answer.html && !check.isBusy) check.ask({ now: true }); // the plan takes what was counted in the data
-    for (const [field, text] of Object.entries(answer.captions ?? {})) form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
+    for (const [field, text] of Object.entries(answer.captions ?? {}))
+      form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
     showVerdict();
   },
   onFailure(sentence) {
@@ -145,7 +158,11 @@ const preview = new Question(form.dataset.preview, form, {
 const reward = new Question(form.dataset.reward, form, {
   waitMs: 0,
   onStart() {
-    for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = true; button.dataset.label ??= button.textContent; button.textContent = gettext("Trying, up to 30 s"); }
+    for (const button of form.querySelectorAll("[data-try-reward]")) {
+      button.disabled = true;
+      button.dataset.label ??= button.textContent;
+      button.textContent = gettext("Trying, up to 30 s");
+    }
   },
   onAnswer(answer) {
     restReward();
@@ -162,7 +179,10 @@ const reward = new Question(form.dataset.reward, form, {
 });
 
 function restReward() {
-  for (const button of form.querySelectorAll("[data-try-reward]")) { button.disabled = false; button.textContent = button.dataset.label; }
+  for (const button of form.querySelectorAll("[data-try-reward]")) {
+    button.disabled = false;
+    button.textContent = button.dataset.label;
+  }
 }
 
 function textsOf(pattern) {
@@ -180,7 +200,8 @@ function previewTexts() {
 /** What is shown of data and model belongs to an earlier state of the form, or again to this one. */
 function dim(isStale) {
   place("preview-place").classList.toggle("is-stale", isStale);
-  for (const field of ["model.id", "data.id"]) form.querySelector(`[data-caption="${field}"]`).classList.toggle("is-stale", isStale);
+  for (const field of ["model.id", "data.id"])
+    form.querySelector(`[data-caption="${field}"]`).classList.toggle("is-stale", isStale);
 }
 
 function askPreview() {
@@ -197,8 +218,14 @@ function askPreview() {
 function showVerdict(failure = "") {
   const all = problems.all().filter((each) => !each.field.startsWith("plan.")); // a what-if is no part of the launch
   const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
-  const isUntried = combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
-  let [state, mark, word, sentence] = ["ready", "check", gettext("ready"), fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed })];
+  const isUntried =
+    combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
+  let [state, mark, word, sentence] = [
+    "ready",
+    "check",
+    gettext("ready"),
+    fill(ngettext("%(n)s check passed.", "All %(n)s checks passed.", numPassed), { n: numPassed }),
+  ];
   if (failure) [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked"), failure];
   else if (all.length) {
     word = fill(ngettext("%(n)s problem", "%(n)s problems", all.length), { n: all.length });
@@ -206,11 +233,27 @@ function showVerdict(failure = "") {
   } else if (findings.blocking.length) {
     word = fill(ngettext("%(n)s error", "%(n)s errors", findings.blocking.length), { n: findings.blocking.length });
     [state, mark, sentence] = ["failed", "x", findings.blocking[0]];
-  } else if (previewState === "unanswered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not previewed"), previewFailure];
-  else if (previewState !== "answered") [state, mark, word, sentence] = ["missing", "help-circle", gettext("not checked yet"), gettext("Data and model are being read.")];
-  else if (isUntried) [state, mark, word, sentence] = ["warning", "alert-triangle", gettext("reward not tried"), gettext("It is tried before the run is queued; try it here to see what it gives.")];
+  } else if (previewState === "unanswered")
+    [state, mark, word, sentence] = ["missing", "help-circle", gettext("not previewed"), previewFailure];
+  else if (previewState !== "answered")
+    [state, mark, word, sentence] = [
+      "missing",
+      "help-circle",
+      gettext("not checked yet"),
+      gettext("Data and model are being read."),
+    ];
+  else if (isUntried)
+    [state, mark, word, sentence] = [
+      "warning",
+      "alert-triangle",
+      gettext("reward not tried"),
+      gettext("It is tried before the run is queued; try it here to see what it gives."),
+    ];
   else if (unknown.length) {
-    const said = unknown.length === 1 ? unknown[0].lastElementChild.textContent : gettext("Some checks cannot be made from here; see below.");
+    const said =
+      unknown.length === 1
+        ? unknown[0].lastElementChild.textContent
+        : gettext("Some checks cannot be made from here; see below.");
     [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }
   place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
@@ -269,7 +312,13 @@ async function recombine(carry) {
 
 /** Another trainer, version or algorithm: what was typed and still means something is kept. */
 async function chose(name) {
-  const carry = () => Object.fromEntries(knobs.changed().filter((n) => form.elements[n].closest("[data-groups]")).map((n) => [n, form.elements[n].value]));
+  const carry = () =>
+    Object.fromEntries(
+      knobs
+        .changed()
+        .filter((n) => form.elements[n].closest("[data-groups]"))
+        .map((n) => [n, form.elements[n].value]),
+    );
   combination.settle();
   if (!combination.isBehind || (await recombine(carry))) changed([name]);
 }
@@ -294,10 +343,14 @@ form.addEventListener("change", (event) => {
 place("undo").addEventListener("click", undo);
 place("save").addEventListener("click", () => {
   const blocked = problems.of("form");
-  if (blocked.length || !fullSpec) { problems.focusFirst(); return; }
+  if (blocked.length || !fullSpec) {
+    problems.focusFirst();
+    return;
+  }
   download(fullSpec, `${(form.elements.name.value || "run").replace(/[^\w.-]+/g, "-")}.json`);
 });
-for (const button of form.querySelectorAll("[data-try-reward]")) button.addEventListener("click", () => reward.ask({ now: true }));
+for (const button of form.querySelectorAll("[data-try-reward]"))
+  button.addEventListener("click", () => reward.ask({ now: true }));
 
 const numberLines = wireEditor(form, {
   commit(text, fileName) {
@@ -313,7 +366,9 @@ wireImport(form, {
     toast(gettext("The form now holds what you imported."), { undo });
   },
 });
-place("pasted-place").addEventListener("click", (event) => { if (event.target.closest("[data-pasted-close]")) place("pasted-place").replaceChildren(); });
+place("pasted-place").addEventListener("click", (event) => {
+  if (event.target.closest("[data-pasted-close]")) place("pasted-place").replaceChildren();
+});
 wireRecipes(form, {
   onValues(values) {
     put(form.elements.name.value ? { ...values, name: form.elements.name.value } : values);
@@ -321,7 +376,9 @@ wireRecipes(form, {
   },
 });
 wireUpload(form, {
-  onUploaded(id) { put({ "data.id.upload": id }); },
+  onUploaded(id) {
+    put({ "data.id.upload": id });
+  },
   onProblem: (sentence) => problems.set("upload", sentence ? [{ field: "data.id", message: sentence }] : []),
 });
 
@@ -330,7 +387,9 @@ wireUpload(form, {
 function showCommand() {
   const shown = sweep.commands ?? commands;
   place("command-text").textContent = shown[command] ?? "";
-  form.querySelector(".launch-bar").toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
+  form
+    .querySelector(".launch-bar")
+    .toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
   place("copy-command").dataset.copy = (command === "trainer" ? shown.script : shown[command]) ?? "";
 }
 
@@ -362,7 +421,9 @@ async function launch({ isProbe = false } = {}) {
   button.setAttribute("aria-disabled", "true");
   label.textContent = gettext("Checking and queueing");
   try {
-    const { status, answer } = await post(sweep.isOn && !isProbe ? sweep.launchUrl : form.action, form, { body: isProbe ? probeBody() : null });
+    const { status, answer } = await post(sweep.isOn && !isProbe ? sweep.launchUrl : form.action, form, {
+      body: isProbe ? probeBody() : null,
+    });
     if (status === 201) {
       draft.drop();
       location.assign(answer.url);
@@ -391,13 +452,22 @@ function probeBody() {
 }
 
 place("probe").addEventListener("click", () => launch({ isProbe: true }));
-form.addEventListener("submit", (event) => { event.preventDefault(); launch(); });
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  launch();
+});
 document.addEventListener("keydown", (event) => {
   const isControl = event.ctrlKey || event.metaKey;
   if (document.querySelector("dialog[open]") || !isControl) return;
-  if (event.key === "Enter") { event.preventDefault(); launch(); }
+  if (event.key === "Enter") {
+    event.preventDefault();
+    launch();
+  }
   const isInText = event.target.matches("input, textarea");
-  if (event.key.toLowerCase() === "z" && !event.shiftKey && !isInText) { event.preventDefault(); undo(); }
+  if (event.key.toLowerCase() === "z" && !event.shiftKey && !isInText) {
+    event.preventDefault();
+    undo();
+  }
 });
 // Enter in a one-line input would launch by accident; it confirms the value, no more.
 form.addEventListener("keydown", (event) => {
@@ -405,7 +475,9 @@ form.addEventListener("keydown", (event) => {
   event.preventDefault();
   event.target.dispatchEvent(new Event("change", { bubbles: true }));
 });
-window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // its key has launched already
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
+}); // its key has launched already
 
 // ---- Begin ------------------------------------------------------------------------------------------------------------
 
@@ -417,7 +489,11 @@ if (facts.problems.length) {
   await put(kept, { isDone: false });
   history = new History(snapshot(form));
   place("draft").hidden = false;
-  place("draft-drop").addEventListener("click", () => { put(pristine); place("draft").hidden = true; draft.drop(); });
+  place("draft-drop").addEventListener("click", () => {
+    put(pristine);
+    place("draft").hidden = true;
+    draft.drop();
+  });
 }
 changed([], { isDone: false });
 if (facts.shows) form.querySelector(`[data-show="${facts.shows}"]`).click(); // the address set knobs: show which

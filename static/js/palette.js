@@ -27,12 +27,18 @@ export function openPalette() {
 async function search(query) {
   const mine = ++asked;
   const wanted = query.trim().toLowerCase();
-  const pages = [...document.querySelectorAll(".topnav a")].map((a) => ({ text: a.textContent, url: a.href, keys: a.dataset.keys }));
+  const pages = [...document.querySelectorAll(".topnav a")].map((a) => ({
+    text: a.textContent,
+    url: a.href,
+    keys: a.dataset.keys,
+  }));
   const local = [...pages, ...commands].filter((entry) => entry.text.toLowerCase().includes(wanted));
   shownFor = null;
   show(local);
   try {
-    const answer = await fetch(`${dialog.dataset.source}?q=${encodeURIComponent(query)}`, { headers: { Accept: "application/json" } });
+    const answer = await fetch(`${dialog.dataset.source}?q=${encodeURIComponent(query)}`, {
+      headers: { Accept: "application/json" },
+    });
     if (mine !== asked || !answer.ok) return;
     const { runs } = await answer.json();
     const found = runs.map((run) => ({ text: run.name, url: run.url, run }));
@@ -48,15 +54,22 @@ function show(found) {
   active = 0;
   const list = dialog.querySelector("[role=listbox]");
   list.replaceChildren(...found.map(item));
-  if (!found.length) list.append(el("p", { class: "menu-head" }, gettext("Nothing found. Try another part of the name.")));
+  if (!found.length)
+    list.append(el("p", { class: "menu-head" }, gettext("Nothing found. Try another part of the name.")));
   mark();
 }
 
 function item(entry, index) {
   const row = el("div", { class: "menu-item", role: "option", id: `palette-${index}`, onclick: () => choose(index) });
   row.append(el("span", { class: "cut" }, entry.text));
-  if (entry.run) row.append(el("code", { class: "mono faint" }, entry.run.id), el("span", { class: "spacer" }), stateBadge(entry.run.state));
-  else if (entry.keys) row.append(el("span", { class: "faint" }, ...entry.keys.split(" ").map((key) => el("kbd", {}, key))));
+  if (entry.run)
+    row.append(
+      el("code", { class: "mono faint" }, entry.run.id),
+      el("span", { class: "spacer" }),
+      stateBadge(entry.run.state),
+    );
+  else if (entry.keys)
+    row.append(el("span", { class: "faint" }, ...entry.keys.split(" ").map((key) => el("kbd", {}, key))));
   return row;
 }
 
@@ -89,12 +102,15 @@ if (dialog) {
       event.preventDefault();
     } else if (event.key === "Enter" && !event.isComposing) {
       event.preventDefault();
-      if (shownFor !== input.value) { // typed faster than the list follows: Enter means what was typed
+      if (shownFor !== input.value) {
+        // typed faster than the list follows: Enter means what was typed
         clearTimeout(waiting);
         await search(input.value);
       }
       choose(active);
     }
   });
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
 }

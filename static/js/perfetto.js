@@ -30,9 +30,18 @@ function opened() {
   frame.src = `${page.ui}#!/viewer?mode=embedded`;
   return new Promise((resolve, reject) => {
     const ping = setInterval(() => frame.contentWindow.postMessage("PING", location.origin), PING_MS);
-    const patience = setTimeout(() => end(() => reject(new Error(gettext("Perfetto did not start. Reload the page, or download the trace and open it elsewhere.")))), PATIENCE_MS);
+    const patience = setTimeout(
+      () =>
+        end(() =>
+          reject(
+            new Error(gettext("Perfetto did not start. Reload the page, or download the trace and open it elsewhere.")),
+          ),
+        ),
+      PATIENCE_MS,
+    );
     const listen = (event) => {
-      if (event.source === frame.contentWindow && event.origin === location.origin && event.data === "PONG") end(resolve);
+      if (event.source === frame.contentWindow && event.origin === location.origin && event.data === "PONG")
+        end(resolve);
     };
     const end = (settle) => {
       clearInterval(ping);
@@ -70,12 +79,15 @@ async function fetched() {
 async function unfold() {
   const end = Date.now() + UNFOLD_MS;
   while (Date.now() < end) {
-    const groups = frame.contentWindow?.app?.trace?.workspaces?.currentWorkspace?.children?.filter((node) => node.hasChildren) ?? [];
+    const groups =
+      frame.contentWindow?.app?.trace?.workspaces?.currentWorkspace?.children?.filter((node) => node.hasChildren) ?? [];
     if (groups.length) {
       try {
         for (const group of groups.slice(0, MOST_GROUPS)) group.expand();
         frame.contentWindow.app.raf?.scheduleFullRedraw?.();
-      } catch { /* folded is fine too */ }
+      } catch {
+        /* folded is fine too */
+      }
       return;
     }
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -86,7 +98,9 @@ async function show() {
   try {
     const [buffer] = await Promise.all([fetched(), opened()]);
     const size = buffer.byteLength;
-    frame.contentWindow.postMessage({ perfetto: { buffer, title: page.title, keepApiOpen: true } }, location.origin, [buffer]);
+    frame.contentWindow.postMessage({ perfetto: { buffer, title: page.title, keepApiOpen: true } }, location.origin, [
+      buffer,
+    ]);
     say(fill(gettext("%(size)s handed over"), { size: bytes(size) }));
     frame.dataset.handed = String(size);
     unfold();
@@ -97,12 +111,24 @@ async function show() {
 
 function start() {
   if (page.size >= page.mostBytes) {
-    complain(gettext("This trace is larger than the 4 GiB that Perfetto can hold in a browser. Record fewer steps or ranks."));
+    complain(
+      gettext("This trace is larger than the 4 GiB that Perfetto can hold in a browser. Record fewer steps or ranks."),
+    );
   } else if (page.size > page.warnBytes) {
-    complain(fill(gettext("This trace has %(size)s; a browser may take minutes for it or give up. Fewer steps or ranks make smaller ones."), { size: bytes(page.size) }));
+    complain(
+      fill(
+        gettext(
+          "This trace has %(size)s; a browser may take minutes for it or give up. Fewer steps or ranks make smaller ones.",
+        ),
+        { size: bytes(page.size) },
+      ),
+    );
     const anyway = problem.querySelector("button");
     anyway.hidden = false;
-    anyway.addEventListener("click", () => { problem.hidden = true; show(); });
+    anyway.addEventListener("click", () => {
+      problem.hidden = true;
+      show();
+    });
   } else {
     show();
   }

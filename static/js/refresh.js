@@ -49,7 +49,11 @@ export function atMostEvery(ms, act) {
     last = Date.now();
     isRunning = true;
     isAsked = false;
-    try { await Promise.race([act(), new Promise((done) => setTimeout(done, LONGEST_MS))]); } catch { /* the offline notice says it; the next change tries again */ }
+    try {
+      await Promise.race([act(), new Promise((done) => setTimeout(done, LONGEST_MS))]);
+    } catch {
+      /* the offline notice says it; the next change tries again */
+    }
     isRunning = false;
     if (isAsked) ask();
   };
@@ -57,6 +61,8 @@ export function atMostEvery(ms, act) {
     isAsked = true;
     if (!isRunning) timer ||= setTimeout(run, Math.max(0, last + ms - Date.now()));
   };
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) ask();
+  });
   return ask;
 }

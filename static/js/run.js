@@ -1,11 +1,12 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
+import { ChartView } from "./charts/chart.js";
 import { el, fill, gettext, write } from "./format.js";
+import { Query } from "./query.js";
 import { Actions } from "./run/actions.js";
 import { Attempts } from "./run/attempts.js";
 import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
-import { ChartView } from "./charts/chart.js";
 import { ConfigTab } from "./run/config.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
@@ -14,7 +15,6 @@ import { LogTab } from "./run/logs.js";
 import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
-import { Query } from "./query.js";
 import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
 import { RunStore } from "./run/store.js";
@@ -77,7 +77,8 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan", "diagnosis"]) document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis"])
+      document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);
@@ -139,12 +140,17 @@ function tools() {
     query.set("log", view.isLog ? "1" : "");
     view.redraw(true);
   });
-  for (const button of document.querySelectorAll("[data-zoom-reset]")) button.addEventListener("click", () => view.setZoom(null));
-  const zoomed = () => { for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom; };
+  for (const button of document.querySelectorAll("[data-zoom-reset]"))
+    button.addEventListener("click", () => view.setZoom(null));
+  const zoomed = () => {
+    for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom;
+  };
   view.onZoom = (zoom) => {
     zoomed();
     query.set("zoom", zoom ? `${zoom.min.toPrecision(12)}_${zoom.max.toPrecision(12)}` : "");
-    const names = [...view.charts].filter((chart) => chart.isSeen).flatMap((chart) => chart.plot.lines.map((line) => line.name));
+    const names = [...view.charts]
+      .filter((chart) => chart.isSeen)
+      .flatMap((chart) => chart.plot.lines.map((line) => line.name));
     feed.zoom(zoom, [...new Set(names)]);
   };
   zoomed();
@@ -153,7 +159,10 @@ function tools() {
 /** Panels that fill the window need to know where they begin. */
 function measure() {
   const panel = document.querySelector("[data-panel]:not([hidden])");
-  document.documentElement.style.setProperty("--panel-top", `${Math.round(panel.getBoundingClientRect().top + scrollY)}px`);
+  document.documentElement.style.setProperty(
+    "--panel-top",
+    `${Math.round(panel.getBoundingClientRect().top + scrollY)}px`,
+  );
 }
 
 function listen() {
@@ -161,19 +170,34 @@ function listen() {
   store.on("series", (names) => {
     for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
   });
-  store.on("spans", () => { if (view.axis === "time") view.redraw(); });
-  store.on("frame", () => { header.heard(); header.showLive(); });
+  store.on("spans", () => {
+    if (view.axis === "time") view.redraw();
+  });
+  store.on("frame", () => {
+    header.heard();
+    header.showLive();
+  });
   feed.onRun = showHeader;
-  feed.onReset = () => { for (const tab of Object.values(tabs)) tab.reset?.(); };
+  feed.onReset = () => {
+    for (const tab of Object.values(tabs)) tab.reset?.();
+  };
   feed.onProblem = (error) => {
     const place = document.querySelector('[data-field="charts-error"]');
     if (!error) place.replaceChildren();
-    else place.replaceChildren(fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }), " ",
-      el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")));
+    else
+      place.replaceChildren(
+        fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }),
+        " ",
+        el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")),
+      );
   };
   const mark = () => {
-    const saved = files.artifacts.filter((one) => one.type === "checkpoint" && one.step > 0 && !store.branches.isDead(one.attempt, one.step)).map((one) => ({ x: one.step, type: one.type }));
-    const recorded = captures.list.filter((one) => one.steps && hasBegun(one)).map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
+    const saved = files.artifacts
+      .filter((one) => one.type === "checkpoint" && one.step > 0 && !store.branches.isDead(one.attempt, one.step))
+      .map((one) => ({ x: one.step, type: one.type }));
+    const recorded = captures.list
+      .filter((one) => one.steps && hasBegun(one))
+      .map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
     const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
     view.marks = [...saved, ...recorded, ...resumed];
     for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;

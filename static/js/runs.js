@@ -51,7 +51,12 @@ const refreshChanged = atMostEvery(1000, async () => {
   const ids = [...changed].filter(row);
   changed.clear();
   if (!ids.length) return;
-  try { await refreshRows(ids); } catch (error) { ids.forEach((id) => changed.add(id)); throw error; }
+  try {
+    await refreshRows(ids);
+  } catch (error) {
+    ids.forEach((id) => changed.add(id));
+    throw error;
+  }
 });
 
 function showFresh() {
@@ -64,12 +69,20 @@ function showFresh() {
 const project = document.documentElement.dataset.project;
 openFeed({
   path: `/ws/updates?project=${encodeURIComponent(project)}`,
-  onOpen: () => { rows().forEach((r) => changed.add(r.id)); refreshChanged(); },
+  onOpen: () => {
+    rows().forEach((r) => changed.add(r.id));
+    refreshChanged();
+  },
   onMessage: (message) => {
     const run = message.run ?? message;
     if (message.type !== "run" || !run.id) return;
-    if (row(run.id)) { changed.add(run.id); refreshChanged(); }
-    else if (run.state === "queued" && !fresh.has(run.id)) { fresh.add(run.id); showFresh(); }
+    if (row(run.id)) {
+      changed.add(run.id);
+      refreshChanged();
+    } else if (run.state === "queued" && !fresh.has(run.id)) {
+      fresh.add(run.id);
+      showFresh();
+    }
   },
 });
 
@@ -96,7 +109,10 @@ function showSelection() {
     all.indeterminate = selected.size > 0 && selected.size < here.size;
   }
   bar.hidden = !selected.size;
-  bar.querySelector("[data-selection-count]").textContent = fill(ngettext("%(n)s run selected", "%(n)s runs selected", selected.size), { n: selected.size });
+  bar.querySelector("[data-selection-count]").textContent = fill(
+    ngettext("%(n)s run selected", "%(n)s runs selected", selected.size),
+    { n: selected.size },
+  );
   const compare = bar.querySelector("[data-act=compare]");
   compare.hidden = selected.size < 2;
   compare.replaceChildren(fill(gettext("Compare %(n)s runs"), { n: selected.size }), " ", el("kbd", {}, "c"));
@@ -132,10 +148,20 @@ document.addEventListener("click", (event) => {
     return;
   }
   const box = event.target.closest("td.select input");
-  if (box) { current = box.value; toggle(box.value, event.shiftKey); return; }
+  if (box) {
+    current = box.value;
+    toggle(box.value, event.shiftKey);
+    return;
+  }
   const edit = event.target.closest("[data-edit]");
-  if (edit) { openEdit(edit.closest("tr").id); return; }
-  if (event.target.closest("[data-new-runs]")) { reload(); return; }
+  if (edit) {
+    openEdit(edit.closest("tr").id);
+    return;
+  }
+  if (event.target.closest("[data-new-runs]")) {
+    reload();
+    return;
+  }
   const act = event.target.closest("[data-act]");
   if (act) ACTS[act.dataset.act]();
 });
@@ -149,12 +175,18 @@ async function post(url, fields) {
   return { isOk: answer.ok, data: await answer.json() };
 }
 
-const rest = (ms) => new Promise((done) => { setTimeout(done, ms); });
+const rest = (ms) =>
+  new Promise((done) => {
+    setTimeout(done, ms);
+  });
 
 async function change(verb, ids, { tags = "", undo = null } = {}) {
   try {
     const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
-    if (!isOk) { toast(data.problem, { isError: true }); return; }
+    if (!isOk) {
+      toast(data.problem, { isError: true });
+      return;
+    }
     for (const refusal of data.refused) toast(refusal.message, { isError: true });
     const showing = verb === "archive" || verb === "restore" ? reload() : refreshRows(ids);
     await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
@@ -165,13 +197,23 @@ async function change(verb, ids, { tags = "", undo = null } = {}) {
 }
 
 const ACTS = {
-  compare: () => { location.href = `${bar.querySelector("[data-act=compare]").dataset.url}?runs=${rows().map((r) => r.id).filter((id) => selected.has(id)).join(",")}`; },
+  compare: () => {
+    location.href = `${bar.querySelector("[data-act=compare]").dataset.url}?runs=${rows()
+      .map((r) => r.id)
+      .filter((id) => selected.has(id))
+      .join(",")}`;
+  },
   tag: () => openTags(),
   archive: () => change("archive", [...selected], { undo: "restore" }),
   restore: () => change("restore", [...selected], { undo: "archive" }),
-  export: () => { location.href = `/runs.csv?${new URLSearchParams({ ids: [...selected].join(",") })}`; },
+  export: () => {
+    location.href = `/runs.csv?${new URLSearchParams({ ids: [...selected].join(",") })}`;
+  },
   stop: () => openStop(),
-  clear: () => { selected.clear(); showSelection(); },
+  clear: () => {
+    selected.clear();
+    showSelection();
+  },
 };
 
 const tagDialog = document.getElementById("tag-dialog");
@@ -258,15 +300,33 @@ onKeys({
   k: () => move(-1),
   x: () => current && row(current) && toggle(current),
   X: () => current && row(current) && toggle(current, true),
-  c: () => { if (selected.size < 2) return false; ACTS.compare(); return true; },
+  c: () => {
+    if (selected.size < 2) return false;
+    ACTS.compare();
+    return true;
+  },
   e: () => current && row(current) && editDialog && openEdit(current),
-  Enter: () => { if (current && row(current)) location.href = row(current).dataset.url; },
-  Escape: () => { if (!selected.size) return false; ACTS.clear(); return true; },
+  Enter: () => {
+    if (current && row(current)) location.href = row(current).dataset.url;
+  },
+  Escape: () => {
+    if (!selected.size) return false;
+    ACTS.clear();
+    return true;
+  },
 });
 document.addEventListener("focusin", (event) => {
   const mine = event.target.closest("tr[data-run]");
-  if (mine && mine.id !== current) { current = mine.id; rows().forEach((r) => r.classList.toggle("is-current", r === mine)); }
+  if (mine && mine.id !== current) {
+    current = mine.id;
+    rows().forEach((r) => r.classList.toggle("is-current", r === mine));
+  }
 });
 
-document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target?.id === "results") { fresh.clear(); showSelection(); } });
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target?.id === "results") {
+    fresh.clear();
+    showSelection();
+  }
+});
 showSelection();

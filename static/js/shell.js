@@ -28,7 +28,8 @@ function openDialog(id) {
 // Menus are <details>: close on Esc, on a click elsewhere, and when another one opens.
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target) || event.target.closest("a.menu-item, button.menu-item:not([data-keep-open])")) menu.open = false;
+    if (!menu.contains(event.target) || event.target.closest("a.menu-item, button.menu-item:not([data-keep-open])"))
+      menu.open = false;
   }
   const opener = event.target.closest("[data-open]");
   if (opener) openDialog(opener.dataset.open);
@@ -44,7 +45,9 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     toast(fill(gettext("Copied %(text)s"), { text: text.length > 40 ? `${text.slice(0, 40)}…` : text }));
   } catch {
-    toast(gettext("The browser does not let pages copy here. Select the text and copy it yourself."), { isError: true });
+    toast(gettext("The browser does not let pages copy here. Select the text and copy it yourself."), {
+      isError: true,
+    });
   }
 }
 
@@ -70,22 +73,41 @@ document.addEventListener("keydown", (event) => {
 const pages = new Map();
 for (const link of document.querySelectorAll(".topnav a")) {
   pages.set(link.dataset.keys, link.href);
-  onChord(link.dataset.keys, () => { location.href = link.href; });
+  onChord(link.dataset.keys, () => {
+    location.href = link.href;
+  });
 }
 onKeys({
   "?": () => openDialog("keys"),
   "/": () => {
     const filter = document.querySelector("[data-filter]");
-    if (filter) { filter.focus(); filter.select(); } else openPalette();
+    if (filter) {
+      filter.focus();
+      filter.select();
+    } else openPalette();
   },
-  n: () => { if (pages.has("g n")) location.href = pages.get("g n"); },
+  n: () => {
+    if (pages.has("g n")) location.href = pages.get("g n");
+  },
 });
 addCommand(gettext("Switch theme"), switchTheme, "Alt M");
 addCommand(gettext("Keyboard"), () => openDialog("keys"), "?");
-addCommand(gettext("API reference"), () => { location.href = "/api/docs"; });
-addCommand(gettext("Traces: open or upload"), () => { location.href = "/traces/"; }, "g p");
-onChord("g p", () => { location.href = "/traces/"; });
-addCommand(gettext("Account and settings"), () => { location.href = document.querySelector("a[href$='/account']").href; });
+addCommand(gettext("API reference"), () => {
+  location.href = "/api/docs";
+});
+addCommand(
+  gettext("Traces: open or upload"),
+  () => {
+    location.href = "/traces/";
+  },
+  "g p",
+);
+onChord("g p", () => {
+  location.href = "/traces/";
+});
+addCommand(gettext("Account and settings"), () => {
+  location.href = document.querySelector("a[href$='/account']").href;
+});
 
 // How much of the cluster is in use; once every ten seconds, and not in a background tab.
 // Where pages or tabs do not fit side by side, the current one is in sight.
@@ -108,7 +130,10 @@ async function showUsage() {
     usage.querySelector(".usage-text").innerHTML = html; // escaped by the server's template
     const meter = usage.querySelector("progress");
     meter.hidden = total === null;
-    if (total !== null) { meter.max = Math.max(total, 1); meter.value = used; }
+    if (total !== null) {
+      meter.max = Math.max(total, 1);
+      meter.value = used;
+    }
   } catch {
     // The offline notice says it.
   }
@@ -128,16 +153,22 @@ document.addEventListener("pitwall:connection", ({ detail }) => {
     offlineTimer = 0;
     banner.hidden = true;
   } else {
-    offlineTimer ||= setTimeout(() => { banner.hidden = false; }, 3000); // each try that fails says it again
+    offlineTimer ||= setTimeout(() => {
+      banner.hidden = false;
+    }, 3000); // each try that fails says it again
   }
   for (const live of document.querySelectorAll(".live")) live.dataset.live = detail.isConnected ? "on" : "off";
 });
 
 // What htmx could not do is said, never swallowed.
-document.addEventListener("htmx:sendError", () => toast(gettext("The console does not answer. Try again in a moment."), { isError: true }));
+document.addEventListener("htmx:sendError", () =>
+  toast(gettext("The console does not answer. Try again in a moment."), { isError: true }),
+);
 document.addEventListener("htmx:responseError", ({ detail }) => {
   const said = detail.xhr.getResponseHeader("X-Problem");
-  const text = said ? decodeURIComponent(said) : fill(gettext("The console refused: %(status)s. Reload the page and try again."), { status: detail.xhr.status });
+  const text = said
+    ? decodeURIComponent(said)
+    : fill(gettext("The console refused: %(status)s. Reload the page and try again."), { status: detail.xhr.status });
   toast(text, { isError: true });
 });
 document.addEventListener("htmx:configRequest", ({ detail }) => Object.assign(detail.headers, csrfHeaders()));

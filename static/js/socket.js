@@ -59,8 +59,12 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
       isHeard = false;
       setConnected(true);
     };
-    mine.onmessage = (event) => { if (mine === socket) receive(JSON.parse(event.data)); };
-    mine.onclose = (event) => { if (mine === socket) lose(event.code); };
+    mine.onmessage = (event) => {
+      if (mine === socket) receive(JSON.parse(event.data));
+    };
+    mine.onclose = (event) => {
+      if (mine === socket) lose(event.code);
+    };
   }
 
   function receive(message) {
@@ -77,10 +81,19 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
       } else isBehind = false;
     } else if (message.type === "reset" && last !== null && onReset) {
       drop();
-      onReset(message).then((through) => { last = through; connect(); }, () => later());
+      onReset(message).then(
+        (through) => {
+          last = through;
+          connect();
+        },
+        () => later(),
+      );
     } else if (message.type === "frame" && last !== null) {
       if (message.seq <= last) return;
-      if (message.seq !== last + 1) { reconnect(); return; }
+      if (message.seq !== last + 1) {
+        reconnect();
+        return;
+      }
       last = message.seq;
       onMessage(message);
     } else {
@@ -110,7 +123,8 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
   function lose(code) {
     drop();
     setConnected(false);
-    if (code === 4401) location.reload(); // the session ended: the page's own sign-in redirect says so
+    if (code === 4401)
+      location.reload(); // the session ended: the page's own sign-in redirect says so
     else if (code !== 4403 && code !== 4404) later();
   }
 
@@ -128,10 +142,23 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
     announce();
   }
 
-  const again = () => { if (!socket) { tries = 0; connect(); } };
+  const again = () => {
+    if (!socket) {
+      tries = 0;
+      connect();
+    }
+  };
   addEventListener("online", again);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) again(); });
-  addEventListener("offline", () => { if (socket) { drop(); setConnected(false); later(); } });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) again();
+  });
+  addEventListener("offline", () => {
+    if (socket) {
+      drop();
+      setConnected(false);
+      later();
+    }
+  });
   connect();
   return {
     seq: () => last,

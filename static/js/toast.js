@@ -10,10 +10,30 @@ export function toast(text, { undo = null, link = null, isError = false } = {}) 
   const place = document.querySelector("[data-toasts]");
   const close = () => line.remove();
   const line = el("div", { class: "toast-line", "data-level": isError ? "error" : "info" }, el("span", {}, text));
-  if (undo) line.append(el("button", { class: "link", type: "button", onclick: () => { close(); undo(); } }, gettext("Undo")));
+  if (undo)
+    line.append(
+      el(
+        "button",
+        {
+          class: "link",
+          type: "button",
+          onclick: () => {
+            close();
+            undo();
+          },
+        },
+        gettext("Undo"),
+      ),
+    );
   if (link) line.append(el("a", { href: link.url }, link.text));
   if (isError) {
-    line.append(el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "aria-label": gettext("Close"), onclick: close }, icon("x")));
+    line.append(
+      el(
+        "button",
+        { class: "btn btn-quiet btn-icon btn-sm", type: "button", "aria-label": gettext("Close"), onclick: close },
+        icon("x"),
+      ),
+    );
   } else {
     expire(line, undo ? UNDO_LIFE_MS : LIFE_MS);
   }

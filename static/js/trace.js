@@ -45,7 +45,11 @@ function files() {
     if (!detail.target.matches("[data-files]") || detail.xhr.status !== 200) return;
     const now = new DOMParser().parseFromString(detail.serverResponse, "text/html").querySelector("[data-files]");
     // what has not changed stays: who is about to press a button still finds it there
-    if (now?.innerHTML === detail.target.innerHTML && now.getAttribute("hx-trigger") === detail.target.getAttribute("hx-trigger")) detail.shouldSwap = false;
+    if (
+      now?.innerHTML === detail.target.innerHTML &&
+      now.getAttribute("hx-trigger") === detail.target.getAttribute("hx-trigger")
+    )
+      detail.shouldSwap = false;
   });
   document.addEventListener("htmx:responseError", ({ detail }) => {
     if (detail.target.matches("[data-files]") && detail.xhr.status === 404) detail.target.remove(); // the trace was deleted
@@ -69,8 +73,18 @@ class TracePage {
   constructor() {
     this.palette = new Palette(phases);
     this.layout = new Layout();
-    this.loader = new Loader(() => { this.strip?.loaded(); this.view.draw(); });
-    this.view = new View({ canvas: find('[data-canvas="lanes"]'), scroll: find("[data-scroll]"), space: find("[data-space]"), palette: this.palette, layout: this.layout, loader: this.loader });
+    this.loader = new Loader(() => {
+      this.strip?.loaded();
+      this.view.draw();
+    });
+    this.view = new View({
+      canvas: find('[data-canvas="lanes"]'),
+      scroll: find("[data-scroll]"),
+      space: find("[data-space]"),
+      palette: this.palette,
+      layout: this.layout,
+      loader: this.loader,
+    });
     this.view.canvas.dataset.step = gettext("step");
     find('[data-canvas="strip"]').dataset.all = gettext("all");
     this.strip = new Strip(find('[data-canvas="strip"]'), this.view, this.palette, this.loader);
@@ -94,7 +108,9 @@ class TracePage {
     this.layers.addEventListener("state", () => this.#empty());
     this.layers.addEventListener("problem", ({ detail }) => write(field("note"), detail.message));
     this.loader.onProblem = (isBad, isFinal) => {
-      const text = isFinal ? gettext("Part of the timeline could not be read. Reload the page.") : gettext("Part of the timeline could not be read. It is tried again.");
+      const text = isFinal
+        ? gettext("Part of the timeline could not be read. Reload the page.")
+        : gettext("Part of the timeline could not be read. It is tried again.");
       write(field("note"), isBad ? text : "");
     };
     this.#tools();
@@ -121,7 +137,12 @@ class TracePage {
 
   #layer(detail) {
     this.groups.layers.set(detail.id, layerGroups(detail, this.clock, page.api));
-    if (detail.steps.length > this.layerSteps.length) this.layerSteps = detail.steps.map(({ number, begin, end }) => ({ number, begin: this.clock.offset(begin), end: this.clock.offset(end) }));
+    if (detail.steps.length > this.layerSteps.length)
+      this.layerSteps = detail.steps.map(({ number, begin, end }) => ({
+        number,
+        begin: this.clock.offset(begin),
+        end: this.clock.offset(end),
+      }));
     this.counters.add(detail, detail.role ? laneName({ role: detail.role, rank: detail.rank ?? 0 }) : "");
     this.#place();
     if (this.isStarted) this.selection.soon();
@@ -165,8 +186,11 @@ class TracePage {
     empty.hidden = has;
     if (has || !this.isStarted) return;
     const failed = this.layers.trace.layers.filter(({ state }) => state === "failed");
-    const text = this.layers.isWaiting ? gettext("Nothing to show yet. The timeline appears here as soon as the first file is imported.")
-      : failed.length ? failed.map(({ file_name: name, problem }) => `${name}: ${problem}`).join(" ") : gettext("There is nothing in this trace.");
+    const text = this.layers.isWaiting
+      ? gettext("Nothing to show yet. The timeline appears here as soon as the first file is imported.")
+      : failed.length
+        ? failed.map(({ file_name: name, problem }) => `${name}: ${problem}`).join(" ")
+        : gettext("There is nothing in this trace.");
     write(empty.firstElementChild, text);
   }
 
@@ -184,7 +208,9 @@ class TracePage {
 
   async #chooseFromAddress(layer, event) {
     try {
-      const answer = await fetch(`${page.api}/layers/${layer}/events/${event}`, { headers: { Accept: "application/json" } });
+      const answer = await fetch(`${page.api}/layers/${layer}/events/${event}`, {
+        headers: { Accept: "application/json" },
+      });
       if (answer.ok) goTo(this.view, this.clock, { ...(await answer.json()), layer });
     } catch {
       // The timeline stands without it; the offline notice says why.
@@ -197,8 +223,15 @@ class TracePage {
       query.set("from", view.window ? clock.absolute(view.window.from) : "");
       query.set("to", view.window ? clock.absolute(view.window.to) : "");
     });
-    view.addEventListener("selection", () => query.set("sel", view.selection ? `${clock.absolute(view.selection.from)}-${clock.absolute(view.selection.to)}` : ""));
-    view.addEventListener("chosen", () => query.set("event", view.chosen?.id >= 0 && view.chosen.layer ? `${view.chosen.layer}.${view.chosen.id}` : ""));
+    view.addEventListener("selection", () =>
+      query.set(
+        "sel",
+        view.selection ? `${clock.absolute(view.selection.from)}-${clock.absolute(view.selection.to)}` : "",
+      ),
+    );
+    view.addEventListener("chosen", () =>
+      query.set("event", view.chosen?.id >= 0 && view.chosen.layer ? `${view.chosen.layer}.${view.chosen.id}` : ""),
+    );
     view.addEventListener("folds", () => this.#folds());
     view.addEventListener("hover", ({ detail }) => this.#tip(detail));
     view.addEventListener("drawn", () => this.#legendSoon());
@@ -212,17 +245,31 @@ class TracePage {
 
   #tools() {
     const { view } = this;
-    const actions = { in: () => view.zoom(0.6), out: () => view.zoom(1.6), reset: () => view.setWindow(null), selection: () => view.zoomToSelection() };
-    for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", actions[button.dataset.zoom]);
+    const actions = {
+      in: () => view.zoom(0.6),
+      out: () => view.zoom(1.6),
+      reset: () => view.setWindow(null),
+      selection: () => view.zoomToSelection(),
+    };
+    for (const button of document.querySelectorAll("[data-zoom]"))
+      button.addEventListener("click", actions[button.dataset.zoom]);
     const axis = (isByStep) => {
       view.isByStep = isByStep;
-      for (const button of document.querySelectorAll("[data-axis]")) button.setAttribute("aria-pressed", String((button.dataset.axis === "step") === isByStep));
+      for (const button of document.querySelectorAll("[data-axis]"))
+        button.setAttribute("aria-pressed", String((button.dataset.axis === "step") === isByStep));
       query.set("axis", isByStep ? "step" : "");
       view.draw();
     };
-    for (const button of document.querySelectorAll("[data-axis]")) button.addEventListener("click", () => axis(button.dataset.axis === "step"));
+    for (const button of document.querySelectorAll("[data-axis]"))
+      button.addEventListener("click", () => axis(button.dataset.axis === "step"));
     axis(view.isByStep);
-    onKeys({ 0: () => view.setWindow(null), z: () => view.zoomToSelection(), "+": () => view.zoom(0.7), "=": () => view.zoom(0.7), "-": () => view.zoom(1.4) });
+    onKeys({
+      0: () => view.setWindow(null),
+      z: () => view.zoomToSelection(),
+      "+": () => view.zoom(0.7),
+      "=": () => view.zoom(0.7),
+      "-": () => view.zoom(1.4),
+    });
     find("[data-lane-list]").addEventListener("change", (event) => {
       if (event.target.dataset.counter) {
         const isDone = this.counters.toggle(event.target.dataset.counter, event.target.checked);
@@ -242,16 +289,48 @@ class TracePage {
     const held = find("[data-lane-list]");
     const focused = held.contains(document.activeElement) ? document.activeElement.value : "";
     const counters = [...this.counters.known.values()];
-    const chooser = el("fieldset", {}, el("legend", { class: "menu-head" }, fill(gettext("Counters, %(n)s"), { n: grouped(counters.length) })),
+    const chooser = el(
+      "fieldset",
+      {},
+      el("legend", { class: "menu-head" }, fill(gettext("Counters, %(n)s"), { n: grouped(counters.length) })),
       ...counters.map(({ key, title, series }) => {
-        const box = el("input", { type: "checkbox", value: `counter ${key}`, "data-counter": key, checked: this.counters.isShown(key) });
-        return el("label", { class: "menu-item" }, box, el("span", { class: "cut", title }, title), el("span", { class: "spacer" }), el("span", { class: "faint num" }, grouped(series.samples)));
-      }));
-    held.replaceChildren(...(counters.length ? [chooser] : []), ...this.layout.groups.map((group) => el("fieldset", {}, el("legend", { class: "menu-head" }, group.title),
-      ...group.lanes.map((lane) => {
-        const box = el("input", { type: "checkbox", value: lane.key, checked: !this.layout.hidden.has(lane.key) });
-        return el("label", { class: "menu-item" }, box, el("span", { class: "cut" }, lane.title), el("span", { class: "spacer" }), el("span", { class: "faint num" }, lane.events ? grouped(lane.events) : ""));
-      }))));
+        const box = el("input", {
+          type: "checkbox",
+          value: `counter ${key}`,
+          "data-counter": key,
+          checked: this.counters.isShown(key),
+        });
+        return el(
+          "label",
+          { class: "menu-item" },
+          box,
+          el("span", { class: "cut", title }, title),
+          el("span", { class: "spacer" }),
+          el("span", { class: "faint num" }, grouped(series.samples)),
+        );
+      }),
+    );
+    held.replaceChildren(
+      ...(counters.length ? [chooser] : []),
+      ...this.layout.groups.map((group) =>
+        el(
+          "fieldset",
+          {},
+          el("legend", { class: "menu-head" }, group.title),
+          ...group.lanes.map((lane) => {
+            const box = el("input", { type: "checkbox", value: lane.key, checked: !this.layout.hidden.has(lane.key) });
+            return el(
+              "label",
+              { class: "menu-item" },
+              box,
+              el("span", { class: "cut" }, lane.title),
+              el("span", { class: "spacer" }),
+              el("span", { class: "faint num" }, lane.events ? grouped(lane.events) : ""),
+            );
+          }),
+        ),
+      ),
+    );
     if (focused) held.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
   }
 
@@ -262,11 +341,23 @@ class TracePage {
     const { event, column, x, y } = detail;
     const category = event ? CATEGORIES[event.category] : CATEGORIES[column.category];
     const phase = event?.about ? (phases.get(event.about.phase)?.label ?? event.about.phase) : null;
-    const name = event ? (event.about?.name || phase || event.name) : column.text;
+    const name = event ? event.about?.name || phase || event.name : column.text;
     const parts = event
-      ? [span(event.end - event.begin), fill(gettext("at %(time)s"), { time: axisText(event.begin - this.view.zero, Math.max((event.end - event.begin) / 100, 1)) }), event.about?.step > 0 ? fill(gettext("step %(n)s"), { n: event.about.step }) : ""]
-      : [fill(gettext("longest here; %(share)s busy"), { share: `${Math.round(column.busy * 100)} %` }), gettext("click to look closer")];
-    tip.replaceChildren(el("b", { class: "cut" }, name), el("span", { class: "faint nowrap" }, [categoryWord(category), ...parts].filter(Boolean).join(" · ")));
+      ? [
+          span(event.end - event.begin),
+          fill(gettext("at %(time)s"), {
+            time: axisText(event.begin - this.view.zero, Math.max((event.end - event.begin) / 100, 1)),
+          }),
+          event.about?.step > 0 ? fill(gettext("step %(n)s"), { n: event.about.step }) : "",
+        ]
+      : [
+          fill(gettext("longest here; %(share)s busy"), { share: `${Math.round(column.busy * 100)} %` }),
+          gettext("click to look closer"),
+        ];
+    tip.replaceChildren(
+      el("b", { class: "cut" }, name),
+      el("span", { class: "faint nowrap" }, [categoryWord(category), ...parts].filter(Boolean).join(" · ")),
+    );
     const body = find("[data-body]");
     const scroll = find("[data-scroll]");
     const left = Math.min(x + 14, Math.max(body.clientWidth - tip.offsetWidth - 4, 0));
@@ -288,21 +379,28 @@ class TracePage {
     for (const { lanes } of this.layout.groups) {
       for (const lane of lanes) {
         for (const row of lane.rows ?? []) for (const name of row?.table.names ?? []) seenPhases.add(name);
-        for (const tile of lane.tiles?.known.values() ?? []) for (const [i, category] of tile.table.cats.entries()) {
-          if (phases.has(tile.table.names[i]) && (category === 2 || category === 3)) seenPhases.add(tile.table.names[i]);
-          else seen.add(CATEGORIES[category]);
-        }
+        for (const tile of lane.tiles?.known.values() ?? [])
+          for (const [i, category] of tile.table.cats.entries()) {
+            if (phases.has(tile.table.names[i]) && (category === 2 || category === 3))
+              seenPhases.add(tile.table.names[i]);
+            else seen.add(CATEGORIES[category]);
+          }
       }
     }
     seen.delete("phase");
     const signature = [...seenPhases, "|", ...seen].sort().join();
     if (signature === this.legendShown) return;
     this.legendShown = signature;
-    const key = (token, word) => el("span", { class: "trace-key" }, el("i", { class: "swatch", "data-token": token }), word);
+    const key = (token, word) =>
+      el("span", { class: "trace-key" }, el("i", { class: "swatch", "data-token": token }), word);
     find("[data-legend]").replaceChildren(
       ...page.phases.filter((phase) => seenPhases.has(phase.key)).map((phase) => key(`--${phase.token}`, phase.label)),
-      ...CATEGORIES.filter((category) => seen.has(category) && category !== "memset").map((category) => key(categoryToken(category), categoryWord(category))));
-    for (const swatch of document.querySelectorAll("[data-legend] [data-token]")) swatch.style.background = `var(${swatch.dataset.token})`;
+      ...CATEGORIES.filter((category) => seen.has(category) && category !== "memset").map((category) =>
+        key(categoryToken(category), categoryWord(category)),
+      ),
+    );
+    for (const swatch of document.querySelectorAll("[data-legend] [data-token]"))
+      swatch.style.background = `var(${swatch.dataset.token})`;
   }
 }
 

@@ -12,9 +12,18 @@ class Upload {
     this.files = files;
     this.isStopped = false;
     this.rows = files.map((file) => {
-      const meter = el("progress", { class: "meter", max: file.size || 1, value: 0, "aria-label": fill(gettext("Sent of %(name)s"), { name: file.name }) });
+      const meter = el("progress", {
+        class: "meter",
+        max: file.size || 1,
+        value: 0,
+        "aria-label": fill(gettext("Sent of %(name)s"), { name: file.name }),
+      });
       const text = el("span", { class: "num faint nowrap" }, bytes(file.size));
-      return { meter, text, node: el("li", {}, el("span", { class: "mono cut", title: file.name }, file.name), meter, text) };
+      return {
+        meter,
+        text,
+        node: el("li", {}, el("span", { class: "mono cut", title: file.name }, file.name), meter, text),
+      };
     });
   }
 
@@ -34,18 +43,29 @@ class Upload {
     let tries = 0;
     while (offset < file.size) {
       if (this.isStopped) throw new Error(gettext("The upload was stopped."));
-      const answer = await this.#piece(`${page.api}/${trace.id}/layers/${layer.id}/content?offset=${offset}`, file.slice(offset, offset + page.pieceBytes));
+      const answer = await this.#piece(
+        `${page.api}/${trace.id}/layers/${layer.id}/content?offset=${offset}`,
+        file.slice(offset, offset + page.pieceBytes),
+      );
       if (answer.ok) {
         offset = answer.body.received;
         tries = 0;
       } else if (answer.status === 409 || answer.status === 0 || answer.status >= 502) {
         tries += 1;
-        if (tries > RETRIES) throw new Error(answer.text || gettext("The console does not answer. Try again when it is back."));
-        await new Promise((resolve) => { setTimeout(resolve, 400 * 2 ** tries); });
-        const now = await fetch(`${page.api}/${trace.id}`, { headers: { Accept: "application/json" } }).then((found) => (found.ok ? found.json() : null), () => null);
+        if (tries > RETRIES)
+          throw new Error(answer.text || gettext("The console does not answer. Try again when it is back."));
+        await new Promise((resolve) => {
+          setTimeout(resolve, 400 * 2 ** tries);
+        });
+        const now = await fetch(`${page.api}/${trace.id}`, { headers: { Accept: "application/json" } }).then(
+          (found) => (found.ok ? found.json() : null),
+          () => null,
+        );
         offset = now?.layers.find(({ id }) => id === layer.id)?.received ?? offset;
       } else {
-        throw new Error(answer.text || fill(gettext("The upload failed (%(status)s). Try it again."), { status: answer.status }));
+        throw new Error(
+          answer.text || fill(gettext("The upload failed (%(status)s). Try it again."), { status: answer.status }),
+        );
       }
       row.meter.value = offset;
       row.text.textContent = fill(gettext("%(sent)s of %(total)s"), { sent: bytes(offset), total: bytes(file.size) });
@@ -54,9 +74,19 @@ class Upload {
 
   async #piece(url, piece) {
     try {
-      const answer = await fetch(url, { method: "PUT", headers: { ...csrfHeaders(), Accept: "application/json", "Content-Type": "application/octet-stream" }, credentials: "same-origin", body: piece });
+      const answer = await fetch(url, {
+        method: "PUT",
+        headers: { ...csrfHeaders(), Accept: "application/json", "Content-Type": "application/octet-stream" },
+        credentials: "same-origin",
+        body: piece,
+      });
       const body = await answer.json().catch(() => ({}));
-      return { ok: answer.ok, status: answer.status, body, text: (body.problems ?? []).map(({ message }) => message).join(" ") };
+      return {
+        ok: answer.ok,
+        status: answer.status,
+        body,
+        text: (body.problems ?? []).map(({ message }) => message).join(" "),
+      };
     } catch {
       return { ok: false, status: 0, body: {}, text: "" };
     }
@@ -75,7 +105,11 @@ async function start(files) {
   problem.textContent = "";
   const large = files.find(({ size }) => size > page.maxBytes);
   if (large) {
-    problem.textContent = fill(gettext("%(name)s has %(size)s; a trace file holds at most %(most)s."), { name: large.name, size: bytes(large.size), most: bytes(page.maxBytes) });
+    problem.textContent = fill(gettext("%(name)s has %(size)s; a trace file holds at most %(most)s."), {
+      name: large.name,
+      size: bytes(large.size),
+      most: bytes(page.maxBytes),
+    });
     return;
   }
   if (!files.length || current) return;
@@ -94,10 +128,27 @@ async function start(files) {
 const zone = find("[data-drop]");
 if (zone) {
   const input = find("[data-choose]");
-  input.addEventListener("change", () => { start([...input.files]); input.value = ""; });
-  find("[data-stop]").addEventListener("click", () => { if (current) current.isStopped = true; });
-  for (const name of ["dragenter", "dragover"]) zone.addEventListener(name, (event) => { event.preventDefault(); zone.dataset.over = ""; });
-  for (const name of ["dragleave", "drop"]) zone.addEventListener(name, () => { delete zone.dataset.over; });
-  zone.addEventListener("drop", (event) => { event.preventDefault(); start([...event.dataTransfer.files]); });
-  addEventListener("beforeunload", (event) => { if (current) event.preventDefault(); });
+  input.addEventListener("change", () => {
+    start([...input.files]);
+    input.value = "";
+  });
+  find("[data-stop]").addEventListener("click", () => {
+    if (current) current.isStopped = true;
+  });
+  for (const name of ["dragenter", "dragover"])
+    zone.addEventListener(name, (event) => {
+      event.preventDefault();
+      zone.dataset.over = "";
+    });
+  for (const name of ["dragleave", "drop"])
+    zone.addEventListener(name, () => {
+      delete zone.dataset.over;
+    });
+  zone.addEventListener("drop", (event) => {
+    event.preventDefault();
+    start([...event.dataTransfer.files]);
+  });
+  addEventListener("beforeunload", (event) => {
+    if (current) event.preventDefault();
+  });
 }

@@ -1,8 +1,8 @@
 // The page of one sweep: its runs and chart follow what happens; stop all; how many run at once.
 
+import { send } from "./api.js";
 import { fill, gettext, ngettext } from "./format.js";
 import { atMostEvery, refreshParts } from "./refresh.js";
-import { send } from "./api.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 import { Scatter } from "./tune/scatter.js";
@@ -24,7 +24,11 @@ openFeed({
   path: `/ws/updates?project=${encodeURIComponent(page.project)}`,
   onMessage: (message) => {
     const run = message.run ?? message;
-    if (message.type === "run" && (document.querySelector(`tr[data-run="${CSS.escape(run.id ?? "")}"]`) || run.study?.id === page.id)) refresh();
+    if (
+      message.type === "run" &&
+      (document.querySelector(`tr[data-run="${CSS.escape(run.id ?? "")}"]`) || run.study?.id === page.id)
+    )
+      refresh();
   },
   onOpen: () => refresh(),
 });
@@ -50,7 +54,11 @@ form?.addEventListener("submit", async (event) => {
     input.value = study.max_concurrent;
     said.textContent = "";
     input.removeAttribute("aria-invalid");
-    toast(fill(ngettext("%(n)s run at once from now on", "%(n)s runs at once from now on", study.max_concurrent), { n: study.max_concurrent }));
+    toast(
+      fill(ngettext("%(n)s run at once from now on", "%(n)s runs at once from now on", study.max_concurrent), {
+        n: study.max_concurrent,
+      }),
+    );
     refresh();
   } catch (error) {
     said.textContent = error.message;
@@ -65,7 +73,11 @@ dialog?.querySelector("[data-stop-now]").addEventListener("click", async (event)
   button.disabled = true;
   try {
     const { num_stopped: n } = await send("POST", `${page.api}/stop`);
-    toast(n ? fill(ngettext("Stopping %(n)s run", "Stopping %(n)s runs", n), { n }) : gettext("Every run had ended already."));
+    toast(
+      n
+        ? fill(ngettext("Stopping %(n)s run", "Stopping %(n)s runs", n), { n })
+        : gettext("Every run had ended already."),
+    );
   } catch (error) {
     toast(error.message, { isError: true });
   }

@@ -27,7 +27,9 @@ export class Branches {
   /** Return the steps at which the history goes on from a checkpoint, with the attempt that does. */
   get resumes() {
     return this.attempts
-      .filter((one) => one.resume_attempt !== null && (one.visible_through === null || one.visible_through > one.resume_step))
+      .filter(
+        (one) => one.resume_attempt !== null && (one.visible_through === null || one.visible_through > one.resume_step),
+      )
       .map((one) => ({ step: one.resume_step, attempt: one.number }));
   }
 

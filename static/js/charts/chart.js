@@ -4,12 +4,12 @@
  */
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
+import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
-import { el, grouped, laneName } from "../format.js";
-import * as numbers from "./numbers.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
+import * as numbers from "./numbers.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
@@ -56,9 +56,12 @@ function deadLine(id, label, { series: part, from }, smoothing) {
   return { id: `${id}@${part.attempt}`, label, attempt: part.attempt, isDead: true, column };
 }
 
-const seen = new IntersectionObserver((entries) => {
-  for (const entry of entries) entry.target.chart?.setSeen(entry.isIntersecting);
-}, { rootMargin: "120px" });
+const seen = new IntersectionObserver(
+  (entries) => {
+    for (const entry of entries) entry.target.chart?.setSeen(entry.isIntersecting);
+  },
+  { rootMargin: "120px" },
+);
 
 const sized = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.chart?.resize();
@@ -198,13 +201,19 @@ export class Chart {
         data.push(smoothed ? finite(spread(aligned[0], line.column.x, line.column.smooth))[0] : ys[i]);
       }
     });
-    const layout = `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");
+    const layout =
+      `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");
     return { data: this.#logSafe(data), drawn, odd, layout, lines: kept.slice(behind.length), numDead: behind.length };
   }
 
   #line(line, lane, attempts, many, place) {
     const { smoothing, zoom } = this.view;
-    const parts = attempts.map((series) => ({ kind: series.kind, attempt: series.attempt, latest: series.latest, ...series.columns(smoothing, zoom) }));
+    const parts = attempts.map((series) => ({
+      kind: series.kind,
+      attempt: series.attempt,
+      latest: series.latest,
+      ...series.columns(smoothing, zoom),
+    }));
     const { clean, dead } = (this.store.branches ?? EVERYTHING).split(parts);
     const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
     for (const { series: part, count, isCut } of clean) {
@@ -220,12 +229,20 @@ export class Chart {
       column.of += count === part.x.length ? part.of : count;
     }
     // One average through the restored step, where every point is at hand to take it over.
-    if (clean.length > 1 && smoothing > 0 && parts.every((part) => part.n === part.of)) column.smooth = smooth(column.y, smoothing);
+    if (clean.length > 1 && smoothing > 0 && parts.every((part) => part.n === part.of))
+      column.smooth = smooth(column.y, smoothing);
     const [role, rank] = lane.split("|");
     const label = many ? laneName({ role, rank }) : line.label;
     const stroke = many && !line.fixed ? `--run-${place % 10}` : line.color;
     const id = `${line.name}@${lane}`;
-    return { ...line, id, label, color: stroke, column, dead: dead.map((branch) => deadLine(id, label, branch, smoothing)) };
+    return {
+      ...line,
+      id,
+      label,
+      color: stroke,
+      column,
+      dead: dead.map((branch) => deadLine(id, label, branch, smoothing)),
+    };
   }
 
   /** Put steps on the clock: each at the end of its work, as the timeline's spans say. */
@@ -245,13 +262,20 @@ export class Chart {
     if (!this.view.isLog || this.plot.stacked) return data;
     let floor = SMALLEST_LOG;
     for (const column of data.slice(1)) for (const y of column) if (y * LOG_DECADES > floor) floor = y * LOG_DECADES;
-    return data.map((column, i) => (i === 0 ? column : Array.from(column, (y) => (y !== null && y >= floor ? y : null))));
+    return data.map((column, i) =>
+      i === 0 ? column : Array.from(column, (y) => (y !== null && y >= floor ? y : null)),
+    );
   }
 
   #options(shown, width, height) {
     const { plot, view } = this;
     const isTime = plot.isTime || view.axis === "time";
-    const axis = { stroke: () => color("--text-3"), font: AXIS_FONT, ticks: { show: false }, grid: { stroke: () => color("--gridc"), width: 1 } };
+    const axis = {
+      stroke: () => color("--text-3"),
+      font: AXIS_FONT,
+      ticks: { show: false },
+      grid: { stroke: () => color("--gridc"), width: 1 },
+    };
     const isLog = view.isLog && !plot.stacked;
     return {
       width,
@@ -264,10 +288,29 @@ export class Chart {
         sync: { key: isTime ? "run-time" : "run", setSeries: false, scales: ["x", null] },
         bind: { dblclick: () => () => (view.setZoom(null), null) },
       },
-      scales: { x: { time: isTime, range: () => this.#xRange() }, y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) } },
+      scales: {
+        x: { time: isTime, range: () => this.#xRange() },
+        y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) },
+      },
       axes: [
-        { ...axis, size: 20, gap: 2, space: isTime ? 80 : 64, values: isTime ? (u, splits, at, space, step) => splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step))) : plot.xTick && ((u, splits) => splits.map(plot.xTick)) },
-        { ...axis, size: (u, values) => this.#axisSize(values), gap: 4, space: 26, incrs: plot.unit === "bytes" ? BINARY : undefined, values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []) },
+        {
+          ...axis,
+          size: 20,
+          gap: 2,
+          space: isTime ? 80 : 64,
+          values: isTime
+            ? (u, splits, at, space, step) =>
+                splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step)))
+            : plot.xTick && ((u, splits) => splits.map(plot.xTick)),
+        },
+        {
+          ...axis,
+          size: (u, values) => this.#axisSize(values),
+          gap: 4,
+          space: 26,
+          incrs: plot.unit === "bytes" ? BINARY : undefined,
+          values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []),
+        },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
@@ -284,13 +327,24 @@ export class Chart {
     const shared = { label: line.label, spanGaps: true, show: !this.hidden.has(line.id), points: { show: false } };
     if (line.look === "area") return { ...shared, width: 0, stroke, fill: stroke };
     if (line.look === "points") {
-      return { ...shared, paths: () => null, stroke, points: { show: true, size: 6, width: 1.5, stroke, fill: () => color("--surface") } };
+      return {
+        ...shared,
+        paths: () => null,
+        stroke,
+        points: { show: true, size: 6, width: 1.5, stroke, fill: () => color("--surface") },
+      };
     }
     const alone = line.column.x.length === 1;
     const points = alone ? { show: true, size: 5, stroke, fill: stroke } : { show: false };
     if (line.look === "dead") return { ...shared, points, width: 1, stroke: () => color("--dead") };
     if (line.look === "ghost") return { ...shared, points, width: 1, stroke: () => faded(color(line.color), 0.26) };
-    return { ...shared, points, width: line.width ?? 1.6, dash: Array.isArray(line.dash) ? line.dash : line.dash ? [4, 3] : undefined, stroke };
+    return {
+      ...shared,
+      points,
+      width: line.width ?? 1.6,
+      dash: Array.isArray(line.dash) ? line.dash : line.dash ? [4, 3] : undefined,
+      stroke,
+    };
   }
 
   #axisSize(values) {
@@ -313,27 +367,36 @@ export class Chart {
     const { lanes } = this.store;
     const now = Date.now() / 1e3;
     const own = xs.length ? [xs[0], xs[xs.length - 1]] : [now - 60, now];
-    const [from, to] = lanes.numSpans ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date / 1e3) : own;
+    const [from, to] = lanes.numSpans
+      ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date / 1e3)
+      : own;
     return [from, Math.max(to, from + 10)];
   }
 
   #marks(isTime) {
     if (!isTime) return this.view.marks;
     const clock = this.store.lanes.clockOfSteps();
-    return this.view.marks.map((mark) => ({ ...mark, x: clock(mark.x), to: mark.to === undefined ? undefined : clock(mark.to) })).filter((mark) => mark.x !== null);
+    return this.view.marks
+      .map((mark) => ({ ...mark, x: clock(mark.x), to: mark.to === undefined ? undefined : clock(mark.to) }))
+      .filter((mark) => mark.x !== null);
   }
 
   #yRange(low, high) {
     if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
     if (["bytes", "%"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
-    const limits = (this.plot.limits ?? []).filter((limit) => limit.value <= high * 3 && limit.value >= low).map((limit) => limit.value);
+    const limits = (this.plot.limits ?? [])
+      .filter((limit) => limit.value <= high * 3 && limit.value >= low)
+      .map((limit) => limit.value);
     const top = Math.max(high, ...limits);
     const size = Math.max(Math.abs(top), Math.abs(low));
     const isFlat = top - low <= size * FLAT; // smoothing a constant leaves differences in the last digit
     const room = (isFlat ? size : top - low) * 0.1 || 0.1;
     const bottom = low >= 0 && low - room * 3 < 0 ? 0 : low - room;
-    return uPlot.rangeNum(bottom, top + room, { min: { pad: 0, soft: 0, mode: bottom === 0 ? 1 : 0 }, max: { pad: 0, soft: 0, mode: 0 } });
+    return uPlot.rangeNum(bottom, top + room, {
+      min: { pad: 0, soft: 0, mode: bottom === 0 ? 1 : 0 },
+      max: { pad: 0, soft: 0, mode: 0 },
+    });
   }
 
   #scale() {
@@ -353,7 +416,8 @@ export class Chart {
     if (!this.parts.points) return;
     const n = shown.lines.reduce((sum, line) => sum + line.column.n, 0);
     const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
-    this.parts.points.textContent = of > n ? this.parts.points.dataset.text.replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
+    this.parts.points.textContent =
+      of > n ? this.parts.points.dataset.text.replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
   }
 
   /** Name the lines where there are several; a click hides one. */
@@ -364,12 +428,19 @@ export class Chart {
     const signature = lines.map((line) => `${line.id}${this.hidden.has(line.id)}`).join();
     if (legend.dataset.shown === signature) return;
     legend.dataset.shown = signature;
-    legend.replaceChildren(...lines.map((line) => {
-      const swatch = el("i", { class: "swatch" });
-      swatch.style.background = `var(${line.color})`;
-      const isShown = String(!this.hidden.has(line.id));
-      return el("button", { type: "button", "aria-pressed": isShown, onclick: () => this.toggle(line.id) }, swatch, line.label);
-    }));
+    legend.replaceChildren(
+      ...lines.map((line) => {
+        const swatch = el("i", { class: "swatch" });
+        swatch.style.background = `var(${line.color})`;
+        const isShown = String(!this.hidden.has(line.id));
+        return el(
+          "button",
+          { type: "button", "aria-pressed": isShown, onclick: () => this.toggle(line.id) },
+          swatch,
+          line.label,
+        );
+      }),
+    );
   }
 
   /** Show the value at the crosshair, or the latest one. */
@@ -389,14 +460,24 @@ export class Chart {
   }
 
   #list(lines, x) {
-    return lines.map((line) => this.#valueOf(line, x)).filter((text) => text !== "").slice(0, 3).join(" · ") || "—";
+    return (
+      lines
+        .map((line) => this.#valueOf(line, x))
+        .filter((text) => text !== "")
+        .slice(0, 3)
+        .join(" · ") || "—"
+    );
   }
 
   /** Return the smallest and largest value of many lanes. */
   #spread(lines, x) {
-    const values = lines.map(({ column }) => (x === null ? column.latest : column.y[column.x.indexOf(x)])).filter(Number.isFinite);
+    const values = lines
+      .map(({ column }) => (x === null ? column.latest : column.y[column.x.indexOf(x)]))
+      .filter(Number.isFinite);
     if (!values.length) return "—";
-    const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => numbers.metric(value, this.plot.unit));
+    const [low, high] = [Math.min(...values), Math.max(...values)].map((value) =>
+      numbers.metric(value, this.plot.unit),
+    );
     return low === high ? low : `${low} – ${high}`;
   }
 
@@ -418,4 +499,3 @@ export class Chart {
     this.invalidate(true);
   }
 }
-

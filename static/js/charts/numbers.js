@@ -72,7 +72,9 @@ export function metric(value, unit) {
 }
 
 function percent(value) {
-  return Math.abs(value) < 0.01 && value !== 0 ? number(value) : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
+  return Math.abs(value) < 0.01 && value !== 0
+    ? number(value)
+    : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
 }
 
 /** Return the unit of a series that no dictionary names: readings end in theirs. */
@@ -102,7 +104,12 @@ function trim(value) {
   return minus(String(Number(value.toPrecision(6))));
 }
 
-const clockFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clockFormat = new Intl.DateTimeFormat(lang, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
 const minuteFormat = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const dayFormat = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short" });
 const dateFormat = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium" });

@@ -87,7 +87,13 @@ export class Series {
   columns(weight, zoom) {
     const detail = this.detail;
     if (detail && zoom && detail.from <= zoom.min && detail.to >= zoom.max) {
-      return { x: detail.x, y: detail.y, smooth: detail.smooth ?? smooth(detail.y, weight), n: detail.x.length, of: detail.of };
+      return {
+        x: detail.x,
+        y: detail.y,
+        smooth: detail.smooth ?? smooth(detail.y, weight),
+        n: detail.x.length,
+        of: detail.of,
+      };
     }
     return { x: this.x, y: this.y, smooth: this.smoothed(weight), n: this.n, of: this.of };
   }

@@ -12,26 +12,58 @@ export function offerRuns({ ids, add }) {
   const search = async () => {
     const mine = ++asked;
     try {
-      const answer = await fetch(`/frame/search?q=${encodeURIComponent(input.value)}`, { headers: { Accept: "application/json" } });
+      const answer = await fetch(`/frame/search?q=${encodeURIComponent(input.value)}`, {
+        headers: { Accept: "application/json" },
+      });
       const { runs } = await answer.json();
       if (mine !== asked) return;
       const here = new Set(ids());
       const rows = runs.map((run) => {
         const word = here.has(run.id) ? el("span", { class: "faint small" }, gettext("already here")) : icon("plus");
-        return el("button", { class: "menu-item", type: "button", disabled: here.has(run.id), onclick: () => { dialog.close(); add(run.id); } }, word, el("span", { class: "cut" }, run.name), el("code", { class: "faint" }, run.id), stateBadge(run.state));
+        return el(
+          "button",
+          {
+            class: "menu-item",
+            type: "button",
+            disabled: here.has(run.id),
+            onclick: () => {
+              dialog.close();
+              add(run.id);
+            },
+          },
+          word,
+          el("span", { class: "cut" }, run.name),
+          el("code", { class: "faint" }, run.id),
+          stateBadge(run.state),
+        );
       });
-      list.replaceChildren(...(rows.length ? rows : [el("p", { class: "menu-head" }, gettext("Nothing found. Try another part of the name."))]));
+      list.replaceChildren(
+        ...(rows.length
+          ? rows
+          : [el("p", { class: "menu-head" }, gettext("Nothing found. Try another part of the name."))]),
+      );
     } catch {
-      list.replaceChildren(el("p", { class: "menu-head" }, gettext("The console does not answer. Try again in a moment.")));
+      list.replaceChildren(
+        el("p", { class: "menu-head" }, gettext("The console does not answer. Try again in a moment.")),
+      );
     }
   };
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, 120); });
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(search, 120);
+  });
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault();
     list.querySelector("button:not(:disabled)")?.click();
   });
-  new MutationObserver(() => { if (dialog.open) { input.value = ""; search(); input.focus(); } }).observe(dialog, { attributes: true, attributeFilter: ["open"] });
+  new MutationObserver(() => {
+    if (dialog.open) {
+      input.value = "";
+      search();
+      input.focus();
+    }
+  }).observe(dialog, { attributes: true, attributeFilter: ["open"] });
   if (dialog.open) search(); // opened before this module was here
   pickProposals();
 }

@@ -1,9 +1,9 @@
 /** The charts of the page: a card a metric, a line a run, in the run's own color everywhere. */
 
-import { el, fill, gettext } from "../format.js";
-import { onKeys } from "../keys.js";
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext } from "../format.js";
+import { onKeys } from "../keys.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
@@ -17,12 +17,25 @@ export class Charts {
     this.tip = new Tip(document.querySelector("[data-tip]"));
     this.place = document.querySelector("[data-compare-charts]");
     const dialog = document.querySelector('[data-dialog="chart"]');
-    dialog.addEventListener("close", () => { this.full?.destroy(); this.full = null; this.tip.hide(); });
+    dialog.addEventListener("close", () => {
+      this.full?.destroy();
+      this.full = null;
+      this.tip.hide();
+    });
     onKeys({
-      f: () => { const name = this.#current(); if (!name) return false; this.open(name); return true; },
+      f: () => {
+        const name = this.#current();
+        if (!name) return false;
+        this.open(name);
+        return true;
+      },
       ArrowRight: () => this.#move(1),
       ArrowLeft: () => this.#move(-1),
-      0: () => { if (!this.place || !view.zoom) return false; view.setZoom(null); return true; },
+      0: () => {
+        if (!this.place || !view.zoom) return false;
+        view.setZoom(null);
+        return true;
+      },
     });
     store.onRead = (names) => this.#draw(names);
   }
@@ -42,7 +55,8 @@ export class Charts {
       this.cards.delete(name);
     }
     const cards = names.map((name) => this.#card(name));
-    if (this.place.children.length !== cards.length || cards.some((card, i) => this.place.children[i] !== card)) this.place.replaceChildren(...cards);
+    if (this.place.children.length !== cards.length || cards.some((card, i) => this.place.children[i] !== card))
+      this.place.replaceChildren(...cards);
     for (const [name, { chart }] of this.cards) chart.plot = this.#plot(name);
     if (this.full) this.full.plot = this.#plot(this.full.metric);
     this.#legend();
@@ -102,16 +116,24 @@ export class Charts {
     const info = this.#info(name);
     card.dataset.metric = name;
     card.querySelector("h2").textContent = info.label;
-    of("hint").textContent = [info.label === name ? "" : name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
+    of("hint").textContent = [info.label === name ? "" : name, numbers.isInNumbers(info.unit) ? "" : info.unit_text]
+      .filter(Boolean)
+      .join(", ");
     of("hint").title = info.definition ? `${name}: ${info.definition}` : name;
-    of("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }));
+    of("body").setAttribute(
+      "aria-label",
+      fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }),
+    );
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(name));
     const chart = this.#chart({ body: of("body"), points: of("points") }, name);
-    new IntersectionObserver((entries, observer) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      observer.disconnect();
-      this.#soon(name);
-    }, { rootMargin: "200px" }).observe(card);
+    new IntersectionObserver(
+      (entries, observer) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        observer.disconnect();
+        this.#soon(name);
+      },
+      { rootMargin: "200px" },
+    ).observe(card);
     this.cards.set(name, { card, chart });
     return card;
   }
@@ -137,10 +159,18 @@ export class Charts {
 
   #plot(name) {
     const isPoints = name.startsWith("eval/");
-    const line = (key, { label, color, dash }, more) => ({ name: `${key}|${name}`, label, color: `--run-${color % 10}`, dash: DASHES[dash % DASHES.length], fixed: true, ...more });
+    const line = (key, { label, color, dash }, more) => ({
+      name: `${key}|${name}`,
+      label,
+      color: `--run-${color % 10}`,
+      dash: DASHES[dash % DASHES.length],
+      fixed: true,
+      ...more,
+    });
     const lines = [];
     if (this.page.isGrouped) {
-      for (const run of this.page.runs) lines.push(line(run.id, { ...run, label: run.short, dash: 0 }, { isGhost: true, run }));
+      for (const run of this.page.runs)
+        lines.push(line(run.id, { ...run, label: run.short, dash: 0 }, { isGhost: true, run }));
       this.#groups().forEach((group, i) => {
         const { color, dash } = this.page.runs.find((run) => run.group === group);
         lines.push(line(`group:${i}`, { label: group, color, dash }, { isPlain: true, width: BASE_WIDTH, group }));
@@ -149,21 +179,47 @@ export class Charts {
       const isPlain = this.page.runs.length > MAX_GHOSTS;
       // the base is drawn last, on top of the others
       for (const run of this.page.runs.toSorted((a, b) => a.isBase - b.isBase)) {
-        lines.push(line(run.id, { ...run, label: run.short }, { isPoints, isPlain, width: run.isBase ? BASE_WIDTH : undefined, run }));
+        lines.push(
+          line(
+            run.id,
+            { ...run, label: run.short },
+            { isPoints, isPlain, width: run.isBase ? BASE_WIDTH : undefined, run },
+          ),
+        );
       }
     }
-    const xTick = this.store.axis === "time" ? (value) => (value === 0 ? "0" : numbers.duration(value)) : (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
+    const xTick =
+      this.store.axis === "time"
+        ? (value) => (value === 0 ? "0" : numbers.duration(value))
+        : (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
     return { lines, unit: this.#info(name).unit, xTick };
   }
 
   #point(chart, index, shown) {
-    if (index === null || !shown || !chart.uplot?.cursor.event && chart.uplot?.cursor.left < 0) { this.tip.hide(chart); return; }
+    if (index === null || !shown || (!chart.uplot?.cursor.event && chart.uplot?.cursor.left < 0)) {
+      this.tip.hide(chart);
+      return;
+    }
     if (!chart.parts.body.matches(":hover")) return;
     const x = shown.data[0][index];
     const { unit } = chart.plot;
-    const rows = shown.lines.filter((line) => !this.page.isGrouped || line.group !== undefined).map((line) => ({ label: line.label, color: line.color, text: numbers.metric(valueAt(line.column, x), unit), isBase: line.run?.isBase }));
-    const at = this.store.axis === "time" ? numbers.duration(x) : fill(gettext("step %(step)s"), { step: x.toLocaleString("en-US") });
-    this.tip.show(chart, at, rows.toSorted((a, b) => (b.isBase ?? false) - (a.isBase ?? false)));
+    const rows = shown.lines
+      .filter((line) => !this.page.isGrouped || line.group !== undefined)
+      .map((line) => ({
+        label: line.label,
+        color: line.color,
+        text: numbers.metric(valueAt(line.column, x), unit),
+        isBase: line.run?.isBase,
+      }));
+    const at =
+      this.store.axis === "time"
+        ? numbers.duration(x)
+        : fill(gettext("step %(step)s"), { step: x.toLocaleString("en-US") });
+    this.tip.show(
+      chart,
+      at,
+      rows.toSorted((a, b) => (b.isBase ?? false) - (a.isBase ?? false)),
+    );
   }
 
   #draw(names) {
@@ -180,11 +236,23 @@ export class Charts {
 
   #legend() {
     const rows = this.page.isGrouped
-      ? this.#groups().map((group) => ({ label: group, color: this.page.runs.find((run) => run.group === group).color }))
+      ? this.#groups().map((group) => ({
+          label: group,
+          color: this.page.runs.find((run) => run.group === group).color,
+        }))
       : this.page.runs.map((run) => ({ label: run.short, color: run.color }));
     for (const node of document.querySelectorAll("[data-line-legend], [data-full-legend]")) {
       const isWanted = node.matches("[data-full-legend]") || this.page.isGrouped;
-      node.replaceChildren(...(isWanted ? rows : []).map((row) => el("span", { class: "legend" }, el("i", { class: "swatch is-round", "data-run-color": row.color % 10 }), row.label)));
+      node.replaceChildren(
+        ...(isWanted ? rows : []).map((row) =>
+          el(
+            "span",
+            { class: "legend" },
+            el("i", { class: "swatch is-round", "data-run-color": row.color % 10 }),
+            row.label,
+          ),
+        ),
+      );
     }
   }
 

@@ -35,13 +35,17 @@ export async function fetchParts(url, isStill, { isStrict = false } = {}) {
   if (!isStill()) return undefined;
   const fresh = new DOMParser().parseFromString(text, "text/html");
   const parts = (root) => [...root.querySelectorAll("#main [data-part]")];
-  const names = (root) => parts(root).map((part) => part.dataset.part).join();
+  const names = (root) =>
+    parts(root)
+      .map((part) => part.dataset.part)
+      .join();
   const isSpecial = (root) => root.querySelector(".cmp-notice, .cmp-invite");
   if (isStrict && (names(fresh) !== names(document) || isSpecial(fresh) || isSpecial(document))) return null;
   for (const part of parts(document)) {
     const other = fresh.querySelector(`#main [data-part="${part.dataset.part}"]`);
     if (!other || part.querySelector("details.menu[open]")) continue; // a menu in use stays as it is
-    if (part.querySelector("details[open]:not(.menu)")) other.querySelector("details:not(.menu)")?.setAttribute("open", "");
+    if (part.querySelector("details[open]:not(.menu)"))
+      other.querySelector("details:not(.menu)")?.setAttribute("open", "");
     exchange(part, other);
   }
   return pageData();

@@ -91,7 +91,11 @@ export class CompareStore {
 
   #url(names) {
     const query = new URLSearchParams({
-      runs: this.runs.map((run) => run.id).join(","), metrics: names.join(","), points: POINTS, smooth: this.view.smoothing, x: this.axis,
+      runs: this.runs.map((run) => run.id).join(","),
+      metrics: names.join(","),
+      points: POINTS,
+      smooth: this.view.smoothing,
+      x: this.axis,
     });
     const { zoom } = this.view;
     if (zoom && this.axis === "step") {
@@ -105,7 +109,10 @@ export class CompareStore {
     const at = key.indexOf("|");
     const group = Number(key.slice("group:".length, at));
     const name = key.slice(at + 1);
-    const members = this.runs.filter((run) => run.groupIndex === group).map((run) => this.series.get(`${run.id}|${name}`)).filter(Boolean);
+    const members = this.runs
+      .filter((run) => run.groupIndex === group)
+      .map((run) => this.series.get(`${run.id}|${name}`))
+      .filter(Boolean);
     const column = meanOf(members.map((series) => ({ x: series.x, y: series.y })));
     if (!column.x.length) return null;
     const series = new Series({ name, role: "driver", rank: 0 });

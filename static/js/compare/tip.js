@@ -8,11 +8,15 @@ export class Tip {
   constructor(node) {
     this.node = node;
     this.owner = null;
-    document.addEventListener("pointermove", (event) => {
-      this.x = event.clientX;
-      this.y = event.clientY;
-      if (!this.node.hidden) this.#place();
-    }, { passive: true });
+    document.addEventListener(
+      "pointermove",
+      (event) => {
+        this.x = event.clientX;
+        this.y = event.clientY;
+        if (!this.node.hidden) this.#place();
+      },
+      { passive: true },
+    );
   }
 
   /** Show rows of { label, color, text } of a chart under a head. */
@@ -22,7 +26,13 @@ export class Tip {
       el("span", { class: "cmp-tip-head num" }, head),
       ...rows.map((row) => {
         const swatch = el("i", { class: "swatch is-round", "data-run-color": row.color.replace("--run-", "") });
-        return el("span", { class: "cmp-tip-row" }, swatch, el("span", { class: "cut" }, row.label), el("b", { class: "num" }, row.text));
+        return el(
+          "span",
+          { class: "cmp-tip-row" },
+          swatch,
+          el("span", { class: "cut" }, row.label),
+          el("b", { class: "num" }, row.text),
+        );
       }),
     );
     this.node.hidden = false;

@@ -22,7 +22,12 @@ export async function post(url, form, { signal = undefined, body = null } = {}) 
     throw new Unanswered(gettext("You are signed out. Sign in in another tab, then try again here: nothing is lost."));
   }
   if (!response.headers.get("Content-Type")?.startsWith("application/json")) {
-    if (response.status === 403) throw new Unanswered(gettext("The console refused this. Your role may have changed, or you signed in anew: reload the page, your draft is kept."));
+    if (response.status === 403)
+      throw new Unanswered(
+        gettext(
+          "The console refused this. Your role may have changed, or you signed in anew: reload the page, your draft is kept.",
+        ),
+      );
     throw new Unanswered(gettext("The console failed to answer this. Its log says why; nothing is lost here."));
   }
   return { status: response.status, answer: await response.json() };

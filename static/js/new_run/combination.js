@@ -1,7 +1,7 @@
 // Trainer, version and algorithm: what can be chosen together, and the groups of knobs that each combination has.
 
 import { gettext } from "../format.js";
-import { Unanswered, post } from "./ask.js";
+import { post, Unanswered } from "./ask.js";
 import { inputs } from "./state.js";
 
 const NAMES = ["algorithm", "trainer.name", "trainer.version"];
@@ -33,7 +33,12 @@ export class Combination {
   /** Words by which parts of the page say when they show. */
   get words() {
     const { algorithm, "trainer.name": trainer } = this.#texts();
-    return [algorithm, ...(this.#facts.algorithms[algorithm]?.families ?? []), trainer, trainer === "native" ? "native" : "foreign"];
+    return [
+      algorithm,
+      ...(this.#facts.algorithms[algorithm]?.families ?? []),
+      trainer,
+      trainer === "native" ? "native" : "foreign",
+    ];
   }
 
   /** Leave only what there is to choose, after one of the three has changed. */
@@ -93,7 +98,8 @@ export class Combination {
     if (!this.#answers.has(key)) {
       const body = new URLSearchParams({ ...texts, base: this.#form.elements.base.value });
       const { status, answer } = await post(this.#form.dataset.knobs, this.#form, { body });
-      if (status !== 200) throw new Unanswered(gettext("The console failed to answer this. Its log says why; nothing is lost here."));
+      if (status !== 200)
+        throw new Unanswered(gettext("The console failed to answer this. Its log says why; nothing is lost here."));
       this.#answers.set(key, answer);
     }
     return this.#answers.get(key);
@@ -104,12 +110,20 @@ export class Combination {
     const trainer = this.#facts.trainers[this.#form.elements["trainer.name"].value];
     const versions = Object.keys(trainer.versions);
     const version = versions.includes(wanted["trainer.version"]) ? wanted["trainer.version"] : versions[0];
-    this.#fill("trainer.version", versions.map((v) => [v, v]), version);
+    this.#fill(
+      "trainer.version",
+      versions.map((v) => [v, v]),
+      version,
+    );
     const offered = trainer.versions[version];
     const families = this.#facts.algorithms[wanted.algorithm]?.families ?? [];
     const related = offered.find((a) => families.every((f) => this.#facts.algorithms[a].families.includes(f)));
     const algorithm = offered.includes(wanted.algorithm) ? wanted.algorithm : (related ?? offered[0]);
-    this.#fill("algorithm", offered.map((a) => [a, this.#facts.algorithms[a].label]), algorithm);
+    this.#fill(
+      "algorithm",
+      offered.map((a) => [a, this.#facts.algorithms[a].label]),
+      algorithm,
+    );
     this.#say("[data-trainer-help]", trainer.help);
     this.#say("[data-algorithm-help]", this.#facts.algorithms[algorithm].help);
   }
@@ -118,7 +132,11 @@ export class Combination {
     const node = this.#form.elements[name];
     const now = [...node.options].map((option) => option.value);
     if (JSON.stringify(now) !== JSON.stringify(choices.map(([id]) => id))) {
-      node.replaceChildren(...choices.map(([id, label]) => Object.assign(document.createElement("option"), { value: id, textContent: label })));
+      node.replaceChildren(
+        ...choices.map(([id, label]) =>
+          Object.assign(document.createElement("option"), { value: id, textContent: label }),
+        ),
+      );
     }
     node.value = value;
   }

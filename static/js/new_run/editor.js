@@ -36,7 +36,10 @@ export function wireEditor(form, { commit }) {
   area.addEventListener("input", number);
   area.addEventListener("scroll", number);
   area.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { isLeaving = true; return; }
+    if (event.key === "Escape") {
+      isLeaving = true;
+      return;
+    }
     if (event.key === "Tab" && !event.shiftKey && !isLeaving) {
       insert("    ");
       event.preventDefault();
@@ -51,7 +54,15 @@ export function wireEditor(form, { commit }) {
   form.querySelector("[data-reward-file]").addEventListener("change", async (event) => {
     const file = event.target.files[0];
     if (!file) return;
-    if (file.size > 64 * 1024) document.dispatchEvent(new CustomEvent("pitwall:toast", { detail: { text: gettext("A reward file holds at most 64 KiB. Import a package for the rest."), isError: true } }));
+    if (file.size > 64 * 1024)
+      document.dispatchEvent(
+        new CustomEvent("pitwall:toast", {
+          detail: {
+            text: gettext("A reward file holds at most 64 KiB. Import a package for the rest."),
+            isError: true,
+          },
+        }),
+      );
     else commit(await file.text(), file.name);
     event.target.value = "";
   });

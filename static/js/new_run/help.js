@@ -7,7 +7,9 @@ export function wireHelp(form, facts) {
   const panel = document.getElementById("knob-help");
   let opener = null;
   let closedAt = 0;
-  panel.addEventListener("toggle", (event) => { if (event.newState === "closed") closedAt = Date.now(); });
+  panel.addEventListener("toggle", (event) => {
+    if (event.newState === "closed") closedAt = Date.now();
+  });
 
   async function show(button) {
     const name = button.dataset.help;
@@ -25,7 +27,11 @@ export function wireHelp(form, facts) {
       ...trainerOptions(known),
       [gettext("Source"), known.source],
     ];
-    panel.querySelector("dl").replaceChildren(...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
+    panel
+      .querySelector("dl")
+      .replaceChildren(
+        ...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]),
+      );
     panel.showPopover();
     const at = button.getBoundingClientRect();
     const { width, height } = panel.getBoundingClientRect();
@@ -42,7 +48,9 @@ export function wireHelp(form, facts) {
     opener = button;
     if (!isSame) show(button);
   });
-  form.querySelector(".new-run-form").addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); });
+  form.querySelector(".new-run-form").addEventListener("scroll", () => {
+    if (panel.matches(":popover-open")) panel.hidePopover();
+  });
 }
 
 /** Each trainer's option: [whose, name], one line for a trainer and its versions. */

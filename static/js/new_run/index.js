@@ -16,7 +16,10 @@ export function knobIndex(form) {
 
 /** A name without what differs between a command line, an override and a config: dashes and marks before it. */
 function plain(text) {
-  return text.toLowerCase().replace(/^[-+~]+/, "").replaceAll("-", "_");
+  return text
+    .toLowerCase()
+    .replace(/^[-+~]+/, "")
+    .replaceAll("-", "_");
 }
 
 /** What somebody looks for; of a pasted `--option value` or `key=value` only the name counts. */

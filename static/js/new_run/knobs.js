@@ -4,7 +4,18 @@ import { fill, gettext, ngettext } from "../format.js";
 import { Search } from "./search.js";
 import { inputs } from "./state.js";
 
-const OPEN_AT_FIRST = ["resources", "train", "rollout", "algorithm", "optimizer", "memory", "placement", "profile", "policy", "reward-file"];
+const OPEN_AT_FIRST = [
+  "resources",
+  "train",
+  "rollout",
+  "algorithm",
+  "optimizer",
+  "memory",
+  "placement",
+  "profile",
+  "policy",
+  "reward-file",
+];
 
 /** True if both texts say the same value: 0.0003 is 3e-4, and 1,000 is 1000. */
 function isSame(text, other) {
@@ -38,7 +49,10 @@ export class Knobs {
     this.#wireTabs();
     this.#search = new Search(form, facts, {
       onChange: () => this.show(),
-      onGo: (field) => { this.reveal(field)?.focus(); field.scrollIntoView({ block: "center" }); },
+      onGo: (field) => {
+        this.reveal(field)?.focus();
+        field.scrollIntoView({ block: "center" });
+      },
     });
   }
 
@@ -76,7 +90,8 @@ export class Knobs {
   show() {
     const changed = new Set(this.changed());
     const words = this.words();
-    const isMeant = (node) => node.dataset.for === undefined || node.dataset.for.split(" ").some((word) => words.includes(word));
+    const isMeant = (node) =>
+      node.dataset.for === undefined || node.dataset.for.split(" ").some((word) => words.includes(word));
     for (const node of this.#form.querySelectorAll("[data-for]")) {
       node.hidden = !isMeant(node);
       if (node.tagName === "OPTION") node.disabled = node.hidden && !node.selected;
@@ -98,7 +113,8 @@ export class Knobs {
       this.#sayNeeds(field);
       this.#showOption(field);
     }
-    for (const [name, n] of Object.entries(counts)) this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
+    for (const [name, n] of Object.entries(counts))
+      this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
     this.#showGroups(this.#search.show());
     this.#sayChanges(changed.size);
   }
@@ -115,7 +131,9 @@ export class Knobs {
     if (group) this.#open(group, true);
     field.hidden = false;
     if (group) group.hidden = false;
-    return [...field.querySelectorAll("input:not([type=hidden]), select, textarea")].find((node) => !node.closest("[hidden]"));
+    return [...field.querySelectorAll("input:not([type=hidden]), select, textarea")].find(
+      (node) => !node.closest("[hidden]"),
+    );
   }
 
   #fields() {
@@ -136,7 +154,12 @@ export class Knobs {
     if (origin) {
       const who = isChanged ? "you" : start.origin;
       origin.dataset.origin = who;
-      origin.title = { default: gettext("default"), recipe: gettext("set by the recipe"), you: gettext("set by you"), tuner: gettext("set by the tuner") }[who];
+      origin.title = {
+        default: gettext("default"),
+        recipe: gettext("set by the recipe"),
+        you: gettext("set by you"),
+        tuner: gettext("set by the tuner"),
+      }[who];
     }
     const was = field.querySelector("[data-restore]");
     was.hidden = !isChanged;
@@ -144,7 +167,9 @@ export class Knobs {
     const node = this.#form.elements[mine[0]];
     const option = node.tagName === "SELECT" ? [...node.options].find((o) => o.value === start.value) : null;
     const text = option?.textContent ?? start.value;
-    was.textContent = text ? fill(gettext("was %(value)s"), { value: text.length > 24 ? `${text.slice(0, 24)}…` : text }) : gettext("was empty");
+    was.textContent = text
+      ? fill(gettext("was %(value)s"), { value: text.length > 24 ? `${text.slice(0, 24)}…` : text })
+      : gettext("was empty");
     was.title = gettext("Restore");
   }
 
@@ -172,7 +197,13 @@ export class Knobs {
     place.hidden = !unmet;
     if (!unmet) return;
     const [name, values, above] = unmet;
-    const words = { label: this.#facts.fields[name].label, values: above === null ? values.map((v) => this.#optionText(name, v)).join(gettext(" or ")) : fill(gettext("above %(n)s"), { n: above }) };
+    const words = {
+      label: this.#facts.fields[name].label,
+      values:
+        above === null
+          ? values.map((v) => this.#optionText(name, v)).join(gettext(" or "))
+          : fill(gettext("above %(n)s"), { n: above }),
+    };
     place.textContent = fill(gettext("Means something with %(label)s: %(values)s"), words);
   }
 
@@ -182,7 +213,10 @@ export class Knobs {
     for (const need of this.#facts.fields[name]?.needs ?? []) {
       const node = this.#form.elements[need[0]];
       if (!node) continue; // the run has no such knob, so nothing is asked of it
-      const isMet = need[2] === null ? need[1].some((value) => isSame(node.value, value)) : Number(node.value.replaceAll(",", "")) > need[2];
+      const isMet =
+        need[2] === null
+          ? need[1].some((value) => isSame(node.value, value))
+          : Number(node.value.replaceAll(",", "")) > need[2];
       if (!isMet) return need;
       const further = this.#unmet(need[0], [...above, name]);
       if (further) return further;
@@ -201,9 +235,14 @@ export class Knobs {
     const place = field.querySelector(".flag");
     const known = this.#facts.fields[field.dataset.name];
     if (!place || !known) return;
-    const found = known.flag.toLowerCase().includes(this.#search.query) ? null : this.#search.option(field.dataset.name);
+    const found = known.flag.toLowerCase().includes(this.#search.query)
+      ? null
+      : this.#search.option(field.dataset.name);
     const text = found ? `${known.flag} · ${found.whose}: ${found.name}` : known.flag;
-    if (place.textContent !== text) { place.textContent = text; place.title = text; }
+    if (place.textContent !== text) {
+      place.textContent = text;
+      place.title = text;
+    }
   }
 
   /** Groups with nothing in them go; `isElsewhere` says that the search found something outside of them. */
@@ -231,7 +270,10 @@ export class Knobs {
 
   #sayChanges(n) {
     const recipe = this.#form.querySelector("[data-recipe-line]");
-    if (recipe) recipe.textContent = this.#facts.recipe ? `${fill(gettext("From %(recipe)s"), { recipe: this.#facts.recipe })}, ` : "";
+    if (recipe)
+      recipe.textContent = this.#facts.recipe
+        ? `${fill(gettext("From %(recipe)s"), { recipe: this.#facts.recipe })}, `
+        : "";
     const place = this.#form.querySelector("[data-num-changes]");
     place.textContent = fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
   }
@@ -252,7 +294,8 @@ export class Knobs {
         other.setAttribute("aria-selected", String(other === tab));
         other.tabIndex = other === tab ? 0 : -1;
       }
-      if (this.#shown === "changed") for (const group of this.#form.querySelectorAll(".knob-group")) this.#open(group, true);
+      if (this.#shown === "changed")
+        for (const group of this.#form.querySelectorAll(".knob-group")) this.#open(group, true);
       this.show();
     };
     walkTabs(tabs, choose);

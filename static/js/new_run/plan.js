@@ -1,7 +1,7 @@
 // The planner beside the form: verdict and bars come with the check's answer, advice after it, layouts when asked for.
 
 import { el, fill, gettext, ngettext } from "../format.js";
-import { Question, Unanswered, post } from "./ask.js";
+import { post, Question, Unanswered } from "./ask.js";
 
 const HARDWARE = { accelerator: "plan.accelerator", nodes: "plan.nodes", devices_per_node: "plan.devices_per_node" };
 
@@ -53,7 +53,9 @@ export class Plan {
   /** What the launch button says while the run does not fit. */
   get refusal() {
     if (!this.numFixes) return gettext("Does not fit");
-    return fill(ngettext("Does not fit: see %(n)s change", "Does not fit: see %(n)s changes", this.numFixes), { n: this.numFixes });
+    return fill(ngettext("Does not fit: see %(n)s change", "Does not fit: see %(n)s changes", this.numFixes), {
+      n: this.numFixes,
+    });
   }
 
   /** Show what the hardware inputs mean, and keep them in the address. */
@@ -86,13 +88,17 @@ export class Plan {
   take({ plan }) {
     this.state = plan.state;
     this.isWhatIf = plan.is_what_if;
-    if (this.state !== "no") { this.numFixes = 0; this.#isOverridden = false; }
+    if (this.state !== "no") {
+      this.numFixes = 0;
+      this.#isOverridden = false;
+    }
     this.#put("plan", plan.verdict);
     this.#put("bars", plan.bars);
     this.#put("strip", plan.strip);
     const hint = this.#form.querySelector("[data-plan-refused]");
     if (hint) hint.hidden = !this.refuses;
-    this.#place("plan-busy").textContent = plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
+    this.#place("plan-busy").textContent =
+      plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
     this.#place("plan-busy").dataset.shownMs = String(Math.round(performance.now() - this.#since));
     this.#on.onProblems(plan.problems);
     this.#form.querySelector("[data-open-layouts]").hidden = !plan.has_layouts;
@@ -151,7 +157,9 @@ export class Plan {
     this.numFixes = answer.num_fixes;
     const link = this.#form.querySelector("[data-open-layouts]");
     link.hidden = !answer.num_layouts;
-    link.querySelector("span").textContent = fill(gettext("All layouts (%(n)s)"), { n: answer.num_layouts.toLocaleString("en-US") });
+    link.querySelector("span").textContent = fill(gettext("All layouts (%(n)s)"), {
+      n: answer.num_layouts.toLocaleString("en-US"),
+    });
     this.#on.onVerdict();
   }
 
@@ -196,7 +204,8 @@ export class Plan {
     const search = dialog.querySelector("[data-layouts-search]");
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      for (const row of place.querySelectorAll("[data-words]")) row.hidden = !words.every((word) => row.dataset.words.includes(word));
+      for (const row of place.querySelectorAll("[data-words]"))
+        row.hidden = !words.every((word) => row.dataset.words.includes(word));
       const none = place.querySelector("[data-none]");
       if (none) none.hidden = [...place.querySelectorAll("tr[data-words]")].some((row) => !row.hidden);
     };
@@ -219,7 +228,10 @@ export class Plan {
         say(error.message);
       }
     };
-    this.#form.querySelector("[data-open-layouts]").addEventListener("click", () => { dialog.showModal(); ask(); });
+    this.#form.querySelector("[data-open-layouts]").addEventListener("click", () => {
+      dialog.showModal();
+      ask();
+    });
     goal.addEventListener("change", ask);
     search.addEventListener("input", filter);
     dialog.addEventListener("click", (event) => {
@@ -263,7 +275,10 @@ export class Plan {
       area.focus();
     });
     area.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); take(); }
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        take();
+      }
     });
   }
 }

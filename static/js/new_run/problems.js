@@ -58,7 +58,9 @@ export class Problems {
     const rest = problems.filter((p) => !placed.has(p));
     const notice = this.#form.querySelector("[data-form-problems]");
     notice.hidden = rest.length === 0;
-    notice.querySelector("p").textContent = rest.map((p) => (p.field ? `${p.field}: ${p.message}` : p.message)).join(" ");
+    notice.querySelector("p").textContent = rest
+      .map((p) => (p.field ? `${p.field}: ${p.message}` : p.message))
+      .join(" ");
     this.#knobs.show();
   }
 
@@ -74,7 +76,9 @@ export class Problems {
       return;
     }
     this.#knobs.reveal(field);
-    const wrong = [...field.querySelectorAll("[aria-invalid]")].find((node) => !node.closest("[hidden]") && node.type !== "hidden");
+    const wrong = [...field.querySelectorAll("[aria-invalid]")].find(
+      (node) => !node.closest("[hidden]") && node.type !== "hidden",
+    );
     const target = wrong ?? this.#knobs.reveal(field);
     target?.focus();
     field.scrollIntoView({ block: "nearest" });

@@ -1,7 +1,7 @@
 // What a search of the form finds beside its knobs: fields above them, knobs of other trainers, what no run has to say.
 
 import { el, fill, gettext, ngettext } from "../format.js";
-import { asQuery, knobIndex, rankOf, optionOf } from "./index.js";
+import { asQuery, knobIndex, optionOf, rankOf } from "./index.js";
 
 const MOST_ROWS = 12; // of a list; the rest is counted
 
@@ -43,7 +43,9 @@ export class Search {
   /** True if the query is about this input: by its name, its label, or a framework's flag. */
   finds(name) {
     const known = this.#facts.fields[name] ?? {};
-    const isNamed = rankOf(name, this.query) !== null || [known.label, known.flag].some((text) => text?.toLowerCase().includes(this.query));
+    const isNamed =
+      rankOf(name, this.query) !== null ||
+      [known.label, known.flag].some((text) => text?.toLowerCase().includes(this.query));
     return isNamed || Boolean(this.option(name));
   }
 
@@ -60,7 +62,11 @@ export class Search {
       for (const [name, known] of Object.entries(this.#known)) this.#place(name, known, fields.get(name), lists);
       for (const told of this.#told) {
         const rank = rankOf(told.name, this.query);
-        if (rank !== null) lists.told.push([rank, el("li", {}, el("code", {}, told.name), el("span", { class: "faint" }, `${told.whose}: ${told.why}`))]);
+        if (rank !== null)
+          lists.told.push([
+            rank,
+            el("li", {}, el("code", {}, told.name), el("span", { class: "faint" }, `${told.whose}: ${told.why}`)),
+          ]);
       }
     }
     for (const [name, rows] of Object.entries(lists)) this.#paint(name, rows);
@@ -87,34 +93,47 @@ export class Search {
     if (rank === null) return;
     const isMeant = field && !field.hidden && !field.closest(".knob-group[hidden]");
     if (isMeant) {
-      const said = found ? [el("code", {}, found.name), el("span", { class: "faint" }, found.whose)] : [el("code", {}, name)];
+      const said = found
+        ? [el("code", {}, found.name), el("span", { class: "faint" }, found.whose)]
+        : [el("code", {}, name)];
       const row = el("li", {}, el("button", { type: "button", class: "link", "data-go": name }, label), ...said);
       if (!lists.above.some(([, other]) => other.textContent === row.textContent)) lists.above.push([rank, row]);
       return;
     }
     const flag = found ?? known.flags[0];
-    const who = flag && (flag.algorithms.length ? `${flag.whose}: ${this.#algorithmsText(flag.algorithms)}` : flag.whose);
-    lists.elsewhere.push([rank, el("li", {}, el("b", {}, label), el("code", {}, flag?.name ?? name), el("span", { class: "faint" }, who ?? ""))]);
+    const who =
+      flag && (flag.algorithms.length ? `${flag.whose}: ${this.#algorithmsText(flag.algorithms)}` : flag.whose);
+    lists.elsewhere.push([
+      rank,
+      el("li", {}, el("b", {}, label), el("code", {}, flag?.name ?? name), el("span", { class: "faint" }, who ?? "")),
+    ]);
   }
 
   /** The fields of the page by the names of the spec's inputs that stand in them. */
   #fields() {
     const found = new Map();
-    for (const field of this.#form.querySelectorAll(".field[data-name]")) for (const name of field.dataset.name.split(" ")) found.set(name, field);
+    for (const field of this.#form.querySelectorAll(".field[data-name]"))
+      for (const name of field.dataset.name.split(" ")) found.set(name, field);
     return found;
   }
 
   #paint(name, rows) {
     const place = this.#form.querySelector(`[data-${name}]`);
     place.hidden = rows.length === 0;
-    const shown = rows.sort(([a], [b]) => a - b).slice(0, MOST_ROWS).map(([, row]) => row);
+    const shown = rows
+      .sort(([a], [b]) => a - b)
+      .slice(0, MOST_ROWS)
+      .map(([, row]) => row);
     const rest = rows.length - shown.length;
-    if (rest) shown.push(el("li", { class: "faint" }, fill(ngettext("and %(n)s more", "and %(n)s more", rest), { n: rest })));
+    if (rest)
+      shown.push(el("li", { class: "faint" }, fill(ngettext("and %(n)s more", "and %(n)s more", rest), { n: rest })));
     place.querySelector("ul").replaceChildren(...shown);
   }
 
   #algorithmsText(ids) {
     const labels = ids.map((id) => this.#facts.algorithms[id]?.label ?? id);
-    return labels.length > 4 ? fill(gettext("%(first)s and %(n)s more"), { first: labels.slice(0, 3).join(", "), n: labels.length - 3 }) : labels.join(", ");
+    return labels.length > 4
+      ? fill(gettext("%(first)s and %(n)s more"), { first: labels.slice(0, 3).join(", "), n: labels.length - 3 })
+      : labels.join(", ");
   }
 }

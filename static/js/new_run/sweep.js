@@ -60,7 +60,9 @@ export class Sweep {
       kind.closest(".field").hidden = !mayDraw;
       const takes = mayDraw ? kind.value : "values";
       for (const node of row.querySelectorAll("[data-takes]")) node.hidden = node.dataset.takes !== takes;
-      row.querySelector("[data-sweep-takes]").textContent = known ? this.#hint(known, this.#knob(place, "id").value.trim()) : "";
+      row.querySelector("[data-sweep-takes]").textContent = known
+        ? this.#hint(known, this.#knob(place, "id").value.trim())
+        : "";
     }
     this.#input("num_runs").placeholder = isRandom ? "" : gettext("all");
     this.#showAdd();
@@ -77,7 +79,10 @@ export class Sweep {
   }
 
   #take(answer) {
-    this.problems.set("sweep", answer.problems.filter((p) => p.field.startsWith("sweep") && !this.#isTooEarly(p.field)));
+    this.problems.set(
+      "sweep",
+      answer.problems.filter((p) => p.field.startsWith("sweep") && !this.#isTooEarly(p.field)),
+    );
     const place = this.section.querySelector("[data-sweep-summary]");
     place.classList.toggle("is-stale", answer.problems.length > 0);
     if (!answer.problems.length) {
@@ -110,7 +115,9 @@ export class Sweep {
         this.#knob(at, name).value = at + 1 < rows.length ? this.#knob(at + 1, name).value : fresh;
       }
     }
-    rows.forEach((row, at) => { if (at) row.hidden = !FIELDS.some((name) => this.#knob(at, name).value.trim()); });
+    rows.forEach((row, at) => {
+      if (at) row.hidden = !FIELDS.some((name) => this.#knob(at, name).value.trim());
+    });
     this.onChange(["sweep.knobs"]);
   }
 
@@ -121,12 +128,20 @@ export class Sweep {
     if (list.dataset.chosen === chosen) return;
     list.dataset.chosen = chosen;
     const mine = Object.entries(this.facts.fields).filter(([name]) => name.startsWith("knobs."));
-    list.replaceChildren(...mine.map(([name, known]) => Object.assign(document.createElement("option"), { value: name.slice(6), label: known.label })));
+    list.replaceChildren(
+      ...mine.map(([name, known]) =>
+        Object.assign(document.createElement("option"), { value: name.slice(6), label: known.label }),
+      ),
+    );
   }
 
   #hint(known, id) {
     const now = this.form.elements[`knobs.${id}`]?.value ?? "";
-    return fill(gettext("%(label)s: %(allowed)s; the form has %(now)s"), { label: known.label, allowed: known.allowed, now });
+    return fill(gettext("%(label)s: %(allowed)s; the form has %(now)s"), {
+      label: known.label,
+      allowed: known.allowed,
+      now,
+    });
   }
 
   #showAdd() {

@@ -1,7 +1,7 @@
 // Specs in and out: a file to keep, a paste or a file to fill the form with, a recipe to start from.
 
 import { el, gettext } from "../format.js";
-import { Unanswered, post } from "./ask.js";
+import { post, Unanswered } from "./ask.js";
 
 /** Offer `text` as a file. */
 export function download(text, name) {
@@ -15,7 +15,10 @@ export function wireImport(form, { onValues }) {
   const dialog = document.getElementById("import-dialog");
   const area = dialog.querySelector("textarea");
   const errors = dialog.querySelector(".import-errors");
-  const say = (problems) => errors.replaceChildren(...problems.map((p) => el("li", {}, p.field ? el("code", {}, p.field) : null, ` ${p.message}`)));
+  const say = (problems) =>
+    errors.replaceChildren(
+      ...problems.map((p) => el("li", {}, p.field ? el("code", {}, p.field) : null, ` ${p.message}`)),
+    );
 
   async function fillForm() {
     const body = new URLSearchParams({ text: area.value });
@@ -43,7 +46,10 @@ export function wireImport(form, { onValues }) {
     area.focus();
   });
   area.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); fillForm(); }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      fillForm();
+    }
   });
 }
 
@@ -61,13 +67,22 @@ export function wireRecipes(form, { onValues }) {
     const button = event.target.closest("[data-recipe]");
     if (!button) return;
     try {
-      const response = await fetch(`${form.dataset.recipe}?id=${encodeURIComponent(button.dataset.recipe)}`, { headers: { Accept: "application/json" } });
+      const response = await fetch(`${form.dataset.recipe}?id=${encodeURIComponent(button.dataset.recipe)}`, {
+        headers: { Accept: "application/json" },
+      });
       if (!response.ok) throw new Unanswered(String(response.status));
       const { values } = await response.json();
       dialog.close();
       onValues(values);
     } catch {
-      document.dispatchEvent(new CustomEvent("pitwall:toast", { detail: { text: gettext("The console does not answer. Nothing is lost: try again in a moment."), isError: true } }));
+      document.dispatchEvent(
+        new CustomEvent("pitwall:toast", {
+          detail: {
+            text: gettext("The console does not answer. Nothing is lost: try again in a moment."),
+            isError: true,
+          },
+        }),
+      );
     }
   });
 }

@@ -24,12 +24,21 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     request?.abort();
     onProblem("");
     if (!ENDINGS.some((ending) => file.name.toLowerCase().endsWith(ending))) {
-      onProblem(fill(gettext("%(name)s is neither JSONL nor Parquet. Choose a file that ends in .jsonl, .json or .parquet."), { name: file.name }));
+      onProblem(
+        fill(gettext("%(name)s is neither JSONL nor Parquet. Choose a file that ends in .jsonl, .json or .parquet."), {
+          name: file.name,
+        }),
+      );
       return;
     }
     const most = Number(form.dataset.maxBytes);
     if (file.size > most) {
-      onProblem(fill(gettext("%(name)s has %(size)s; uploads hold at most %(most)s. Put it on the cluster and give its path."), { name: file.name, size: bytes(file.size), most: bytes(most) }));
+      onProblem(
+        fill(
+          gettext("%(name)s has %(size)s; uploads hold at most %(most)s. Put it on the cluster and give its path."),
+          { name: file.name, size: bytes(file.size), most: bytes(most) },
+        ),
+      );
       return;
     }
     const sending = new XMLHttpRequest(); // fetch tells nothing of the progress of what it sends
@@ -41,7 +50,11 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     sending.upload.addEventListener("progress", (event) => {
       progress.max = event.total || 1;
       progress.value = event.loaded;
-      text.textContent = fill(gettext("%(name)s: %(sent)s of %(total)s"), { name: file.name, sent: bytes(event.loaded), total: bytes(event.total) });
+      text.textContent = fill(gettext("%(name)s: %(sent)s of %(total)s"), {
+        name: file.name,
+        sent: bytes(event.loaded),
+        total: bytes(event.total),
+      });
     });
     sending.addEventListener("load", () => {
       const answer = sending.response;
@@ -51,9 +64,15 @@ export function wireUpload(form, { onUploaded, onProblem }) {
         return;
       }
       rest(idle);
-      onProblem(answer?.problems?.map((p) => p.message).join(" ") ?? fill(gettext("The upload failed (%(status)s). Try it again."), { status: sending.status }));
+      onProblem(
+        answer?.problems?.map((p) => p.message).join(" ") ??
+          fill(gettext("The upload failed (%(status)s). Try it again."), { status: sending.status }),
+      );
     });
-    sending.addEventListener("error", () => { rest(idle); onProblem(gettext("The connection broke during the upload. Try it again.")); });
+    sending.addEventListener("error", () => {
+      rest(idle);
+      onProblem(gettext("The connection broke during the upload. Try it again."));
+    });
     sending.addEventListener("abort", () => rest(idle));
     progress.hidden = cancel.hidden = false;
     progress.value = 0;
@@ -62,12 +81,21 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     sending.send(body);
   }
 
-  input.addEventListener("change", () => { if (input.files[0]) start(input.files[0]); input.value = ""; });
+  input.addEventListener("change", () => {
+    if (input.files[0]) start(input.files[0]);
+    input.value = "";
+  });
   cancel.addEventListener("click", () => request?.abort());
   for (const name of ["dragenter", "dragover"]) {
-    zone.addEventListener(name, (event) => { event.preventDefault(); zone.dataset.over = ""; });
+    zone.addEventListener(name, (event) => {
+      event.preventDefault();
+      zone.dataset.over = "";
+    });
   }
-  for (const name of ["dragleave", "drop"]) zone.addEventListener(name, () => { delete zone.dataset.over; });
+  for (const name of ["dragleave", "drop"])
+    zone.addEventListener(name, () => {
+      delete zone.dataset.over;
+    });
   zone.addEventListener("drop", (event) => {
     event.preventDefault();
     if (event.dataTransfer.files[0]) start(event.dataTransfer.files[0]);

@@ -1,8 +1,8 @@
 /** What people do to a run: rename, stop, cancel, checkpoint. The console answers; nothing here guesses the outcome. */
 
+import { send } from "../api.js";
 import { fill, gettext, write } from "../format.js";
 import { toast } from "../toast.js";
-import { send } from "../api.js";
 
 const find = (selector) => document.querySelector(selector);
 
@@ -11,7 +11,9 @@ export class Actions {
     Object.assign(this, { page, header });
     find('[data-action="rename"]')?.addEventListener("click", () => this.#openRename());
     find('[data-form="rename"]')?.addEventListener("submit", (event) => this.#rename(event));
-    find('[data-form="rename"]')?.addEventListener("keydown", (event) => { if (event.key === "Escape") this.#closeRename(); });
+    find('[data-form="rename"]')?.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.#closeRename();
+    });
     find('[data-action="checkpoint"]')?.addEventListener("click", (event) => this.#checkpoint(event.currentTarget));
     find('[data-action="stop"]')?.addEventListener("click", () => this.#openStop());
     find('[data-action="stop-now"]')?.addEventListener("click", (event) => this.#stop(event.currentTarget));
@@ -52,7 +54,9 @@ export class Actions {
       await send("PATCH", this.page.api, { name });
       this.#named(name);
       this.#closeRename();
-      toast(gettext("Renamed"), { undo: () => send("PATCH", this.page.api, { name: before }).then(() => this.#named(before)) });
+      toast(gettext("Renamed"), {
+        undo: () => send("PATCH", this.page.api, { name: before }).then(() => this.#named(before)),
+      });
     } catch (error) {
       toast(error.message, { isError: true });
     }
@@ -79,7 +83,10 @@ export class Actions {
     const { header } = this.header;
     const isQueued = header.state === "queued";
     const name = header.name;
-    write(find('[data-field="stop-title"]'), fill(isQueued ? gettext("Cancel %(name)s?") : gettext("Stop %(name)s?"), { name }));
+    write(
+      find('[data-field="stop-title"]'),
+      fill(isQueued ? gettext("Cancel %(name)s?") : gettext("Stop %(name)s?"), { name }),
+    );
     write(find('[data-field="stop-text"]'), isQueued ? this.#unqueued(header) : this.#consequence(header));
     write(find('[data-field="stop-keep"]'), isQueued ? gettext("Keep it queued") : gettext("Keep it running"));
     write(find('[data-action="stop-now"]'), isQueued ? gettext("Cancel run") : gettext("Stop run"));
@@ -89,19 +96,33 @@ export class Actions {
 
   #unqueued({ attempt }) {
     if (attempt === 1) return gettext("It leaves the queue and does not start. Nothing of it has run yet.");
-    return fill(gettext("Attempt %(attempt)s leaves the queue and does not start. What the run has done so far stays, and it can be resumed."), { attempt });
+    return fill(
+      gettext(
+        "Attempt %(attempt)s leaves the queue and does not start. What the run has done so far stays, and it can be resumed.",
+      ),
+      { attempt },
+    );
   }
 
   #consequence({ state, step, num_steps: steps }) {
     if (state === "starting") return gettext("It has not begun to train; what it loaded so far is lost.");
-    return fill(gettext("It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. You can resume it from there."), { step: Math.min(step + 1, steps), steps });
+    return fill(
+      gettext(
+        "It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. You can resume it from there.",
+      ),
+      { step: Math.min(step + 1, steps), steps },
+    );
   }
 
   async #cancelRetry(button) {
     button.disabled = true;
     try {
       const { is_changed: isChanged } = await send("POST", `${this.page.api}/stop`);
-      toast(isChanged ? gettext("It stays failed; resume it when you like") : gettext("There was nothing to cancel any more"));
+      toast(
+        isChanged
+          ? gettext("It stays failed; resume it when you like")
+          : gettext("There was nothing to cancel any more"),
+      );
     } catch (error) {
       toast(error.message, { isError: true });
     } finally {
@@ -114,7 +135,9 @@ export class Actions {
     try {
       await send("POST", `${this.page.api}/stop`);
       find('[data-dialog="stop"]').close();
-      toast(this.header.header.state === "queued" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"));
+      toast(
+        this.header.header.state === "queued" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"),
+      );
     } catch (error) {
       write(find('[data-field="stop-error"]'), error.message);
     } finally {

@@ -1,14 +1,17 @@
 /** The run's attempts: a word in the head, and behind it what became of each. */
 
+import * as numbers from "../charts/numbers.js";
 import { el, fill, gettext, grouped, stateBadge, write } from "../format.js";
 import { causePlace } from "./header.js";
-import * as numbers from "../charts/numbers.js";
 
 export class Attempts {
   constructor() {
     this.button = document.querySelector('[data-action="attempts"]');
     this.dialog = document.querySelector('[data-dialog="attempts"]');
-    this.button.addEventListener("click", () => { this.#draw(); this.dialog.showModal(); });
+    this.button.addEventListener("click", () => {
+      this.#draw();
+      this.dialog.showModal();
+    });
   }
 
   /** Take a new header. */
@@ -26,22 +29,42 @@ export class Attempts {
 
   #row(one) {
     const { cause } = one;
-    const why = cause.text ? el("span", { class: "faint small run-attempt-cause" }, `${causePlace(cause)} ${cause.text}`) : null;
-    const began = one.resume_attempt === null
-      ? gettext("from the start")
-      : fill(gettext("from checkpoint %(step)s of attempt %(attempt)s"), { step: grouped(one.resume_step), attempt: one.resume_attempt });
+    const why = cause.text
+      ? el("span", { class: "faint small run-attempt-cause" }, `${causePlace(cause)} ${cause.text}`)
+      : null;
+    const began =
+      one.resume_attempt === null
+        ? gettext("from the start")
+        : fill(gettext("from checkpoint %(step)s of attempt %(attempt)s"), {
+            step: grouped(one.resume_step),
+            attempt: one.resume_attempt,
+          });
     const by = one.is_automatic ? gettext("by itself, as its policy says") : one.by;
     const at = new Date(one.started_at ?? one.created_at);
     const from = one.resume_attempt === null ? 0 : one.resume_step;
     const steps = one.step > from ? `${grouped(from + 1)}–${grouped(one.step)}` : "—";
-    const took = one.started_at ? ((one.ended_at ? new Date(one.ended_at) : new Date()) - new Date(one.started_at)) / 1000 : null;
-    return el("tr", { class: one.visible_through === -1 ? "is-dead" : "" },
+    const took = one.started_at
+      ? ((one.ended_at ? new Date(one.ended_at) : new Date()) - new Date(one.started_at)) / 1000
+      : null;
+    return el(
+      "tr",
+      { class: one.visible_through === -1 ? "is-dead" : "" },
       el("td", { class: "num" }, grouped(one.number)),
       el("td", { class: "run-attempt-state" }, stateBadge(one.state, false), why),
-      el("td", { class: "nowrap" }, began, el("span", { class: "faint small run-attempt-cause", title: numbers.moment(at) }, [numbers.clock(at), by, one.devices].filter(Boolean).join(" · "))),
+      el(
+        "td",
+        { class: "nowrap" },
+        began,
+        el(
+          "span",
+          { class: "faint small run-attempt-cause", title: numbers.moment(at) },
+          [numbers.clock(at), by, one.devices].filter(Boolean).join(" · "),
+        ),
+      ),
       el("td", { class: "num" }, steps),
       el("td", { class: "num" }, inHistory(one, from)),
-      el("td", { class: "num" }, took === null ? "—" : numbers.duration(Math.max(took, 0))));
+      el("td", { class: "num" }, took === null ? "—" : numbers.duration(Math.max(took, 0))),
+    );
   }
 }
 

@@ -10,14 +10,24 @@ export function costOf({ costs, freeBytes, clusterFreeBytes, tool, workers, step
   const cost = costs.find((one) => one.tool === tool);
   const each = cost && (seconds ? cost.second_bytes : cost.step_bytes);
   const rooms = { here: bytes(freeBytes), there: clusterFreeBytes === null ? "" : bytes(clusterFreeBytes) };
-  const disks = fill(rooms.there ? gettext("Room: %(here)s on the console's disk, %(there)s on the run's on the cluster.") : gettext("Room: %(here)s on the console's disk."), rooms);
-  if (!cost || each === null || workers === 0) return { text: `${gettext("How large its files get is not known yet.")} ${disks}`, isTooLarge: false };
+  const disks = fill(
+    rooms.there
+      ? gettext("Room: %(here)s on the console's disk, %(there)s on the run's on the cluster.")
+      : gettext("Room: %(here)s on the console's disk."),
+    rooms,
+  );
+  if (!cost || each === null || workers === 0)
+    return { text: `${gettext("How large its files get is not known yet.")} ${disks}`, isTooLarge: false };
   const size = each * workers * (seconds || steps);
   const isTooLarge = size > Math.min(freeBytes, clusterFreeBytes ?? Infinity);
   const parts = [fill(gettext("Files of about %(size)s"), { size: bytes(size) })];
-  if (cost.stall_seconds !== null && cost.stall_seconds >= SHORT) parts.push(fill(gettext("the run stands still for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
-  if (cost.slowdown !== null && cost.slowdown > SLOWER) parts.push(fill(gettext("recorded steps take %(n)s times as long"), { n: cost.slowdown.toFixed(2) }));
-  const source = cost.captures ? fill(ngettext("by %(n)s capture before", "by %(n)s captures before", cost.captures), { n: cost.captures }) : gettext("measured on the bundled model; larger models make larger files");
+  if (cost.stall_seconds !== null && cost.stall_seconds >= SHORT)
+    parts.push(fill(gettext("the run stands still for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
+  if (cost.slowdown !== null && cost.slowdown > SLOWER)
+    parts.push(fill(gettext("recorded steps take %(n)s times as long"), { n: cost.slowdown.toFixed(2) }));
+  const source = cost.captures
+    ? fill(ngettext("by %(n)s capture before", "by %(n)s captures before", cost.captures), { n: cost.captures })
+    : gettext("measured on the bundled model; larger models make larger files");
   const advice = isTooLarge ? ` ${gettext("That is too little: record fewer steps or workers, or make room.")}` : "";
   return { text: `${parts.join(", ")} (${source}). ${disks}${advice}`, isTooLarge };
 }

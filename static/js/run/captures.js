@@ -1,7 +1,7 @@
 /** The captures of a run as the console knows them: read by HTTP, moved on by frames, so that each change shows at once. */
 
-import { fill, gettext, ngettext } from "../format.js";
 import { get } from "../api.js";
+import { fill, gettext, ngettext } from "../format.js";
 
 const SOON_MS = 120;
 const ENDED = ["finished", "failed", "stopped"];
@@ -90,7 +90,9 @@ export function stepsTitle(capture) {
   if (!capture.steps && capture.seconds) return fill(gettext("Up to %(seconds)s s"), { seconds: capture.seconds });
   if (!capture.steps) return count === 1 ? gettext("Next step") : fill(gettext("Next %(count)s steps"), { count });
   const [first, last] = capture.steps;
-  return first === last ? fill(gettext("Step %(step)s"), { step: first }) : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
+  return first === last
+    ? fill(gettext("Step %(step)s"), { step: first })
+    : fill(gettext("Steps %(first)s–%(last)s"), { first, last });
 }
 
 /** Return what the steps to come are called on a button. */
@@ -111,13 +113,17 @@ export function roleName(role) {
 /** Return how people call several workers: "policy 0–1, vLLM 0". */
 export function workersText(workers) {
   const roles = [...new Set(workers.map(({ role }) => role))];
-  return roles.map((role) => `${roleName(role)} ${ranges(workers.filter((one) => one.role === role).map(({ rank }) => rank))}`).join(", ");
+  return roles
+    .map((role) => `${roleName(role)} ${ranges(workers.filter((one) => one.role === role).map(({ rank }) => rank))}`)
+    .join(", ");
 }
 
 /** Return on whom: "policy 0–1, vLLM 0", "all workers". */
 export function whoText({ roles, ranks }) {
   const names = roles.map(roleName).join(", ");
-  const some = ranks.length ? fill(ngettext("rank %(ranks)s", "ranks %(ranks)s", ranks.length), { ranks: ranges(ranks) }) : "";
+  const some = ranks.length
+    ? fill(ngettext("rank %(ranks)s", "ranks %(ranks)s", ranks.length), { ranks: ranges(ranks) })
+    : "";
   if (!names && !some) return gettext("all workers");
   if (!names) return fill(gettext("all roles, %(ranks)s"), { ranks: some });
   return some ? `${names}, ${some}` : names;

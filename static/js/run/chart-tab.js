@@ -1,9 +1,9 @@
 /** All metrics of the run, grouped by prefix; readings of machines and processes stand last, as System. */
 
-import { el, fill, gettext, write } from "../format.js";
-import { onKeys } from "../keys.js";
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext, write } from "../format.js";
+import { onKeys } from "../keys.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 
@@ -16,14 +16,23 @@ export class ChartTab {
     this.search = document.querySelector("[data-chart-search]");
     this.search.value = query.get("q") ?? "";
     this.search.addEventListener("input", () => this.filter(this.search.value));
-    store.on("names", () => { if (this.isShown) this.#build(); });
+    store.on("names", () => {
+      if (this.isShown) this.#build();
+    });
     const dialog = document.querySelector('[data-dialog="chart"]');
-    dialog.addEventListener("close", () => { this.full?.destroy(); this.full = null; });
+    dialog.addEventListener("close", () => {
+      this.full?.destroy();
+      this.full = null;
+    });
     onKeys({
       f: () => this.#current() && this.open(this.#current()),
       ArrowRight: () => this.#move(1),
       ArrowLeft: () => this.#move(-1),
-      0: () => { if (!this.isActive()) return false; view.setZoom(null); return true; },
+      0: () => {
+        if (!this.isActive()) return false;
+        view.setZoom(null);
+        return true;
+      },
     });
   }
 
@@ -58,7 +67,9 @@ export class ChartTab {
     const names = [...this.store.names.values()];
     const found = names.filter(({ name }) => `${name} ${this.#info(name).label}`.toLowerCase().includes(needle));
     const byGroup = new Map();
-    for (const metric of found.sort((a, b) => placeOf(groupOf(a)) - placeOf(groupOf(b)) || a.name.localeCompare(b.name))) {
+    for (const metric of found.sort(
+      (a, b) => placeOf(groupOf(a)) - placeOf(groupOf(b)) || a.name.localeCompare(b.name),
+    )) {
       byGroup.set(groupOf(metric), [...(byGroup.get(groupOf(metric)) ?? []), metric]);
     }
     for (const [name, { card, chart }] of this.cards) {
@@ -69,11 +80,22 @@ export class ChartTab {
     }
     const place = document.querySelector("[data-chart-groups]");
     const sections = [...byGroup].map(([group, metrics]) => this.#group(group, metrics));
-    if (place.children.length !== sections.length || sections.some((section, i) => place.children[i] !== section)) place.replaceChildren(...sections);
-    write(field("metric-count"), needle ? fill(gettext("%(shown)s of %(all)s metrics"), { shown: found.length, all: names.length }) : fill(gettext("%(all)s metrics"), { all: names.length }));
+    if (place.children.length !== sections.length || sections.some((section, i) => place.children[i] !== section))
+      place.replaceChildren(...sections);
+    write(
+      field("metric-count"),
+      needle
+        ? fill(gettext("%(shown)s of %(all)s metrics"), { shown: found.length, all: names.length })
+        : fill(gettext("%(all)s metrics"), { all: names.length }),
+    );
     const empty = field("charts-empty");
     empty.hidden = found.length > 0;
-    write(empty.firstElementChild, needle ? fill(gettext("No metric matches “%(text)s”."), { text: needle }) : this.emptyText ?? gettext("No metric yet. The first comes with the first step."));
+    write(
+      empty.firstElementChild,
+      needle
+        ? fill(gettext("No metric matches “%(text)s”."), { text: needle })
+        : (this.emptyText ?? gettext("No metric yet. The first comes with the first step.")),
+    );
     const count = document.querySelector('[data-count="charts"]');
     write(count, names.length ? String(names.length) : "");
   }
@@ -82,13 +104,22 @@ export class ChartTab {
     if (!this.groups.has(group)) {
       const title = titleOf(group);
       const grid = el("div", { class: "charts" });
-      this.groups.set(group, { section: el("section", { class: "run-group", "aria-label": title }, el("h2", {}, title, " ", el("span", { class: "faint num" })), grid), grid });
+      this.groups.set(group, {
+        section: el(
+          "section",
+          { class: "run-group", "aria-label": title },
+          el("h2", {}, title, " ", el("span", { class: "faint num" })),
+          grid,
+        ),
+        grid,
+      });
     }
     const { section, grid } = this.groups.get(group);
     write(section.querySelector("h2 span"), String(metrics.length));
     section.dataset.span = String(Math.min(metrics.length, 4));
     const cards = metrics.map((metric) => this.#card(metric));
-    if (grid.children.length !== cards.length || cards.some((card, i) => grid.children[i] !== card)) grid.replaceChildren(...cards);
+    if (grid.children.length !== cards.length || cards.some((card, i) => grid.children[i] !== card))
+      grid.replaceChildren(...cards);
     return section;
   }
 
@@ -102,24 +133,36 @@ export class ChartTab {
     const name = info.label === metric.name ? "" : metric.name;
     part("hint").textContent = [name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
     part("hint").title = info.definition ? `${metric.name}: ${info.definition}` : metric.name;
-    part("body").setAttribute("aria-label", fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }));
+    part("body").setAttribute(
+      "aria-label",
+      fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }),
+    );
     card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(metric.name));
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
-    new IntersectionObserver((entries, observer) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      observer.disconnect();
-      this.feed.want([metric.name]);
-    }, { rootMargin: "300px" }).observe(card);
+    new IntersectionObserver(
+      (entries, observer) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        observer.disconnect();
+        this.feed.want([metric.name]);
+      },
+      { rootMargin: "300px" },
+    ).observe(card);
     this.cards.set(metric.name, { card, chart });
     return card;
   }
 
   #plot(metric, info) {
     const color = `--run-${this.page.color % 10}`;
-    const limits = this.page.chips.filter((chip) => chip.name === metric.name && chip.limit !== null)
+    const limits = this.page.chips
+      .filter((chip) => chip.name === metric.name && chip.limit !== null)
       .map((chip) => ({ value: chip.limit, label: fill(gettext("limit %(value)s"), { value: chip.limit }) }));
-    return { lines: [{ name: metric.name, label: info.label, color, isPoints: metric.name.startsWith("eval/") }], unit: info.unit, limits, isTime: metric.kind === "system" };
+    return {
+      lines: [{ name: metric.name, label: info.label, color, isPoints: metric.name.startsWith("eval/") }],
+      unit: info.unit,
+      limits,
+      isTime: metric.kind === "system",
+    };
   }
 
   /** Show one chart as large as the window. */
@@ -134,7 +177,12 @@ export class ChartTab {
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
     this.feed.want([name]);
-    this.full = new Chart({ body: part("body"), value: part("value"), points: part("points"), legend: part("legend") }, this.#plot(metric, info), this.store, this.view);
+    this.full = new Chart(
+      { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
+      this.#plot(metric, info),
+      this.store,
+      this.view,
+    );
   }
 
   #current() {
@@ -161,9 +209,18 @@ function placeOf(group) {
 
 function titleOf(group) {
   const titles = {
-    reward: gettext("Reward"), eval: gettext("Held-out"), loss: gettext("Loss"), kl: gettext("KL to reference"), policy: gettext("Policy"),
-    response: gettext("Answers"), groups: gettext("Groups of samples"), sync: gettext("Weight sync"), time: gettext("Time"),
-    throughput: gettext("Speed"), train: gettext("Progress"), "~system": gettext("System"),
+    reward: gettext("Reward"),
+    eval: gettext("Held-out"),
+    loss: gettext("Loss"),
+    kl: gettext("KL to reference"),
+    policy: gettext("Policy"),
+    response: gettext("Answers"),
+    groups: gettext("Groups of samples"),
+    sync: gettext("Weight sync"),
+    time: gettext("Time"),
+    throughput: gettext("Speed"),
+    train: gettext("Progress"),
+    "~system": gettext("System"),
   };
   return titles[group] ?? group;
 }

@@ -27,7 +27,8 @@ export class ConfigTab {
     const needle = this.search.value.trim().toLowerCase();
     let shown = 0;
     for (const row of this.rows) {
-      const fits = (!this.changed.checked || "changed" in row.dataset) && row.textContent.toLowerCase().includes(needle);
+      const fits =
+        (!this.changed.checked || "changed" in row.dataset) && row.textContent.toLowerCase().includes(needle);
       row.hidden = !fits;
       shown += Number(fits);
     }
@@ -40,6 +41,8 @@ async function copyText(text) {
     await navigator.clipboard.writeText(text);
     toast(gettext("Copied"));
   } catch {
-    toast(gettext("The browser does not let pages copy here. Select the text and copy it yourself."), { isError: true });
+    toast(gettext("The browser does not let pages copy here. Select the text and copy it yourself."), {
+      isError: true,
+    });
   }
 }

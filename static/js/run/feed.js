@@ -1,7 +1,7 @@
 /** Fills the store: series and spans by HTTP when a tab wants them, then frames over the websocket, each counted once. */
 
-import { openFeed } from "../socket.js";
 import { get } from "../api.js";
+import { openFeed } from "../socket.js";
 import { Lanes } from "./lanes.js";
 
 const POINTS = 1000;
@@ -76,7 +76,9 @@ export class Feed {
   /** Read finer points of [min, max] for thinned series. */
   async zoom(zoom, names) {
     if (!zoom) return;
-    const thinned = names.filter((name) => this.store.of(name).some((series) => series.isThinned && (series.kind === "system") === zoom.isTime));
+    const thinned = names.filter((name) =>
+      this.store.of(name).some((series) => series.isThinned && (series.kind === "system") === zoom.isTime),
+    );
     for (const part of batches(thinned)) {
       const scale = zoom.isTime ? 1e9 : 1;
       const window = { from: Math.floor(zoom.min * scale), to: Math.ceil(zoom.max * scale) };
@@ -112,7 +114,9 @@ export class Feed {
 
   /** Read again what grew too long to be drawn whole. */
   #refresh() {
-    const long = new Set([...this.store.series.values()].filter((series) => series.isStale).map((series) => series.name));
+    const long = new Set(
+      [...this.store.series.values()].filter((series) => series.isStale).map((series) => series.name),
+    );
     const names = [...long].filter((name) => !this.inFlight.has(name));
     if (names.length) this.#load(names);
   }
@@ -129,7 +133,8 @@ export class Feed {
         }
         this.#worked();
       } catch (error) {
-        if (isStrict) { // who reads everything again tries again
+        if (isStrict) {
+          // who reads everything again tries again
           this.onProblem(error);
           throw error;
         }
@@ -148,7 +153,11 @@ export class Feed {
   /** Return Lanes with every span of [from, to] (seconds of the store's lanes), or null. */
   async spanWindow({ from, to }) {
     const { lanes } = this.store;
-    const query = new URLSearchParams({ from_ns: lanes.nanoseconds(from), to_ns: lanes.nanoseconds(to), limit: MAX_SPANS });
+    const query = new URLSearchParams({
+      from_ns: lanes.nanoseconds(from),
+      to_ns: lanes.nanoseconds(to),
+      limit: MAX_SPANS,
+    });
     try {
       const answer = await get(`${this.page.api}/spans?${query}`);
       const found = new Lanes(this.store.branches);

@@ -1,7 +1,7 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
-import { bytes, el, fill, gettext, grouped, icon, renew, write } from "../format.js";
 import { get } from "../api.js";
+import { bytes, el, fill, gettext, grouped, icon, renew, write } from "../format.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const QUICK_MS = 2000; // while bytes arrive
@@ -27,12 +27,17 @@ export class FileTab {
 
   /** Return the model to offer: the final one of the newest attempt that has one, else the newest that is ready. */
   get model() {
-    const ready = this.artifacts.filter((one) => one.type === "model" && one.is_ready).sort((a, b) => b.attempt - a.attempt || b.step - a.step);
+    const ready = this.artifacts
+      .filter((one) => one.type === "model" && one.is_ready)
+      .sort((a, b) => b.attempt - a.attempt || b.step - a.step);
     return ready.find((one) => one.name.includes("final")) ?? ready[0] ?? null;
   }
 
   soon() {
-    this.waiting ||= setTimeout(() => { this.waiting = 0; this.load(); }, 300);
+    this.waiting ||= setTimeout(() => {
+      this.waiting = 0;
+      this.load();
+    }, 300);
   }
 
   async load() {
@@ -44,7 +49,8 @@ export class FileTab {
       clearTimeout(this.again);
       const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0 && one.type !== "checkpoint"); // those stay on the cluster
       const isCopying = open.some((one) => one.received > 0);
-      if (isCopying || (open.length && !this.isEnded)) this.again = setTimeout(() => this.load(), isCopying ? QUICK_MS : SLOW_MS);
+      if (isCopying || (open.length && !this.isEnded))
+        this.again = setTimeout(() => this.load(), isCopying ? QUICK_MS : SLOW_MS);
     } catch (error) {
       this.#problem(error);
     }
@@ -59,7 +65,10 @@ export class FileTab {
 
   #draw() {
     const body = document.querySelector("[data-files]");
-    renew(body, this.artifacts.map((one) => this.#row(one)));
+    renew(
+      body,
+      this.artifacts.map((one) => this.#row(one)),
+    );
     const empty = field("files-empty");
     empty.hidden = this.artifacts.length > 0;
     const texts = {
@@ -75,32 +84,103 @@ export class FileTab {
     if (this.artifacts.length) return;
     const empty = field("files-empty");
     empty.hidden = false;
-    empty.replaceChildren(el("p", {}, error.message), el("button", { class: "btn", type: "button", onclick: () => { empty.replaceChildren(el("p")); this.load(); } }, gettext("Try again")));
+    empty.replaceChildren(
+      el("p", {}, error.message),
+      el(
+        "button",
+        {
+          class: "btn",
+          type: "button",
+          onclick: () => {
+            empty.replaceChildren(el("p"));
+            this.load();
+          },
+        },
+        gettext("Try again"),
+      ),
+    );
   }
 
   #row(one) {
     const { branches } = this.store;
-    const tag = branches.attempts.length > 1 ? el("span", { class: "tag run-attempt-tag", title: fill(gettext("attempt %(attempt)s"), one) }, `a${one.attempt}`) : null;
-    return el("tr", { class: branches.isDead(one.attempt, one.step) ? "is-dead" : false },
+    const tag =
+      branches.attempts.length > 1
+        ? el(
+            "span",
+            { class: "tag run-attempt-tag", title: fill(gettext("attempt %(attempt)s"), one) },
+            `a${one.attempt}`,
+          )
+        : null;
+    return el(
+      "tr",
+      { class: branches.isDead(one.attempt, one.step) ? "is-dead" : false },
       el("td", { class: "cut", title: one.path }, el("span", { class: "mono" }, one.name), tag),
       el("td", {}, one.type),
       el("td", { class: "num" }, one.step >= 0 ? grouped(one.step) : "—"),
       el("td", { class: "num" }, one.size ? bytes(one.size) : "—"),
-      el("td", { class: "mono faint" }, one.sha256 ? el("span", { title: one.sha256 }, one.sha256.slice(0, 12)) : "—",
-        one.sha256 ? el("button", { class: "btn btn-quiet btn-icon btn-sm", type: "button", "data-copy": one.sha256, "aria-label": gettext("Copy the checksum") }, icon("copy")) : null),
+      el(
+        "td",
+        { class: "mono faint" },
+        one.sha256 ? el("span", { title: one.sha256 }, one.sha256.slice(0, 12)) : "—",
+        one.sha256
+          ? el(
+              "button",
+              {
+                class: "btn btn-quiet btn-icon btn-sm",
+                type: "button",
+                "data-copy": one.sha256,
+                "aria-label": gettext("Copy the checksum"),
+              },
+              icon("copy"),
+            )
+          : null,
+      ),
       el("td", {}, this.#state(one)),
-      el("td", { class: "num" }, one.is_ready ? el("a", { class: "btn btn-sm", href: fileUrl(this.page, one), download: true }, icon("download"), gettext("Download")) : ""));
+      el(
+        "td",
+        { class: "num" },
+        one.is_ready
+          ? el(
+              "a",
+              { class: "btn btn-sm", href: fileUrl(this.page, one), download: true },
+              icon("download"),
+              gettext("Download"),
+            )
+          : "",
+      ),
+    );
   }
 
   #state(one) {
-    if (one.meta?.removed) return el("span", { class: "state", "data-state": "stopped", title: gettext("The trainer deleted it to make room for newer ones (knob checkpoint.keep).") }, icon("trash"), gettext("removed"));
-    if (one.problem) return el("span", { class: "state", "data-state": "missing", title: one.problem }, icon("x"), gettext("lost"));
+    if (one.meta?.removed)
+      return el(
+        "span",
+        {
+          class: "state",
+          "data-state": "stopped",
+          title: gettext("The trainer deleted it to make room for newer ones (knob checkpoint.keep)."),
+        },
+        icon("trash"),
+        gettext("removed"),
+      );
+    if (one.problem)
+      return el("span", { class: "state", "data-state": "missing", title: one.problem }, icon("x"), gettext("lost"));
     if (one.is_ready) return el("span", { class: "state", "data-state": "ready" }, icon("check"), gettext("ready"));
     if (one.received > 0 && one.size > 0) {
       const text = fill(gettext("copying %(share)s %"), { share: Math.floor((100 * one.received) / one.size) });
-      return el("span", { class: "state num", "data-state": "importing", title: `${bytes(one.received)} / ${bytes(one.size)}` }, icon("circle-half-2"), text);
+      return el(
+        "span",
+        { class: "state num", "data-state": "importing", title: `${bytes(one.received)} / ${bytes(one.size)}` },
+        icon("circle-half-2"),
+        text,
+      );
     }
-    return el("span", { class: "state", "data-state": "missing" }, icon("clock"), this.isEnded || one.type === "checkpoint" ? gettext("only on the cluster") : gettext("waiting to be copied"));
+    return el(
+      "span",
+      { class: "state", "data-state": "missing" },
+      icon("clock"),
+      this.isEnded || one.type === "checkpoint" ? gettext("only on the cluster") : gettext("waiting to be copied"),
+    );
   }
 }
 

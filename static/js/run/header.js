@@ -1,7 +1,7 @@
 /** The head of the page: state, phase, progress, time left, speed, why it waits or failed, and how fresh all this is. */
 
-import { ago, fill, gettext, grouped, interval, shownState, stateBadge, write } from "../format.js";
 import * as numbers from "../charts/numbers.js";
+import { ago, fill, gettext, grouped, interval, shownState, stateBadge, write } from "../format.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
@@ -17,7 +17,12 @@ export class Header {
       if (detail.isConnected) this.heardAt = Date.now();
       this.showLive();
     });
-    setInterval(() => { if (!document.hidden) { this.showLive(); this.#retry(); } }, 1000);
+    setInterval(() => {
+      if (!document.hidden) {
+        this.showLive();
+        this.#retry();
+      }
+    }, 1000);
     document.addEventListener("visibilitychange", () => this.showLive());
   }
 
@@ -28,7 +33,8 @@ export class Header {
     const { state } = header;
     const shown = shownState(state, header.is_lost_contact);
     const badge = field("state");
-    if (badge.firstElementChild?.dataset.state !== shown) badge.replaceChildren(stateBadge(state, header.is_lost_contact));
+    if (badge.firstElementChild?.dataset.state !== shown)
+      badge.replaceChildren(stateBadge(state, header.is_lost_contact));
     write(field("name"), header.name);
     document.title = `${header.name} · ${badge.textContent.trim()} · Pitwall`;
     write(field("activity"), this.#activity(header));
@@ -42,7 +48,11 @@ export class Header {
     if (!["running", "stopping", "starting"].includes(header.state)) return "";
     const phase = this.phases.get(header.phase)?.label;
     if (header.state === "stopping") return header.activity || gettext("Saving a checkpoint, then it ends");
-    if (phase && header.step > 0) return fill(gettext("%(phase)s, step %(step)s"), { phase, step: Math.min(header.step + 1, header.num_steps || header.step + 1) });
+    if (phase && header.step > 0)
+      return fill(gettext("%(phase)s, step %(step)s"), {
+        phase,
+        step: Math.min(header.step + 1, header.num_steps || header.step + 1),
+      });
     return header.activity || phase || (header.state === "starting" ? gettext("Waiting for the runner") : "");
   }
 
@@ -71,7 +81,10 @@ export class Header {
   #speed(header) {
     const values = header.latest_values ?? {};
     const seconds = values["time/step_seconds"];
-    write(field("step-time"), Number.isFinite(seconds) ? fill(gettext("%(time)s/step"), { time: numbers.duration(seconds) }) : "");
+    write(
+      field("step-time"),
+      Number.isFinite(seconds) ? fill(gettext("%(time)s/step"), { time: numbers.duration(seconds) }) : "",
+    );
     const tokens = values["throughput/rollout_tokens_per_second"] ?? values["throughput/update_tokens_per_second"];
     write(field("speed"), Number.isFinite(tokens) ? `${numbers.short(tokens)} tok/s` : "");
   }
@@ -93,7 +106,10 @@ export class Header {
     this.#retry();
     field("lost").hidden = !header.is_lost_contact || ENDED.includes(header.state);
     if (header.is_lost_contact && header.last_contact_at) {
-      write(field("lost-since"), fill(gettext("Last contact at %(time)s."), { time: numbers.clock(new Date(header.last_contact_at)) }));
+      write(
+        field("lost-since"),
+        fill(gettext("Last contact at %(time)s."), { time: numbers.clock(new Date(header.last_contact_at)) }),
+      );
     }
   }
 
@@ -105,7 +121,10 @@ export class Header {
     let text = "";
     if (state === "failed" && retry?.at) {
       const about = { number: retry.number, most: retry.most };
-      const sentence = left > 0 ? gettext("Attempt %(number)s of %(most)s follows in %(left)s s.") : gettext("Attempt %(number)s of %(most)s follows once this one is cleaned up after.");
+      const sentence =
+        left > 0
+          ? gettext("Attempt %(number)s of %(most)s follows in %(left)s s.")
+          : gettext("Attempt %(number)s of %(most)s follows once this one is cleaned up after.");
       text = fill(sentence, { ...about, left: grouped(left) });
     } else if (state === "failed" && retry) {
       text = retry.why_not;
@@ -139,7 +158,12 @@ export class Header {
 
 /** Return where it failed: "Trainer, policy 1, step 143:". */
 export function causePlace(cause) {
-  const sides = { trainer: gettext("Trainer"), cluster: gettext("Cluster"), pitwall: gettext("Pitwall"), user: gettext("User") };
+  const sides = {
+    trainer: gettext("Trainer"),
+    cluster: gettext("Cluster"),
+    pitwall: gettext("Pitwall"),
+    user: gettext("User"),
+  };
   const parts = [sides[cause.side] ?? gettext("Unknown side")];
   if (cause.role) parts.push(cause.role === "driver" ? cause.role : `${cause.role} ${cause.rank ?? 0}`);
   if (Number.isInteger(cause.step) && cause.step >= 0) parts.push(fill(gettext("step %(step)s"), { step: cause.step }));

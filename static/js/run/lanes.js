@@ -6,7 +6,7 @@
 import { EVERYTHING } from "../charts/branches.js";
 
 const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
-const place = (role) => (ORDER.indexOf(role) + 1 || ORDER.length + 1);
+const place = (role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
 
 /** Columns of one depth of a lane. */
 class Row {
@@ -77,7 +77,8 @@ export class Lanes {
       for (const [depth, row] of rows.entries()) {
         for (let i = 0; i < (row?.length ?? 0); i += 1) {
           row.isDead[i] = branches.isDead(row.attempt[i], row.step[i]);
-          if (depth === 0 && row.step[i] >= 0) this.#widenStep(row.attempt[i], row.isDead[i], row.step[i], row.start[i], row.end[i]);
+          if (depth === 0 && row.step[i] >= 0)
+            this.#widenStep(row.attempt[i], row.isDead[i], row.step[i], row.start[i], row.end[i]);
         }
       }
     }

@@ -1,7 +1,7 @@
 /** A window on very many lines: only those in sight are in the page. Lines are one row high; the scroll bar is the browser's. */
 
-import { el, gettext } from "../format.js";
 import { clock } from "../charts/numbers.js";
+import { el, gettext } from "../format.js";
 
 const ROW = 18; // pixels, as in run.css
 const AROUND_MS = 1000; // of a line, on the timeline
@@ -12,7 +12,18 @@ export class LogView {
   constructor(node, { url, onEdge, onLink, onScroll }) {
     this.node = node;
     this.space = node.querySelector("[data-log-space]");
-    Object.assign(this, { url, onEdge, onLink, onScroll, lines: [], needle: "", target: "", hit: "", hasSource: true, hasAttempt: false });
+    Object.assign(this, {
+      url,
+      onEdge,
+      onLink,
+      onScroll,
+      lines: [],
+      needle: "",
+      target: "",
+      hit: "",
+      hasSource: true,
+      hasAttempt: false,
+    });
     this.rows = new Map();
     node.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(node);
@@ -95,11 +106,34 @@ export class LogView {
   }
 
   #row(line) {
-    const number = el("a", { href: `?line=${line.cursor}`, class: "num", onclick: (event) => { event.preventDefault(); this.onLink(line); } }, String(line.line + 1));
-    const classes = ["run-log-line", line.cursor === this.target && "is-target", line.cursor === this.hit && "is-hit"].filter(Boolean).join(" ");
-    return el("div", { class: classes, "data-stream": line.stream, "data-cursor": line.cursor }, number,
-      el("span", { class: "run-log-source num" }, this.#time(line), this.hasAttempt ? ` a${line.attempt}` : "", this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : ""),
-      el("span", { class: "run-log-text" }, ...marked(line.text, this.needle)));
+    const number = el(
+      "a",
+      {
+        href: `?line=${line.cursor}`,
+        class: "num",
+        onclick: (event) => {
+          event.preventDefault();
+          this.onLink(line);
+        },
+      },
+      String(line.line + 1),
+    );
+    const classes = ["run-log-line", line.cursor === this.target && "is-target", line.cursor === this.hit && "is-hit"]
+      .filter(Boolean)
+      .join(" ");
+    return el(
+      "div",
+      { class: classes, "data-stream": line.stream, "data-cursor": line.cursor },
+      number,
+      el(
+        "span",
+        { class: "run-log-source num" },
+        this.#time(line),
+        this.hasAttempt ? ` a${line.attempt}` : "",
+        this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : "",
+      ),
+      el("span", { class: "run-log-text" }, ...marked(line.text, this.needle)),
+    );
   }
 
   /** Return the time of a line: it leads to the timeline of that moment. */

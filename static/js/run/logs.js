@@ -1,7 +1,7 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
-import { el, fill, gettext, grouped, laneName, ngettext, write } from "../format.js";
 import { get } from "../api.js";
+import { el, fill, gettext, grouped, laneName, ngettext, write } from "../format.js";
 import { LogView } from "./log-view.js";
 
 const PAGE = 2000;
@@ -15,7 +15,10 @@ export class LogTab {
   constructor({ page, store, query }) {
     Object.assign(this, { page, store, query });
     this.view = new LogView(document.querySelector("[data-log-view]"), {
-      url: page.url, onEdge: (side) => this.#more(side), onLink: (line) => this.#link(line), onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
+      url: page.url,
+      onEdge: (side) => this.#more(side),
+      onLink: (line) => this.#link(line),
+      onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
     });
     this.lane = query.get("process") ?? "";
     this.hits = [];
@@ -28,8 +31,16 @@ export class LogTab {
     this.attempts.addEventListener("change", () => this.#chooseAttempt(this.attempts.value));
     this.search = document.querySelector("[data-log-search]");
     this.search.value = query.get("find") ?? "";
-    this.search.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(), 250); });
-    this.search.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.go(event.shiftKey ? -1 : 1); } });
+    this.search.addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.find(), 250);
+    });
+    this.search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") {
+        event.preventDefault();
+        this.go(event.shiftKey ? -1 : 1);
+      }
+    });
     button("next").addEventListener("click", () => this.go(1));
     button("previous").addEventListener("click", () => this.go(-1));
     button("follow").addEventListener("click", () => this.#follow(!this.isFollowing));
@@ -72,7 +83,10 @@ export class LogTab {
     document.querySelector("[data-log-attempts]").hidden = attempts.length < 2;
     this.view.hasAttempt = attempts.length > 1;
     const numbers = attempts.map((one) => String(one.number)).reverse();
-    this.attempts.replaceChildren(el("option", { value: "" }, gettext("All")), ...numbers.map((number) => el("option", { value: number }, number)));
+    this.attempts.replaceChildren(
+      el("option", { value: "" }, gettext("All")),
+      ...numbers.map((number) => el("option", { value: number }, number)),
+    );
     this.attempts.value = numbers.includes(this.attempt) ? this.attempt : "";
     if (this.isLoaded) this.view.redraw();
   }
@@ -161,7 +175,9 @@ export class LogTab {
     this.view.target = "";
     this.#setDownload();
     this.#follow(true, { isQuiet: true });
-    this.#newest().then(() => { if (this.search.value) this.find(); });
+    this.#newest().then(() => {
+      if (this.search.value) this.find();
+    });
   }
 
   #setDownload() {
@@ -174,8 +190,10 @@ export class LogTab {
     const signature = JSON.stringify(lanes);
     if (this.select.dataset.shown === signature) return;
     this.select.dataset.shown = signature;
-    this.select.replaceChildren(el("option", { value: "" }, gettext("All processes")),
-      ...lanes.map((lane) => el("option", { value: `${lane.role}-${lane.rank}` }, laneName(lane))));
+    this.select.replaceChildren(
+      el("option", { value: "" }, gettext("All processes")),
+      ...lanes.map((lane) => el("option", { value: `${lane.role}-${lane.rank}` }, laneName(lane))),
+    );
     this.select.value = this.lane;
     this.view.hasSource = !this.lane;
   }
@@ -184,19 +202,32 @@ export class LogTab {
     this.view.hasSource = !this.lane;
     const { lines } = this.view;
     const more = this.hasOlder || this.hasNewer;
-    const text = more ? gettext("%(n)s lines loaded, more above or below") : ngettext("%(n)s line", "%(n)s lines", lines.length);
+    const text = more
+      ? gettext("%(n)s lines loaded, more above or below")
+      : ngettext("%(n)s line", "%(n)s lines", lines.length);
     write(field("log-count"), lines.length ? fill(text, { n: grouped(lines.length) }) : "");
     const empty = field("log-empty");
     empty.hidden = lines.length > 0;
     document.querySelector("[data-log-view]").hidden = lines.length === 0;
     const waits = this.state === "queued" || this.state === "starting";
-    empty.replaceChildren(el("p", {}, waits ? gettext("It has not begun. Lines appear here as the processes write them.") : gettext("No line was written.")));
+    empty.replaceChildren(
+      el(
+        "p",
+        {},
+        waits
+          ? gettext("It has not begun. Lines appear here as the processes write them.")
+          : gettext("No line was written."),
+      ),
+    );
   }
 
   #problem(error) {
     const empty = field("log-empty");
     empty.hidden = false;
-    empty.replaceChildren(el("p", {}, error.message), el("button", { class: "btn", type: "button", onclick: () => this.#newest() }, gettext("Try again")));
+    empty.replaceChildren(
+      el("p", {}, error.message),
+      el("button", { class: "btn", type: "button", onclick: () => this.#newest() }, gettext("Try again")),
+    );
   }
 
   #follow(isFollowing, { isQuiet = false } = {}) {
@@ -286,7 +317,10 @@ export class LogTab {
     const count = this.hits.length;
     const all = this.hasMoreHits && count ? `${grouped(count)}+` : grouped(count);
     let text = "";
-    if (this.search.value) text = count ? fill(gettext("%(at)s of %(all)s"), { at: grouped(Math.max(this.hitAt, 0) + 1), all }) : gettext("no match");
+    if (this.search.value)
+      text = count
+        ? fill(gettext("%(at)s of %(all)s"), { at: grouped(Math.max(this.hitAt, 0) + 1), all })
+        : gettext("no match");
     write(field("log-hits"), text);
     button("next").disabled = button("previous").disabled = !count;
   }

@@ -1,9 +1,9 @@
 /** The overview: chips, eight charts, the last steps by rank, what happened, and samples of the latest step. */
 
-import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { get } from "../api.js";
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { lastWord, mark, oneLine, reward } from "./sample.js";
 import { Timeline } from "./timeline.js";
@@ -22,7 +22,11 @@ export class Overview {
     this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
     this.#charts();
     this.timeline = new Timeline(document.querySelector('[data-canvas="steps"]'), {
-      lanes: store.lanes, phases, isInteractive: false, look: { laneHeight: 20, gap: 4, labelWidth: 76 }, pick: (lanes) => this.#pick(lanes),
+      lanes: store.lanes,
+      phases,
+      isInteractive: false,
+      look: { laneHeight: 20, gap: 4, labelWidth: 76 },
+      pick: (lanes) => this.#pick(lanes),
     });
     store.on("spans", () => this.#steps());
     store.on("notes", () => this.#events());
@@ -49,7 +53,10 @@ export class Overview {
     const isState = this.state !== header.state;
     this.state = header.state;
     if (isState && this.isShown) this.#events();
-    const reason = header.state === "queued" ? gettext("It is queued; the phases of its steps appear here.") : gettext("No phase measured yet.");
+    const reason =
+      header.state === "queued"
+        ? gettext("It is queued; the phases of its steps appear here.")
+        : gettext("No phase measured yet.");
     if (this.page.isNative) write(field("steps-empty"), reason); // of other trainers the page says it for good
     write(field("latest-empty"), this.page.sampleNote || noSamples(header));
   }
@@ -58,10 +65,24 @@ export class Overview {
     for (const plan of this.page.charts) {
       const body = document.querySelector(`[data-plan="${plan.key}"]`);
       const head = body.previousElementSibling;
-      const lines = plan.lines.map((line) => ({ ...line, dash: line.is_dashed, isPoints: line.is_points, fixed: true }));
+      const lines = plan.lines.map((line) => ({
+        ...line,
+        dash: line.is_dashed,
+        isPoints: line.is_points,
+        fixed: true,
+      }));
       if (lines[0] && !plan.is_stacked) this.#colorLines(lines);
-      const parts = { body, value: head.querySelector('[data-part="value"]'), points: head.querySelector('[data-part="points"]') };
-      new Chart(parts, { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits }, this.store, this.view);
+      const parts = {
+        body,
+        value: head.querySelector('[data-part="value"]'),
+        points: head.querySelector('[data-part="points"]'),
+      };
+      new Chart(
+        parts,
+        { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits },
+        this.store,
+        this.view,
+      );
     }
   }
 
@@ -77,7 +98,8 @@ export class Overview {
     const value = typeof raw === "string" ? Number(raw) : raw;
     const isMissing = value === null || value === undefined;
     const isOdd = !isMissing && !Number.isFinite(value);
-    const fires = isOdd || (!isMissing && chip.limit !== null && (chip.side === "above" ? value > chip.limit : value < chip.limit));
+    const fires =
+      isOdd || (!isMissing && chip.limit !== null && (chip.side === "above" ? value > chip.limit : value < chip.limit));
     const level = isMissing ? "missing" : fires ? "fires" : chip.limit === null ? "neutral" : "clear";
     if (node.dataset.level !== level || !node.dataset.drawn) {
       node.dataset.level = level;
@@ -107,10 +129,25 @@ export class Overview {
     this.timeline.zero = from;
     this.timeline.window = { from, to: to + (to - from) * (this.timeline.isLive ? 0.08 : 0) };
     this.timeline.draw();
-    const hidden = this.store.lanes.sorted.filter(({ role, rows }) => !["driver", "runner"].includes(role) && rows[0].length).length - lanes.length;
+    const hidden =
+      this.store.lanes.sorted.filter(({ role, rows }) => !["driver", "runner"].includes(role) && rows[0].length)
+        .length - lanes.length;
     const title = count === 1 ? gettext("Last step") : fill(gettext("Last %(count)s steps"), { count });
-    write(field("steps-title"), hidden > 0 ? fill(gettext("%(title)s, %(shown)s of %(all)s lanes"), { title, shown: lanes.length, all: lanes.length + hidden }) : title);
-    phaseLegend(document.querySelector("[data-legend]"), this.phases, new Set(this.store.lanes.totals(from, to, lanes).keys()));
+    write(
+      field("steps-title"),
+      hidden > 0
+        ? fill(gettext("%(title)s, %(shown)s of %(all)s lanes"), {
+            title,
+            shown: lanes.length,
+            all: lanes.length + hidden,
+          })
+        : title,
+    );
+    phaseLegend(
+      document.querySelector("[data-legend]"),
+      this.phases,
+      new Set(this.store.lanes.totals(from, to, lanes).keys()),
+    );
   }
 
   async #events() {
@@ -126,17 +163,48 @@ export class Overview {
 
   #event(event) {
     const at = new Date(event.at);
-    const icons = { artifact: "download", stop: "square", trainer_ready: "check", trainer_done: "check", trainer_failed: "x", queued: "clock", starting: "circle-half-2", running: "player-play", stopping: "square", stopped: "square", finished: "check", failed: "x", checkpoint: "bookmark", note: "note", rename: "pencil" };
-    return el("li", {},
+    const icons = {
+      artifact: "download",
+      stop: "square",
+      trainer_ready: "check",
+      trainer_done: "check",
+      trainer_failed: "x",
+      queued: "clock",
+      starting: "circle-half-2",
+      running: "player-play",
+      stopping: "square",
+      stopped: "square",
+      finished: "check",
+      failed: "x",
+      checkpoint: "bookmark",
+      note: "note",
+      rename: "pencil",
+    };
+    return el(
+      "li",
+      {},
       el("time", { class: "num faint", datetime: event.at, title: numbers.moment(at) }, numbers.clock(at)),
       icon(icons[event.verb] ?? "info-circle"),
-      el("span", { class: "cut", title: event.text }, event.text, event.actor ? el("span", { class: "faint" }, ` · ${event.actor}`) : null),
-      el("span", { class: "faint num" }, Number.isInteger(event.step) && event.step >= 0 ? fill(gettext("step %(step)s"), { step: event.step }) : ""));
+      el(
+        "span",
+        { class: "cut", title: event.text },
+        event.text,
+        event.actor ? el("span", { class: "faint" }, ` · ${event.actor}`) : null,
+      ),
+      el(
+        "span",
+        { class: "faint num" },
+        Number.isInteger(event.step) && event.step >= 0 ? fill(gettext("step %(step)s"), { step: event.step }) : "",
+      ),
+    );
   }
 
   #samplesSoon() {
     if (!this.isShown || this.waiting) return;
-    this.waiting = setTimeout(() => { this.waiting = 0; this.#samples(); }, 1000);
+    this.waiting = setTimeout(() => {
+      this.waiting = 0;
+      this.#samples();
+    }, 1000);
   }
 
   async #samples() {
@@ -153,11 +221,19 @@ export class Overview {
       write(field("latest-title"), fill(gettext("Samples of step %(step)s"), { step }));
       const scored = latest.filter((row) => row.reward !== null);
       const right = scored.filter((row) => row.reward >= 1).length;
-      write(field("latest-note"), fill(gettext("%(count)s kept, %(right)s with full reward"), { count: grouped(latest.length), right: grouped(right) }));
+      write(
+        field("latest-note"),
+        fill(gettext("%(count)s kept, %(right)s with full reward"), {
+          count: grouped(latest.length),
+          right: grouped(right),
+        }),
+      );
       const groups = new Map();
       for (const row of latest) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
       const spread = latest.toSorted((a, b) => a.index - b.index || a.group - b.group); // one of each prompt first
-      document.querySelector("[data-latest]").replaceChildren(...spread.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
+      document
+        .querySelector("[data-latest]")
+        .replaceChildren(...spread.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
     } catch {
       // What is there stays; the offline notice says why.
     }
@@ -165,13 +241,20 @@ export class Overview {
 
   #sample(row, group) {
     const full = group.filter((one) => one.reward >= 1).length;
-    return el("tr", {},
+    return el(
+      "tr",
+      {},
       el("td", { class: "num" }, mark(row.reward), reward(row.reward)),
       el("td", { class: "cut", title: row.prompt }, oneLine(row.prompt)),
-      el("td", { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion }, lastWord(row.completion)),
+      el(
+        "td",
+        { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion },
+        lastWord(row.completion),
+      ),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
       el("td", { class: "num" }, grouped(row.tokens)),
-      el("td", { class: "num" }, `${full}/${group.length}`));
+      el("td", { class: "num" }, `${full}/${group.length}`),
+    );
   }
 }
 

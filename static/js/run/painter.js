@@ -7,8 +7,8 @@ import { color, hatch } from "../charts/colors.js";
 import * as numbers from "../charts/numbers.js";
 import { laneName } from "../format.js";
 
-const LABEL_FONT = '500 11px Inter, system-ui, sans-serif';
-const AXIS_FONT = '10.5px Inter, system-ui, sans-serif';
+const LABEL_FONT = "500 11px Inter, system-ui, sans-serif";
+const AXIS_FONT = "10.5px Inter, system-ui, sans-serif";
 const MIN_LABEL = 26; // pixels; narrower bars carry no word
 const AXIS_HEIGHT = 20;
 
@@ -27,7 +27,10 @@ export class Painter {
     const { clientWidth, clientHeight } = this.canvas;
     this.width = clientWidth;
     this.height = clientHeight;
-    if (this.canvas.width !== Math.round(clientWidth * ratio) || this.canvas.height !== Math.round(clientHeight * ratio)) {
+    if (
+      this.canvas.width !== Math.round(clientWidth * ratio) ||
+      this.canvas.height !== Math.round(clientHeight * ratio)
+    ) {
       this.canvas.width = Math.round(clientWidth * ratio);
       this.canvas.height = Math.round(clientHeight * ratio);
     }
@@ -73,7 +76,7 @@ export class Painter {
     context.save();
     for (const { lane, top } of placed) {
       context.fillStyle = color("--text");
-      context.font = '12px Inter, system-ui, sans-serif';
+      context.font = "12px Inter, system-ui, sans-serif";
       context.textBaseline = "middle";
       context.textAlign = "left";
       if (laneHeight >= 14) context.fillText(laneName(lane), 0, top + laneHeight / 2, labelWidth - 8);
@@ -114,7 +117,8 @@ export class Painter {
       if (right - left > 8) roundBar(context, left, top, right - left, height);
       else context.fillRect(left, top, right - left, height);
       free = Math.floor(right) + (right - left > 3 ? 0 : 1);
-      if (right - left >= MIN_LABEL && height >= 12) this.#label(this.text(row, i), left, right, top + height / 2, height);
+      if (right - left >= MIN_LABEL && height >= 12)
+        this.#label(this.text(row, i), left, right, top + height / 2, height);
     }
   }
 
@@ -190,13 +194,17 @@ export class Painter {
     if (x < labelWidth) return null;
     const placed = this.layout(lanes).find(({ top, height }) => y >= top && y < top + height);
     if (!placed) return null;
-    const depth = y < placed.top + laneHeight || !detailHeight ? 0 : 1 + Math.floor((y - placed.top - laneHeight) / (detailHeight + 1));
+    const depth =
+      y < placed.top + laneHeight || !detailHeight
+        ? 0
+        : 1 + Math.floor((y - placed.top - laneHeight) / (detailHeight + 1));
     const row = placed.lane.rows[depth];
     if (!row) return null;
     const time = this.time(x, window);
     const slack = ((window.to - window.from) / (this.width - labelWidth)) * 2;
     const index = row.firstAfter(time - slack);
-    if (index >= row.length || row.start[index] > time + slack) return { lane: placed.lane, row: null, index: -1, depth };
+    if (index >= row.length || row.start[index] > time + slack)
+      return { lane: placed.lane, row: null, index: -1, depth };
     return { lane: placed.lane, row, index, depth };
   }
 }

@@ -1,9 +1,9 @@
 /** Asking for a capture: the buttons in the head (key p), and the dialog behind the arrow. */
 
+import { send } from "../api.js";
 import { el, fill, gettext, icon, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
-import { send } from "../api.js";
 import { nextText, stepsTitle } from "./captures.js";
 import { ProfileDialog } from "./profile-dialog.js";
 
@@ -47,7 +47,11 @@ export class ProfileAsk extends EventTarget {
     button.hidden = this.header?.state !== "running";
     const now = this.#recording();
     button.classList.toggle("is-recording", now?.state === "recording");
-    button.title = now ? gettext("End the recording; its files are fetched while training goes on") : fill(gettext("Record from now on, %(most)s s at most: GPU kernels, or CPU operators"), { most: RECORD_SECONDS });
+    button.title = now
+      ? gettext("End the recording; its files are fetched while training goes on")
+      : fill(gettext("Record from now on, %(most)s s at most: GPU kernels, or CPU operators"), {
+          most: RECORD_SECONDS,
+        });
     write(field("record-label"), now ? gettext("End recording") : gettext("Record"));
   }
 
@@ -70,13 +74,19 @@ export class ProfileAsk extends EventTarget {
 
   /** Say whether the Profile tab is open. */
   emphasize(isPrimary) {
-    for (const button of this.buttons?.querySelectorAll("button") ?? []) button.classList.toggle("btn-primary", isPrimary);
+    for (const button of this.buttons?.querySelectorAll("button") ?? [])
+      button.classList.toggle("btn-primary", isPrimary);
   }
 
   /** Return a button that does the same, for places that are empty. */
   button() {
     if (!this.dialog) return null;
-    return el("button", { class: "btn", type: "button", onclick: () => this.quick() }, icon("target"), nextText(this.#quickSteps()));
+    return el(
+      "button",
+      { class: "btn", type: "button", onclick: () => this.quick() },
+      icon("target"),
+      nextText(this.#quickSteps()),
+    );
   }
 
   #left() {
@@ -112,8 +122,14 @@ export class ProfileAsk extends EventTarget {
     const capture = await send("POST", `${this.page.api}/captures`, asked);
     await this.captures.load();
     this.dispatchEvent(new CustomEvent("asked", { detail: capture.id }));
-    const text = fill(gettext("%(steps)s will be recorded with %(tool)s"), { steps: stepsTitle(capture), tool: capture.tool });
+    const text = fill(gettext("%(steps)s will be recorded with %(tool)s"), {
+      steps: stepsTitle(capture),
+      tool: capture.tool,
+    });
     const isThere = !find('[data-panel="profile"]').hidden;
-    toast(text, isThere ? {} : { link: { url: `${this.page.url}/profile?capture=${capture.id}`, text: gettext("Watch it") } });
+    toast(
+      text,
+      isThere ? {} : { link: { url: `${this.page.url}/profile?capture=${capture.id}`, text: gettext("Watch it") } },
+    );
   }
 }

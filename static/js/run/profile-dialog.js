@@ -1,7 +1,7 @@
 /** The dialog that asks for a capture: what is to be seen, of which steps and workers. The console picks the tool, and says why; who knows better names one. */
 
-import { el, fill, gettext, write } from "../format.js";
 import { get } from "../api.js";
+import { el, fill, gettext, write } from "../format.js";
 import { costOf } from "./capture-cost.js";
 import { nextText, roleName, workersText } from "./captures.js";
 
@@ -50,7 +50,8 @@ export class ProfileDialog {
     const { workers } = this.captures;
     const roles = [...new Set(workers.map(({ role }) => role))];
     const ranks = [...new Set(workers.map(({ rank }) => rank))].sort((a, b) => a - b);
-    const box = (name, value, text) => el("label", { class: "check" }, el("input", { type: "checkbox", name, value, checked: true }), ` ${text}`);
+    const box = (name, value, text) =>
+      el("label", { class: "check" }, el("input", { type: "checkbox", name, value, checked: true }), ` ${text}`);
     const signature = JSON.stringify([roles, ranks]);
     if (this.form.dataset.shown === signature) return;
     this.form.dataset.shown = signature;
@@ -69,12 +70,24 @@ export class ProfileDialog {
     };
     const seconds = Number(elements.seconds.value || 0);
     const [roles, ranks] = [some("roles", String), some("ranks", Number)];
-    const isNobody = ["roles", "ranks"].some((name) => boxes(name).length > 0 && boxes(name).every((box) => !box.checked));
+    const isNobody = ["roles", "ranks"].some(
+      (name) => boxes(name).length > 0 && boxes(name).every((box) => !box.checked),
+    );
     const { workers } = this.captures;
-    const chosen = isNobody ? [] : workers.filter(({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)));
+    const chosen = isNobody
+      ? []
+      : workers.filter(
+          ({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)),
+        );
     return {
-      what: elements.what.value, tool: this.form.querySelector('[name="tool"]:checked')?.value ?? "", seconds, roles, ranks, chosen,
-      num_steps: Number(elements.num_steps.value), first_step: seconds ? 0 : Number(elements.first_step.value || 0),
+      what: elements.what.value,
+      tool: this.form.querySelector('[name="tool"]:checked')?.value ?? "",
+      seconds,
+      roles,
+      ranks,
+      chosen,
+      num_steps: Number(elements.num_steps.value),
+      first_step: seconds ? 0 : Number(elements.first_step.value || 0),
       isEmpty: isNobody || (workers.length > 0 && chosen.length === 0), // there is vLLM, and rank 1, but no vLLM 1
     };
   }
@@ -87,7 +100,10 @@ export class ProfileDialog {
   /** Ask the console which tools it would pick on the chosen workers; the last call wins, and until then the old answer stands. */
   async #choose() {
     const { roles, ranks, isEmpty } = this.#asked();
-    const key = new URLSearchParams([...roles.map((role) => ["roles", role]), ...ranks.map((rank) => ["ranks", rank])]).toString();
+    const key = new URLSearchParams([
+      ...roles.map((role) => ["roles", role]),
+      ...ranks.map((rank) => ["ranks", rank]),
+    ]).toString();
     if (isEmpty || key === this.key) return;
     this.key = key;
     try {
@@ -109,16 +125,28 @@ export class ProfileDialog {
     const asked = this.#asked();
     const tool = choice.tools.find(({ name }) => name === (asked.tool || choice.tool)) ?? null;
     const problem = asked.tool ? tool.problem : choice.problem;
-    const why = asked.tool ? fill(gettext("%(tool)s, because you chose it: %(about)s."), { tool: asked.tool, about: tool.about }) : choice.why;
+    const why = asked.tool
+      ? fill(gettext("%(tool)s, because you chose it: %(about)s."), { tool: asked.tool, about: tool.about })
+      : choice.why;
     if (tool && !problem) sayTool(tool.name, why);
     else write(field("ask-why"), "");
     write(field("ask-tool-problem"), problem);
     write(field("ask-shows"), tool && !problem ? shownText(tool) : "");
     this.#lacking(choice, tool, asked.chosen);
     for (const name of ["num_steps", "first_step"]) this.form.elements[name].disabled = asked.seconds > 0;
-    const { text, isTooLarge } = costOf({ ...this.captures, tool: tool?.name ?? "", workers: tool?.num_able ?? 0, steps: asked.num_steps, seconds: asked.seconds });
+    const { text, isTooLarge } = costOf({
+      ...this.captures,
+      tool: tool?.name ?? "",
+      workers: tool?.num_able ?? 0,
+      steps: asked.num_steps,
+      seconds: asked.seconds,
+    });
     write(field("ask-cost"), tool && !problem ? text : "");
-    this.#submitText(asked, { isUnable: Boolean(problem), isTooLarge, isByTime: Boolean(asked.seconds && tool?.by_steps) });
+    this.#submitText(asked, {
+      isUnable: Boolean(problem),
+      isTooLarge,
+      isByTime: Boolean(asked.seconds && tool?.by_steps),
+    });
   }
 
   /** Offer the tools that show it: the first comes first where it is ready. */
@@ -130,25 +158,46 @@ export class ProfileDialog {
     const named = this.form.querySelector('[name="tool"]:checked')?.value ?? "";
     const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
     const { num_workers: total } = this.choices;
-    const row = (value, text, about, isReady, note) => el("label", { class: "check" },
-      el("input", { type: "radio", name: "tool", value, checked: value === named, disabled: !isReady }), ` ${text} `,
-      el("span", { class: "faint small" }, about), note ? el("span", { class: "small num" }, ` ${note}`) : null, isReady ? null : el("span", { class: "small", "data-why": value }));
+    const row = (value, text, about, isReady, note) =>
+      el(
+        "label",
+        { class: "check" },
+        el("input", { type: "radio", name: "tool", value, checked: value === named, disabled: !isReady }),
+        ` ${text} `,
+        el("span", { class: "faint small" }, about),
+        note ? el("span", { class: "small num" }, ` ${note}`) : null,
+        isReady ? null : el("span", { class: "small", "data-why": value }),
+      );
     place.replaceChildren(
       row("", gettext("Picked"), gettext("by what is to be seen, the device and what workers have"), true, ""),
-      ...tools.map((one) => row(one.name, one.name, one.about, !one.problem, one.num_able < total ? fill(gettext("on %(able)s of %(all)s workers"), { able: one.num_able, all: total }) : "")),
+      ...tools.map((one) =>
+        row(
+          one.name,
+          one.name,
+          one.about,
+          !one.problem,
+          one.num_able < total
+            ? fill(gettext("on %(able)s of %(all)s workers"), { able: one.num_able, all: total })
+            : "",
+        ),
+      ),
     );
     const checked = this.form.querySelector('[name="tool"]:checked');
     if (!checked || checked.disabled) place.querySelector('[value=""]').checked = true;
-    if (focused !== null) (place.querySelector(`[value="${focused}"]:enabled`) ?? place.querySelector(":checked")).focus();
+    if (focused !== null)
+      (place.querySelector(`[value="${focused}"]:enabled`) ?? place.querySelector(":checked")).focus();
   }
 
   /** Say on which workers and nodes the tool is missing, or one that would have come before it, and why; beside every other tool that nobody has, why. */
   #lacking({ tools }, tool, chosen) {
-    const missing = tools.slice(0, tool ? tools.indexOf(tool) + 1 : tools.length).find(({ name }) => chosen.some(({ problems }) => problems[name]));
+    const missing = tools
+      .slice(0, tool ? tools.indexOf(tool) + 1 : tools.length)
+      .find(({ name }) => chosen.some(({ problems }) => problems[name]));
     const lacking = missing ? chosen.filter(({ problems }) => problems[missing.name]) : [];
     const place = field("ask-lacking");
     place.hidden = lacking.length === 0;
-    field("ask-install").hidden = missing?.name !== "nsys" || !lacking.some(({ problems }) => !problems.nsys.includes("nsys_ready"));
+    field("ask-install").hidden =
+      missing?.name !== "nsys" || !lacking.some(({ problems }) => !problems.nsys.includes("nsys_ready"));
     write(find('[data-text="install-nsys"]'), this.captures.install);
     for (const one of document.querySelectorAll("[data-why]")) {
       const said = one.dataset.why === missing?.name ? [] : chosen.map(({ problems }) => problems[one.dataset.why]);
@@ -157,7 +206,8 @@ export class ProfileDialog {
     if (place.hidden) return;
     write(place.firstElementChild, fill(gettext("%(tool)s is not ready on:"), { tool: missing.name }));
     const reasons = new Map();
-    for (const worker of lacking) reasons.set(worker.problems[missing.name], [...(reasons.get(worker.problems[missing.name]) ?? []), worker]);
+    for (const worker of lacking)
+      reasons.set(worker.problems[missing.name], [...(reasons.get(worker.problems[missing.name]) ?? []), worker]);
     const items = [...reasons].map(([why, who]) => {
       const nodes = [...new Set(who.map(({ node }) => node))].filter((node) => node && !why.includes(node));
       const where = nodes.length ? ` (${fill(gettext("node %(name)s"), { name: nodes.join(", ") })})` : "";
@@ -174,10 +224,17 @@ export class ProfileDialog {
     else if (isUnable) write(submit, gettext("No tool for it"));
     else if (isByTime) write(submit, gettext("Only whole steps: leave the seconds out"));
     else if (isTooLarge) write(submit, gettext("Not enough room"));
-    else if (!this.form.checkValidity()) return; // the browser says at the field what is wrong; nothing like "-1 steps" here
+    else if (!this.form.checkValidity())
+      return; // the browser says at the field what is wrong; nothing like "-1 steps" here
     else if (seconds) write(submit, fill(gettext("Record %(seconds)s s from now on"), { seconds }));
     else if (!first) write(submit, nextText(count));
-    else write(submit, count > 1 ? fill(gettext("Profile steps %(first)s–%(last)s"), steps) : fill(gettext("Profile step %(first)s"), steps));
+    else
+      write(
+        submit,
+        count > 1
+          ? fill(gettext("Profile steps %(first)s–%(last)s"), steps)
+          : fill(gettext("Profile step %(first)s"), steps),
+      );
   }
 
   async #submit(event) {
@@ -207,7 +264,8 @@ function sayTool(name, why) {
 
 /** Say what else a tool's files show, and what not. */
 function shownText({ also, without }) {
-  const words = (whats) => whats.map((what) => find(`[name="what"][value="${what}"] + span > b`).textContent.toLowerCase()).join(", ");
+  const words = (whats) =>
+    whats.map((what) => find(`[name="what"][value="${what}"] + span > b`).textContent.toLowerCase()).join(", ");
   const shown = also.length ? fill(gettext("It shows too: %(what)s."), { what: words(also) }) : "";
   const hidden = without.length ? fill(gettext("Not in it: %(what)s."), { what: words(without) }) : "";
   return [shown, hidden].filter(Boolean).join(" ");

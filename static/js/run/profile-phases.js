@@ -1,9 +1,9 @@
 /** The phases of a capture's steps, as the run's own spans tell them: there at once, before any file has arrived. */
 
-import { el, fill, gettext, write } from "../format.js";
 import { onTheme } from "../charts/colors.js";
-import { phaseLegend } from "./legend.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext, write } from "../format.js";
+import { phaseLegend } from "./legend.js";
 import { Painter } from "./painter.js";
 
 const MOST_STEPS = 6; // columns of the table; more steps are summed up
@@ -82,7 +82,11 @@ export class CapturePhases {
     if (this.height !== height) this.canvas.style.height = `${(this.height = height)}px`;
     this.painter.resize();
     this.painter.paint({ lanes, window: extent, extent, zero: extent.from });
-    phaseLegend(find("[data-capture-legend]"), this.phases, new Set(this.lanes.totals(extent.from, extent.to, lanes).keys()));
+    phaseLegend(
+      find("[data-capture-legend]"),
+      this.phases,
+      new Set(this.lanes.totals(extent.from, extent.to, lanes).keys()),
+    );
     this.#steps(lanes);
   }
 
@@ -109,10 +113,21 @@ export class CapturePhases {
     const columns = groups.map((steps) => {
       const from = Math.min(...steps.map((step) => this.lanes.steps.get(step)[0]));
       const to = Math.max(...steps.map((step) => this.lanes.steps.get(step)[1]));
-      return { title: isFew ? String(steps[0]) : gettext("mean"), count: steps.length, wall: (to - from) / steps.length, sums: this.#sums(lane, steps) };
+      return {
+        title: isFew ? String(steps[0]) : gettext("mean"),
+        count: steps.length,
+        wall: (to - from) / steps.length,
+        sums: this.#sums(lane, steps),
+      };
     });
-    write(find('[data-field="capture-table-note"]'), lane.role === "driver" ? gettext("seconds, seen by the driver") : gettext("seconds"));
-    this.#table(columns, [...this.phases.values()].filter(({ key }) => columns.some(({ sums }) => sums.has(key))));
+    write(
+      find('[data-field="capture-table-note"]'),
+      lane.role === "driver" ? gettext("seconds, seen by the driver") : gettext("seconds"),
+    );
+    this.#table(
+      columns,
+      [...this.phases.values()].filter(({ key }) => columns.some(({ sums }) => sums.has(key))),
+    );
   }
 
   #sums(lane, steps) {
@@ -120,17 +135,45 @@ export class CapturePhases {
     const row = lane.rows[0];
     const wanted = new Set(steps);
     for (let i = 0; i < row.length; i += 1) {
-      if (wanted.has(row.step[i])) sums.set(row.phase[i], (sums.get(row.phase[i]) ?? 0) + (row.end[i] - row.start[i]) / steps.length);
+      if (wanted.has(row.step[i]))
+        sums.set(row.phase[i], (sums.get(row.phase[i]) ?? 0) + (row.end[i] - row.start[i]) / steps.length);
     }
     return sums;
   }
 
   #table(columns, phases) {
-    const head = el("tr", {}, el("th", { scope: "col" }, gettext("Phase")), ...columns.map(({ title }) => el("th", { scope: "col", class: "num" }, title === gettext("mean") ? title : fill(gettext("Step %(step)s"), { step: title }))));
+    const head = el(
+      "tr",
+      {},
+      el("th", { scope: "col" }, gettext("Phase")),
+      ...columns.map(({ title }) =>
+        el(
+          "th",
+          { scope: "col", class: "num" },
+          title === gettext("mean") ? title : fill(gettext("Step %(step)s"), { step: title }),
+        ),
+      ),
+    );
     find("[data-capture-table-head]").replaceChildren(...(columns.length ? [head] : []));
-    const cell = (seconds) => el("td", { class: "num" }, seconds === undefined ? "—" : seconds < 0.0005 ? "< 0.001" : seconds.toFixed(3));
-    const rows = phases.map(({ key, label }) => el("tr", {}, el("td", {}, el("span", { class: "legend" }, el("i", { class: "swatch", "data-phase": key }), label)), ...columns.map(({ sums }) => cell(sums.get(key)))));
-    if (columns.length) rows.push(el("tr", { class: "run-capture-wall" }, el("td", {}, gettext("Wall time")), ...columns.map(({ wall }) => cell(wall))));
+    const cell = (seconds) =>
+      el("td", { class: "num" }, seconds === undefined ? "—" : seconds < 0.0005 ? "< 0.001" : seconds.toFixed(3));
+    const rows = phases.map(({ key, label }) =>
+      el(
+        "tr",
+        {},
+        el("td", {}, el("span", { class: "legend" }, el("i", { class: "swatch", "data-phase": key }), label)),
+        ...columns.map(({ sums }) => cell(sums.get(key))),
+      ),
+    );
+    if (columns.length)
+      rows.push(
+        el(
+          "tr",
+          { class: "run-capture-wall" },
+          el("td", {}, gettext("Wall time")),
+          ...columns.map(({ wall }) => cell(wall)),
+        ),
+      );
     else rows.push(el("tr", {}, el("td", { class: "faint" }, this.#unmeasured())));
     find("[data-capture-table]").replaceChildren(...rows);
   }

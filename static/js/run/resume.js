@@ -1,9 +1,9 @@
 /** Start an ended run again: which checkpoint, on how many ranks, up to which step. The console says what cannot be. */
 
-import { bytes, el, fill, gettext, grouped, write } from "../format.js";
-import { toast } from "../toast.js";
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
+import { bytes, el, fill, gettext, grouped, write } from "../format.js";
+import { toast } from "../toast.js";
 
 const ENDED = ["finished", "failed", "stopped"];
 const find = (selector) => document.querySelector(selector);
@@ -23,7 +23,8 @@ export class Resume {
   /** Offer it once the run has ended, as the thing to do where it failed and does not start again by itself. */
   show(header) {
     this.header = header;
-    for (const name of ["resume-note", "resume-refusal"]) field(name)?.toggleAttribute("hidden", !ENDED.includes(header.state));
+    for (const name of ["resume-note", "resume-refusal"])
+      field(name)?.toggleAttribute("hidden", !ENDED.includes(header.state));
     if (!this.form) return;
     this.button.hidden = !ENDED.includes(header.state);
     this.button.classList.toggle("btn-primary", header.state === "failed" && !header.retry?.at);
@@ -64,21 +65,40 @@ export class Resume {
     const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
     const usable = whole.find((one) => one.is_visible) ?? whole[0];
     const rows = checkpoints.map((one) => this.#row(one, one === usable));
-    rows.push(el("tr", {}, el("td", { colspan: 5 }, choice("", !usable, gettext("the start: nothing of what was done stays in the history")))));
+    rows.push(
+      el(
+        "tr",
+        {},
+        el(
+          "td",
+          { colspan: 5 },
+          choice("", !usable, gettext("the start: nothing of what was done stays in the history")),
+        ),
+      ),
+    );
     find("[data-checkpoints]").replaceChildren(...rows);
   }
 
   #row(one, isChosen) {
     const at = new Date(one.created_at);
-    return el("tr", { class: one.is_visible ? "" : "is-dead" },
-      el("td", {}, choice(`${one.attempt}|${one.step}`, isChosen, fill(gettext("step %(step)s"), { step: grouped(one.step) })),
-        one.is_visible ? null : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch")),
+    return el(
+      "tr",
+      { class: one.is_visible ? "" : "is-dead" },
+      el(
+        "td",
+        {},
+        choice(`${one.attempt}|${one.step}`, isChosen, fill(gettext("step %(step)s"), { step: grouped(one.step) })),
+        one.is_visible
+          ? null
+          : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch")),
         one.problem ? el("span", { class: "tag" }, gettext("lost")) : null,
-        one.problem ? el("span", { class: "faint small run-attempt-cause" }, one.problem) : null),
+        one.problem ? el("span", { class: "faint small run-attempt-cause" }, one.problem) : null,
+      ),
       el("td", { class: "num" }, numbers.metric(one.score, this.score.unit)),
       el("td", { class: "num" }, bytes(one.size)),
       el("td", { class: "num" }, grouped(one.attempt)),
-      el("td", { class: "num", title: numbers.moment(at) }, numbers.clock(at)));
+      el("td", { class: "num", title: numbers.moment(at) }, numbers.clock(at)),
+    );
   }
 
   #asked() {
@@ -111,5 +131,10 @@ export class Resume {
 }
 
 function choice(value, isChosen, text) {
-  return el("label", { class: "check" }, el("input", { type: "radio", name: "checkpoint", value, checked: isChosen }), ` ${text}`);
+  return el(
+    "label",
+    { class: "check" },
+    el("input", { type: "radio", name: "checkpoint", value, checked: isChosen }),
+    ` ${text}`,
+  );
 }

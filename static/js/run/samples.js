@@ -1,8 +1,8 @@
 /** Completions that the run kept: filter by step, kind and text, one by one or by group; new ones are announced, not pushed in. */
 
-import { el, fill, gettext, grouped, ngettext, write } from "../format.js";
 import { get } from "../api.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext, grouped, ngettext, write } from "../format.js";
 import { mark, oneLine, reward as shown } from "./sample.js";
 
 const field = (name) => document.querySelector(`[data-field="${name}"]`);
@@ -19,16 +19,28 @@ export class SampleTab {
     step.value = query.get("step") ?? "";
     groups.checked = query.get("groups") === "1";
     this.isEval = query.get("eval") ?? "";
-    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#again(); });
-    this.form.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.#again(), 250); });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#again();
+    });
+    this.form.addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.#again(), 250);
+    });
     for (const button of this.form.querySelectorAll("[data-eval]")) {
-      button.addEventListener("click", () => { this.isEval = button.dataset.eval; this.#again(); });
+      button.addEventListener("click", () => {
+        this.isEval = button.dataset.eval;
+        this.#again();
+      });
     }
     for (const button of this.form.querySelectorAll("[data-step]")) {
       button.addEventListener("click", () => this.#move(Number(button.dataset.step)));
     }
     for (const button of document.querySelectorAll(".run-pages [data-page]")) {
-      button.addEventListener("click", () => { this.number += Number(button.dataset.page); this.load(); });
+      button.addEventListener("click", () => {
+        this.number += Number(button.dataset.page);
+        this.load();
+      });
     }
     document.querySelector('[data-action="new-samples"]').addEventListener("click", () => this.#again());
     store.on("samples", (items) => this.#arrived([...items]));
@@ -50,7 +62,8 @@ export class SampleTab {
     const fits = items.filter((item) => this.isEval === "" || String(item.is_eval) === this.isEval);
     const count = fits.reduce((sum, item) => sum + item.count, 0);
     const total = document.querySelector('[data-count="samples"]');
-    this.total = (this.total ?? Number(total.textContent.replace(/\D/g, ""))) + items.reduce((sum, item) => sum + item.count, 0);
+    this.total =
+      (this.total ?? Number(total.textContent.replace(/\D/g, ""))) + items.reduce((sum, item) => sum + item.count, 0);
     write(total, grouped(this.total));
     if (!this.isLoaded || !count) return;
     if (this.isEmpty) {
@@ -83,7 +96,8 @@ export class SampleTab {
     this.isLoaded = true;
     this.numNew = 0;
     document.querySelector('[data-action="new-samples"]').hidden = true;
-    for (const button of this.form.querySelectorAll("[data-eval]")) button.setAttribute("aria-pressed", String(button.dataset.eval === this.isEval));
+    for (const button of this.form.querySelectorAll("[data-eval]"))
+      button.setAttribute("aria-pressed", String(button.dataset.eval === this.isEval));
     const asked = { sq: q.value.trim(), step: step.value, eval: this.isEval, groups: groups.checked ? "1" : "" };
     for (const [name, value] of Object.entries(asked)) this.query.set(name, value);
     const params = new URLSearchParams({ page: String(this.number) });
@@ -114,13 +128,25 @@ export class SampleTab {
       : rows.map((row) => this.#row(row, groups.get(groupKey(row))));
     document.querySelector("[data-samples]").replaceChildren(...lines);
     const pages = answer.num_pages;
-    write(field("sample-count"), fill(ngettext("%(n)s sample", "%(n)s samples", answer.total), { n: grouped(answer.total) }));
-    write(field("sample-page"), fill(gettext("page %(page)s of %(pages)s"), { page: grouped(this.number), pages: grouped(pages) }));
+    write(
+      field("sample-count"),
+      fill(ngettext("%(n)s sample", "%(n)s samples", answer.total), { n: grouped(answer.total) }),
+    );
+    write(
+      field("sample-page"),
+      fill(gettext("page %(page)s of %(pages)s"), { page: grouped(this.number), pages: grouped(pages) }),
+    );
     document.querySelector('.run-pages [data-page="-1"]').disabled = this.number <= 1;
     document.querySelector('.run-pages [data-page="1"]').disabled = this.number >= pages;
     const isFiltered = asked.sq || asked.step !== "" || asked.eval;
     const waits = this.state === "queued" || this.state === "starting";
-    const text = isFiltered ? gettext("No sample matches. Widen the filter.") : this.page.sampleNote ? this.page.sampleNote : waits ? gettext("It has not begun. The completions of its first step appear here.") : gettext("The run kept no samples.");
+    const text = isFiltered
+      ? gettext("No sample matches. Widen the filter.")
+      : this.page.sampleNote
+        ? this.page.sampleNote
+        : waits
+          ? gettext("It has not begun. The completions of its first step appear here.")
+          : gettext("The run kept no samples.");
     this.#empty(this.isEmpty ? text : "", false);
   }
 
@@ -128,31 +154,64 @@ export class SampleTab {
     const empty = field("samples-empty");
     empty.hidden = !text;
     empty.replaceChildren(el("p", {}, text));
-    if (isProblem) empty.append(el("button", { class: "btn", type: "button", onclick: () => this.load() }, gettext("Try again")));
+    if (isProblem)
+      empty.append(el("button", { class: "btn", type: "button", onclick: () => this.load() }, gettext("Try again")));
   }
 
   #groupRow(group) {
     const rewards = group.map((row) => row.reward).filter((reward) => reward !== null);
     const mean = rewards.reduce((sum, reward) => sum + reward, 0) / (rewards.length || 1);
     const isFlat = rewards.length > 1 && rewards.every((reward) => reward === rewards[0]);
-    const text = fill(gettext("step %(step)s, group %(group)s: mean reward %(mean)s of %(count)s"), { step: group[0].step, group: group[0].group, mean: rewards.length ? numbers.number(mean) : "—", count: group.length });
-    return el("tr", { class: "run-group-row" }, el("th", { colspan: COLUMNS, scope: "rowgroup", class: "cut", title: group[0].prompt },
-      el("b", {}, text), isFlat ? el("span", { class: "tag" }, gettext("no signal")) : null, " ", el("span", { class: "faint" }, oneLine(group[0].prompt))));
+    const text = fill(gettext("step %(step)s, group %(group)s: mean reward %(mean)s of %(count)s"), {
+      step: group[0].step,
+      group: group[0].group,
+      mean: rewards.length ? numbers.number(mean) : "—",
+      count: group.length,
+    });
+    return el(
+      "tr",
+      { class: "run-group-row" },
+      el(
+        "th",
+        { colspan: COLUMNS, scope: "rowgroup", class: "cut", title: group[0].prompt },
+        el("b", {}, text),
+        isFlat ? el("span", { class: "tag" }, gettext("no signal")) : null,
+        " ",
+        el("span", { class: "faint" }, oneLine(group[0].prompt)),
+      ),
+    );
   }
 
   #row(row, group) {
     const full = group.filter((one) => one.reward >= 1).length;
-    const line = el("tr", { tabindex: "0", "aria-expanded": "false", class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false },
-      el("td", { class: "num" }, grouped(row.step), row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null, this.#attempt(row)),
+    const line = el(
+      "tr",
+      {
+        tabindex: "0",
+        "aria-expanded": "false",
+        class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false,
+      },
+      el(
+        "td",
+        { class: "num" },
+        grouped(row.step),
+        row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null,
+        this.#attempt(row),
+      ),
       el("td", { class: "num" }, mark(row.reward), shown(row.reward)),
       el("td", { class: "cut" }, oneLine(row.prompt)),
       el("td", { class: "cut" }, oneLine(row.completion)),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
       el("td", { class: "num" }, grouped(row.tokens)),
-      el("td", { class: "num" }, `${full}/${group.length}`));
+      el("td", { class: "num" }, `${full}/${group.length}`),
+    );
     const toggle = () => this.#toggle(line, row);
-    line.addEventListener("click", () => { if (!getSelection().toString()) toggle(); });
-    line.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
+    line.addEventListener("click", () => {
+      if (!getSelection().toString()) toggle();
+    });
+    line.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") toggle();
+    });
     return line;
   }
 
@@ -160,7 +219,9 @@ export class SampleTab {
   #attempt({ attempt, step }) {
     if (this.store.branches.attempts.length < 2) return null;
     const isDead = this.store.branches.isDead(attempt, step);
-    const title = isDead ? fill(gettext("dead branch, attempt %(attempt)s"), { attempt }) : fill(gettext("attempt %(attempt)s"), { attempt });
+    const title = isDead
+      ? fill(gettext("dead branch, attempt %(attempt)s"), { attempt })
+      : fill(gettext("attempt %(attempt)s"), { attempt });
     return el("span", { class: "tag run-attempt-tag", title }, `a${attempt}`);
   }
 
@@ -171,13 +232,41 @@ export class SampleTab {
       return;
     }
     line.setAttribute("aria-expanded", "true");
-    const parts = [[gettext("Prompt"), row.prompt], [gettext("Completion"), row.completion || gettext("(empty)")], [gettext("Expected"), row.expected || "—"]];
-    const named = Object.entries(row.rewards ?? {}).map(([name, value]) => `${name} ${numbers.number(value)}`).join(" · ");
+    const parts = [
+      [gettext("Prompt"), row.prompt],
+      [gettext("Completion"), row.completion || gettext("(empty)")],
+      [gettext("Expected"), row.expected || "—"],
+    ];
+    const named = Object.entries(row.rewards ?? {})
+      .map(([name, value]) => `${name} ${numbers.number(value)}`)
+      .join(" · ");
     parts.push([gettext("Reward"), numbers.number(row.reward) + (named ? ` (${named})` : "")]);
-    parts.push([gettext("Where"), fill(gettext("step %(step)s, group %(group)s, sample %(index)s, %(tokens)s tokens"), { step: row.step, group: row.group, index: row.index, tokens: grouped(row.tokens) })]);
-    const timeline = el("a", { href: `${this.page.url}/timeline?at_step=${row.step}` }, gettext("The step on the timeline"));
+    parts.push([
+      gettext("Where"),
+      fill(gettext("step %(step)s, group %(group)s, sample %(index)s, %(tokens)s tokens"), {
+        step: row.step,
+        group: row.group,
+        index: row.index,
+        tokens: grouped(row.tokens),
+      }),
+    ]);
+    const timeline = el(
+      "a",
+      { href: `${this.page.url}/timeline?at_step=${row.step}` },
+      gettext("The step on the timeline"),
+    );
     if (row.step > 0) parts.push([gettext("When"), timeline]);
-    line.after(el("tr", { class: "run-sample-full" }, el("td", { colspan: COLUMNS }, el("dl", {}, ...parts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])))));
+    line.after(
+      el(
+        "tr",
+        { class: "run-sample-full" },
+        el(
+          "td",
+          { colspan: COLUMNS },
+          el("dl", {}, ...parts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])),
+        ),
+      ),
+    );
   }
 }
 

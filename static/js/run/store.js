@@ -4,8 +4,8 @@
  */
 
 import { Branches, EVERYTHING } from "../charts/branches.js";
+import { decode, Series } from "../charts/series.js";
 import { Lanes } from "./lanes.js";
-import { Series, decode } from "../charts/series.js";
 
 const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived
 const TOO_LONG = 4000; // points; longer series are read again, thinned by the server
@@ -84,7 +84,14 @@ export class RunStore extends EventTarget {
       if (!series) continue;
       const { x, y, smooth, of } = this.#inSeconds(found);
       const through = answer.through_seq;
-      series.detail = { ...window, x: x.map(Number), y: y.map(decode), smooth: smooth?.map(decode) ?? null, of, through };
+      series.detail = {
+        ...window,
+        x: x.map(Number),
+        y: y.map(decode),
+        smooth: smooth?.map(decode) ?? null,
+        of,
+        through,
+      };
       for (const frame of this.frames) if (frame.seq > through) this.#replayDetail(frame, series);
       this.touch("series", series.name);
     }
@@ -173,7 +180,10 @@ export class RunStore extends EventTarget {
 
   /** Yield { head, xs, values } of every column of a frame. */
   *#columns(frame) {
-    for (const [kind, columns] of [["metric", frame.metrics], ["system", frame.system]]) {
+    for (const [kind, columns] of [
+      ["metric", frame.metrics],
+      ["system", frame.system],
+    ]) {
       for (const { role, rank, steps, t, values } of columns ?? []) {
         const xs = kind === "metric" ? steps : t.map((ns) => Number(ns) / 1e9);
         for (const [name, ys] of Object.entries(values)) {

@@ -16,7 +16,9 @@ export class Tabs {
     });
     addEventListener("popstate", () => {
       this.query.values = new URLSearchParams(location.search);
-      const link = [...document.querySelectorAll(".run-tabs [data-tab]")].find((one) => new URL(one.href).pathname === location.pathname);
+      const link = [...document.querySelectorAll(".run-tabs [data-tab]")].find(
+        (one) => new URL(one.href).pathname === location.pathname,
+      );
       if (link) this.open(link.dataset.tab);
     });
   }

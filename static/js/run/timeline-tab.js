@@ -1,8 +1,8 @@
 /** The timeline of phases: lanes by role and rank, the strip above them, a summary at the right, and the same as a table. */
 
+import * as numbers from "../charts/numbers.js";
 import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
-import * as numbers from "../charts/numbers.js";
 import { Strip, Timeline } from "./timeline.js";
 
 const TABLE_ROWS = 200;
@@ -17,10 +17,15 @@ export class TimelineTab {
     this.canvas = document.querySelector('[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
     this.timeline = new Timeline(this.canvas, { lanes: store.lanes, phases, look, pick });
-    this.strip = new Strip(document.querySelector('[data-canvas="strip"]'), this.timeline, phases, { labelWidth: look.labelWidth });
+    this.strip = new Strip(document.querySelector('[data-canvas="strip"]'), this.timeline, phases, {
+      labelWidth: look.labelWidth,
+    });
     this.pick = pick;
     this.timeline.addEventListener("window", () => this.#moved());
-    this.timeline.addEventListener("selection", () => { this.#summary(); this.#recorded(); });
+    this.timeline.addEventListener("selection", () => {
+      this.#summary();
+      this.#recorded();
+    });
     this.timeline.addEventListener("hover", (event) => this.#tip(event.detail));
     store.on("spans", () => this.#grown());
     captures.addEventListener("change", () => this.#soon());
@@ -28,7 +33,9 @@ export class TimelineTab {
     button("out").addEventListener("click", () => this.timeline.zoom(1.6));
     button("reset").addEventListener("click", () => this.timeline.setWindow(null));
     button("selection").addEventListener("click", () => this.timeline.zoomToSelection());
-    button("follow").addEventListener("click", () => this.#follow(button("follow").getAttribute("aria-pressed") !== "true"));
+    button("follow").addEventListener("click", () =>
+      this.#follow(button("follow").getAttribute("aria-pressed") !== "true"),
+    );
     document.querySelector("[data-selection-lane]").addEventListener("change", () => this.#summary());
     document.querySelector(".run-span-table").addEventListener("toggle", () => this.#table());
     this.isFollowing = true;
@@ -45,7 +52,13 @@ export class TimelineTab {
   update(header) {
     this.timeline.isLive = ["running", "stopping"].includes(header.state);
     const waits = header.state === "queued" || header.state === "starting";
-    if (this.page.isNative) write(field("timeline-empty").firstElementChild, waits ? gettext("It has not begun. The phases of its first step appear here while it works.") : gettext("The trainer reported no phase."));
+    if (this.page.isNative)
+      write(
+        field("timeline-empty").firstElementChild,
+        waits
+          ? gettext("It has not begun. The phases of its first step appear here while it works.")
+          : gettext("The trainer reported no phase."),
+      );
   }
 
   #isActive() {
@@ -57,7 +70,8 @@ export class TimelineTab {
     this.isRestored = true;
     const [from, to] = this.#asked() ?? (this.query.get("window") ?? "").split("-").map(Number);
     if (Number.isFinite(from) && to > from) this.timeline.setWindow({ from, to });
-    else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS) this.timeline.setWindow(this.#latest());
+    else if (this.query.get("window") !== "all" && this.store.lanes.steps.size > 2 * STEPS)
+      this.timeline.setWindow(this.#latest());
   }
 
   /** Return the window that a link from elsewhere names, by `from` and `to` in Unix ns or by `at_step`; it then becomes the page's own. */
@@ -101,16 +115,23 @@ export class TimelineTab {
     this.strip.draw();
     this.#lanes(lanes);
     this.#soon();
-    write(field("timeline-note"), fill(gettext("%(spans)s spans, %(steps)s steps, %(time)s"), {
-      spans: this.#spans(), steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
-      time: numbers.duration(this.timeline.extent.to - this.timeline.extent.from),
-    }));
+    write(
+      field("timeline-note"),
+      fill(gettext("%(spans)s spans, %(steps)s steps, %(time)s"), {
+        spans: this.#spans(),
+        steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
+        time: numbers.duration(this.timeline.extent.to - this.timeline.extent.from),
+      }),
+    );
   }
 
   #spans() {
     const { numSpans } = this.store.lanes;
     if (this.store.hasAllSpans) return grouped(numSpans);
-    return fill(gettext("%(n)s longest of %(of)s"), { n: grouped(numSpans), of: grouped(Math.max(this.store.numAllSpans, numSpans)) });
+    return fill(gettext("%(n)s longest of %(of)s"), {
+      n: grouped(numSpans),
+      of: grouped(Math.max(this.store.numAllSpans, numSpans)),
+    });
   }
 
   #follow(isFollowing) {
@@ -148,7 +169,11 @@ export class TimelineTab {
       this.#table();
       const { from, to } = this.timeline.view;
       this.#recorded();
-      phaseLegend(document.querySelector("[data-timeline-legend]"), this.phases, new Set(this.store.lanes.totals(from, to).keys()));
+      phaseLegend(
+        document.querySelector("[data-timeline-legend]"),
+        this.phases,
+        new Set(this.store.lanes.totals(from, to).keys()),
+      );
     }, 120);
   }
 
@@ -164,7 +189,9 @@ export class TimelineTab {
     const link = button("trace");
     link.hidden = !found;
     if (!found) return;
-    link.href = this.timeline.selection ? `${found.trace_url}?from=${lanes.nanoseconds(from)}&to=${lanes.nanoseconds(to)}` : found.trace_url;
+    link.href = this.timeline.selection
+      ? `${found.trace_url}?from=${lanes.nanoseconds(from)}&to=${lanes.nanoseconds(to)}`
+      : found.trace_url;
   }
 
   #lanes(lanes) {
@@ -174,7 +201,10 @@ export class TimelineTab {
     if (select.dataset.shown === signature) return;
     select.dataset.shown = signature;
     const chosen = select.value;
-    select.replaceChildren(el("option", { value: "" }, gettext("All lanes")), ...names.map((name) => el("option", { value: name }, name)));
+    select.replaceChildren(
+      el("option", { value: "" }, gettext("All lanes")),
+      ...names.map((name) => el("option", { value: name }, name)),
+    );
     select.value = names.includes(chosen) ? chosen : "";
   }
 
@@ -185,19 +215,36 @@ export class TimelineTab {
     const to = Math.min((selection ?? view).to, extent.to);
     write(field("selection-title"), selection ? gettext("Selection") : gettext("On the screen"));
     const zero = this.store.lanes.start;
-    write(field("selection-note"), `${numbers.duration(Math.max(from - zero, 0))} – ${numbers.duration(Math.max(to - zero, 0))}`);
+    write(
+      field("selection-note"),
+      `${numbers.duration(Math.max(from - zero, 0))} – ${numbers.duration(Math.max(to - zero, 0))}`,
+    );
     const chosen = document.querySelector("[data-selection-lane]").value;
     const lanes = this.pick(this.timeline.source.sorted).filter((lane) => !chosen || laneName(lane) === chosen);
     const all = Math.max(to - from, 0) * lanes.length;
     const totals = this.store.lanes.totals(from, to, lanes);
     const worked = [...totals.values()].reduce((sum, seconds) => sum + seconds, 0);
-    const row = (attributes, label, seconds) => el("tr", {},
-      el("td", {}, el("span", { class: "legend" }, attributes ? el("i", attributes) : null, label)),
-      el("td", { class: "num" }, numbers.seconds(seconds)),
-      el("td", { class: "num" }, all > 0 ? `${((100 * seconds) / all).toFixed(1)} %` : "—"));
-    const rows = [...this.phases.values()].filter((phase) => totals.has(phase.key)).map((phase) => row({ class: "swatch", "data-phase": phase.key }, phase.label, totals.get(phase.key)));
+    const row = (attributes, label, seconds) =>
+      el(
+        "tr",
+        {},
+        el("td", {}, el("span", { class: "legend" }, attributes ? el("i", attributes) : null, label)),
+        el("td", { class: "num" }, numbers.seconds(seconds)),
+        el("td", { class: "num" }, all > 0 ? `${((100 * seconds) / all).toFixed(1)} %` : "—"),
+      );
+    const rows = [...this.phases.values()]
+      .filter((phase) => totals.has(phase.key))
+      .map((phase) => row({ class: "swatch", "data-phase": phase.key }, phase.label, totals.get(phase.key)));
     rows.push(row({ class: "swatch is-waiting" }, gettext("Waiting"), Math.max(all - worked, 0)));
-    rows.push(row(null, lanes.length > 1 ? fill(gettext("Wall time of %(count)s lanes"), { count: lanes.length }) : gettext("Wall time"), all));
+    rows.push(
+      row(
+        null,
+        lanes.length > 1
+          ? fill(gettext("Wall time of %(count)s lanes"), { count: lanes.length })
+          : gettext("Wall time"),
+        all,
+      ),
+    );
     document.querySelector("[data-selection-rows]").replaceChildren(...rows);
   }
 
@@ -210,12 +257,32 @@ export class TimelineTab {
     if (row) {
       const phase = this.phases.get(row.phase[index])?.label ?? row.phase[index];
       if (row.name[index]) parts.push(el("span", { class: "faint" }, phase));
-      if (row.step[index] >= 0) parts.push(el("span", { class: "num" }, fill(gettext("step %(step)s"), { step: row.step[index] })));
-      if (row.isDead[index]) parts.push(el("span", { class: "tag" }, fill(gettext("dead branch, attempt %(attempt)s"), { attempt: row.attempt[index] })));
+      if (row.step[index] >= 0)
+        parts.push(el("span", { class: "num" }, fill(gettext("step %(step)s"), { step: row.step[index] })));
+      if (row.isDead[index])
+        parts.push(
+          el(
+            "span",
+            { class: "tag" },
+            fill(gettext("dead branch, attempt %(attempt)s"), { attempt: row.attempt[index] }),
+          ),
+        );
       parts.push(el("span", { class: "num" }, numbers.duration(row.end[index] - row.start[index])));
-      parts.push(el("span", { class: "num faint" }, fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(row.start[index])) })));
+      parts.push(
+        el(
+          "span",
+          { class: "num faint" },
+          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(row.start[index])) }),
+        ),
+      );
     } else {
-      parts.push(el("span", { class: "num faint" }, fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(time)) })));
+      parts.push(
+        el(
+          "span",
+          { class: "num faint" },
+          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(time)) }),
+        ),
+      );
     }
     tip.replaceChildren(el("span", { class: "faint" }, laneName(lane)), ...parts);
     const box = tip.parentElement.getBoundingClientRect();
@@ -232,10 +299,22 @@ export class TimelineTab {
       for (const row of lane.rows) {
         if (!row) continue;
         for (let i = row.firstAfter(from); i < row.length && row.start[i] < to && rows.length < TABLE_ROWS; i += 1) {
-          rows.push(el("tr", {}, el("td", {}, laneName(lane)), el("td", {}, this.timeline.painter.text(row, i), row.isDead[i] ? el("span", { class: "tag" }, gettext("dead branch")) : null),
-            el("td", { class: "num" }, row.step[i] >= 0 ? grouped(row.step[i]) : "—"),
-            el("td", { class: "num" }, numbers.clock(this.store.lanes.date(row.start[i]))),
-            el("td", { class: "num" }, numbers.duration(row.end[i] - row.start[i]))));
+          rows.push(
+            el(
+              "tr",
+              {},
+              el("td", {}, laneName(lane)),
+              el(
+                "td",
+                {},
+                this.timeline.painter.text(row, i),
+                row.isDead[i] ? el("span", { class: "tag" }, gettext("dead branch")) : null,
+              ),
+              el("td", { class: "num" }, row.step[i] >= 0 ? grouped(row.step[i]) : "—"),
+              el("td", { class: "num" }, numbers.clock(this.store.lanes.date(row.start[i]))),
+              el("td", { class: "num" }, numbers.duration(row.end[i] - row.start[i])),
+            ),
+          );
         }
       }
     }

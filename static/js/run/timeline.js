@@ -54,7 +54,12 @@ export class Timeline extends EventTarget {
     this.painter.resize();
     const { extent } = this;
     this.painter.paint({
-      lanes, window: this.view, extent, zero: this.zero ?? this.lanes.start, selection: this.selection, now: this.isLive ? extent.to : null,
+      lanes,
+      window: this.view,
+      extent,
+      zero: this.zero ?? this.lanes.start,
+      selection: this.selection,
+      now: this.isLive ? extent.to : null,
     });
   }
 
@@ -99,11 +104,16 @@ export class Timeline extends EventTarget {
 
   #listen() {
     const { canvas } = this;
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / 800);
-      else this.zoom(Math.exp(event.deltaY * 0.0015), this.painter.time(event.offsetX, this.view));
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+          this.pan((event.deltaX || event.deltaY) / 800);
+        else this.zoom(Math.exp(event.deltaY * 0.0015), this.painter.time(event.offsetX, this.view));
+      },
+      { passive: false },
+    );
     canvas.addEventListener("pointerdown", (event) => this.#grab(event));
     canvas.addEventListener("pointermove", (event) => this.#hover(event));
     canvas.addEventListener("pointerleave", () => this.dispatchEvent(new CustomEvent("hover", { detail: null })));
@@ -135,14 +145,25 @@ export class Timeline extends EventTarget {
 
   #hover(event) {
     const found = this.painter.hit(event.offsetX, event.offsetY, this.pick(this.source.sorted), this.view);
-    const detail = found && { ...found, x: event.offsetX, y: event.offsetY, time: this.painter.time(event.offsetX, this.view) };
+    const detail = found && {
+      ...found,
+      x: event.offsetX,
+      y: event.offsetY,
+      time: this.painter.time(event.offsetX, this.view),
+    };
     this.dispatchEvent(new CustomEvent("hover", { detail }));
   }
 
   #key(event) {
     const actions = {
-      ArrowLeft: () => this.pan(-0.15), ArrowRight: () => this.pan(0.15), "+": () => this.zoom(0.7), "=": () => this.zoom(0.7),
-      "-": () => this.zoom(1.4), 0: () => this.setWindow(null), Home: () => this.setWindow(null), z: () => this.zoomToSelection(),
+      ArrowLeft: () => this.pan(-0.15),
+      ArrowRight: () => this.pan(0.15),
+      "+": () => this.zoom(0.7),
+      "=": () => this.zoom(0.7),
+      "-": () => this.zoom(1.4),
+      0: () => this.setWindow(null),
+      Home: () => this.setWindow(null),
+      z: () => this.zoomToSelection(),
       Escape: () => this.select(null),
     };
     if (event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
@@ -172,7 +193,13 @@ export class Strip {
       painter.resize();
       const everything = timeline.extent;
       const lanes = timeline.pick(timeline.lanes.sorted);
-      painter.paint({ lanes, window: everything, extent: timeline.extent, selection: timeline.window, zero: timeline.lanes.start });
+      painter.paint({
+        lanes,
+        window: everything,
+        extent: timeline.extent,
+        selection: timeline.window,
+        zero: timeline.lanes.start,
+      });
     });
   }
 
@@ -190,9 +217,14 @@ export class Strip {
       else timeline.setWindow({ from: Math.min(at, time), to: Math.max(at, time) });
     };
     canvas.addEventListener("pointermove", move);
-    canvas.addEventListener("pointerup", (now) => {
-      canvas.removeEventListener("pointermove", move);
-      if (!isInside && Math.abs(now.offsetX - event.offsetX) < 3 && width) timeline.setWindow({ from: at - width / 2, to: at + width / 2 });
-    }, { once: true });
+    canvas.addEventListener(
+      "pointerup",
+      (now) => {
+        canvas.removeEventListener("pointermove", move);
+        if (!isInside && Math.abs(now.offsetX - event.offsetX) < 3 && width)
+          timeline.setWindow({ from: at - width / 2, to: at + width / 2 });
+      },
+      { once: true },
+    );
   }
 }

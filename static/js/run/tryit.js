@@ -1,8 +1,8 @@
 /** Ask the trained model: a prompt becomes a short job on the cluster; the answer comes when there is room for it. */
 
-import { el, fill, gettext, write } from "../format.js";
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext, write } from "../format.js";
 
 const POLL_MS = 1000;
 
@@ -56,7 +56,10 @@ export class TryIt {
     const since = Date.now();
     while (["queued", "starting"].includes(answer.state)) {
       const waited = numbers.duration(Math.round((Date.now() - since) / 1000));
-      const text = answer.state === "queued" ? answer.wait_reason || gettext("waiting for 1 free CPU") : gettext("loading the model");
+      const text =
+        answer.state === "queued"
+          ? answer.wait_reason || gettext("waiting for 1 free CPU")
+          : gettext("loading the model");
       write(part(form, "state"), `${text}, ${waited}`);
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       answer = await get(`${this.page.api}/answers/${answer.id}`);
@@ -80,10 +83,23 @@ export class TryIt {
     try {
       const found = await get(`${this.page.api}/answers`);
       const answers = found.answers ?? found;
-      place.replaceChildren(...answers.slice(0, 8).map((answer) => el("article", { class: "run-answer-old" },
-        el("p", { class: "quiet" }, answer.prompt),
-        el("p", { class: answer.state === "failed" ? "bad" : "" }, answer.state === "failed" ? answer.problem : answer.text || "…"),
-        el("p", { class: "faint small num" }, answer.state === "finished" ? took(answer) : answer.state))));
+      place.replaceChildren(
+        ...answers
+          .slice(0, 8)
+          .map((answer) =>
+            el(
+              "article",
+              { class: "run-answer-old" },
+              el("p", { class: "quiet" }, answer.prompt),
+              el(
+                "p",
+                { class: answer.state === "failed" ? "bad" : "" },
+                answer.state === "failed" ? answer.problem : answer.text || "…",
+              ),
+              el("p", { class: "faint small num" }, answer.state === "finished" ? took(answer) : answer.state),
+            ),
+          ),
+      );
     } catch {
       place.replaceChildren();
     }

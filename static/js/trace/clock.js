@@ -1,6 +1,11 @@
 /** Moments of a trace: Unix ns travel as decimal strings and are kept as ns after the trace's first moment, exact in a double. */
 
-const SCALES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
+const SCALES = [
+  ["ns", 1],
+  ["µs", 1e3],
+  ["ms", 1e6],
+  ["s", 1e9],
+];
 const MINUTE = 60e9;
 
 export class Clock {
@@ -39,7 +44,11 @@ export function span(ns) {
 
 /** Return the smallest of 1, 2, 5 × 10ⁿ ns that is at least `least`; whole minutes above one. */
 export function niceStep(least) {
-  if (least > 30e9) return [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400].map((s) => s * 1e9).find((s) => s >= least) ?? Math.ceil(least / 86400e9) * 86400e9;
+  if (least > 30e9)
+    return (
+      [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400].map((s) => s * 1e9).find((s) => s >= least) ??
+      Math.ceil(least / 86400e9) * 86400e9
+    );
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   return [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999) * power;
 }
@@ -47,7 +56,8 @@ export function niceStep(least) {
 /** Return a moment on an axis whose ticks are `step` ns apart: "14.180 s", as fine as the ticks need it. */
 export function axisText(at, step) {
   if (at === 0) return "0";
-  const [unit, scale] = step < 1e3 && Math.abs(at) < 1e6 ? SCALES[1] : step < 1e6 && Math.abs(at) < 1e9 ? SCALES[2] : SCALES[3];
+  const [unit, scale] =
+    step < 1e3 && Math.abs(at) < 1e6 ? SCALES[1] : step < 1e6 && Math.abs(at) < 1e9 ? SCALES[2] : SCALES[3];
   const digits = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
   return minus(`${(at / scale).toFixed(digits)} ${unit}`);
 }

@@ -3,8 +3,8 @@
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { get } from "../api.js";
 import { color, faded, onTheme } from "../charts/colors.js";
-import { el, fill, gettext } from "../format.js";
 import * as numbers from "../charts/numbers.js";
+import { el, fill, gettext } from "../format.js";
 
 const USUAL = 6; // shown until people choose
 const MOST = 24; // at once: each of them is read again whenever the window rests
@@ -31,9 +31,17 @@ export class Counters extends EventTarget {
     for (const series of [...layer.series].sort((a, b) => b.samples - a.samples)) {
       if (series.samples < 2) continue;
       const key = `${layer.id}.${series.id}`;
-      const title = [who, series.process, series.device >= 0 ? fill(gettext("GPU %(n)s"), { n: series.device }) : "", series.name].filter(Boolean).join(" · ");
+      const title = [
+        who,
+        series.process,
+        series.device >= 0 ? fill(gettext("GPU %(n)s"), { n: series.device }) : "",
+        series.name,
+      ]
+        .filter(Boolean)
+        .join(" · ");
       this.known.set(key, { key, layer: layer.id, series, title });
-      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < USUAL) this.#show(this.known.get(key));
+      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < USUAL)
+        this.#show(this.known.get(key));
     }
     this.#follow();
   }
@@ -56,7 +64,12 @@ export class Counters extends EventTarget {
   #show({ key, layer, series, title }) {
     const last = el("span", { class: "num faint" });
     const plot = el("div", { class: "trace-counter-plot" });
-    const row = el("div", { class: "trace-counter" }, el("div", { class: "trace-counter-name", title }, el("span", { class: "cut" }, title), last), plot);
+    const row = el(
+      "div",
+      { class: "trace-counter" },
+      el("div", { class: "trace-counter-name", title }, el("span", { class: "cut" }, title), last),
+      plot,
+    );
     this.held.append(row);
     this.strips.push({ key, layer, series, row, plot, last, data: [[0], [null]], uplot: null, read: null });
   }
@@ -80,19 +93,32 @@ export class Counters extends EventTarget {
       strip.uplot.setScale("x", { min: from, max: to });
     }
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => { for (const strip of this.strips) this.#load(strip); }, REST_MS);
+    this.waiting = setTimeout(() => {
+      for (const strip of this.strips) this.#load(strip);
+    }, REST_MS);
   }
 
   async #load(strip) {
     const { from, to } = this.view.view;
     const room = (to - from) / 2;
-    const wide = { from: Math.max(from - room, this.view.extent.from - 1), to: Math.min(to + room, this.view.extent.to + 1) };
+    const wide = {
+      from: Math.max(from - room, this.view.extent.from - 1),
+      to: Math.min(to + room, this.view.extent.to + 1),
+    };
     const { read } = strip;
-    if (read && read.from <= Math.max(from, this.view.extent.from) && read.to >= Math.min(to, this.view.extent.to) && (read.isAll || read.to - read.from < (to - from) * 4)) return;
+    if (
+      read &&
+      read.from <= Math.max(from, this.view.extent.from) &&
+      read.to >= Math.min(to, this.view.extent.to) &&
+      (read.isAll || read.to - read.from < (to - from) * 4)
+    )
+      return;
     if (performance.now() < (strip.refusedUntil ?? 0)) return;
     const asked = (strip.turn = (strip.turn ?? 0) + 1);
     try {
-      const answer = await get(`${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`);
+      const answer = await get(
+        `${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,
+      );
       if (asked !== strip.turn) return;
       const begin = this.clock.offset(answer.begin);
       strip.read = { ...wide, isAll: answer.of === answer.t.length };
@@ -100,7 +126,14 @@ export class Counters extends EventTarget {
       strip.uplot?.setData(strip.data, false);
       strip.uplot?.setScale("x", { min: from, max: to });
       const values = answer.v.filter((v) => v !== null);
-      strip.last.textContent = values.length ? fill(gettext("most %(value)s"), { value: numbers.metric(values.reduce((a, b) => Math.max(a, b)), strip.series.unit) }) : "";
+      strip.last.textContent = values.length
+        ? fill(gettext("most %(value)s"), {
+            value: numbers.metric(
+              values.reduce((a, b) => Math.max(a, b)),
+              strip.series.unit,
+            ),
+          })
+        : "";
     } catch {
       strip.refusedUntil = performance.now() + REFUSED_MS;
       strip.last.textContent = gettext("could not be read");
@@ -110,11 +143,32 @@ export class Counters extends EventTarget {
   #build(strip, width) {
     strip.uplot?.destroy();
     const line = color("--text-3");
-    strip.uplot = new uPlot({
-      width, height: HEIGHT, padding: [2, 0, 2, 0], legend: { show: false }, cursor: { show: false }, axes: [{ show: false }, { show: false }],
-      scales: { x: { time: false, auto: false }, y: { range: (_plot, low, high) => [Math.min(low ?? 0, 0), Math.max(high ?? 1, 1e-9) * 1.05] } },
-      series: [{}, { stroke: line, width: 1, fill: faded(line, 0.18), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) }],
-    }, strip.data, strip.plot);
+    strip.uplot = new uPlot(
+      {
+        width,
+        height: HEIGHT,
+        padding: [2, 0, 2, 0],
+        legend: { show: false },
+        cursor: { show: false },
+        axes: [{ show: false }, { show: false }],
+        scales: {
+          x: { time: false, auto: false },
+          y: { range: (_plot, low, high) => [Math.min(low ?? 0, 0), Math.max(high ?? 1, 1e-9) * 1.05] },
+        },
+        series: [
+          {},
+          {
+            stroke: line,
+            width: 1,
+            fill: faded(line, 0.18),
+            points: { show: false },
+            paths: uPlot.paths.stepped({ align: 1 }),
+          },
+        ],
+      },
+      strip.data,
+      strip.plot,
+    );
     const { from, to } = this.view.view;
     strip.uplot.setScale("x", { min: from, max: to });
   }

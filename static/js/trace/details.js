@@ -34,26 +34,57 @@ export class Details {
   }
 
   #write(event, answer) {
-    const phase = event.about ? (this.view.painter.palette.phases.get(event.about.phase)?.label ?? event.about.phase) : null;
+    const phase = event.about
+      ? (this.view.painter.palette.phases.get(event.about.phase)?.label ?? event.about.phase)
+      : null;
     const name = answer?.name ?? (event.about ? event.about.name || phase : event.name);
     const title = find('[data-field="details-title"]');
     write(title, name);
     title.title = name;
     const category = answer?.category ?? CATEGORIES[event.category] ?? "other";
     const rows = [
-      [gettext("Kind"), categoryWord(category)], [gettext("Begin"), axisText(event.begin - this.view.zero, 1)], [gettext("Duration"), span(event.end - event.begin)],
+      [gettext("Kind"), categoryWord(category)],
+      [gettext("Begin"), axisText(event.begin - this.view.zero, 1)],
+      [gettext("Duration"), span(event.end - event.begin)],
       [gettext("Lane"), `${event.group}, ${event.lane}`],
     ];
-    const step = event.about?.step ?? this.view.steps.find(({ begin, end }) => begin <= event.begin && end > event.begin)?.number;
+    const step =
+      event.about?.step ?? this.view.steps.find(({ begin, end }) => begin <= event.begin && end > event.begin)?.number;
     if (step > 0) rows.push([gettext("Step"), String(step)]);
     if (answer?.bytes) rows.push([gettext("Bytes"), bytes(answer.bytes)]);
     const info = answer?.info && typeof answer.info === "object" ? Object.entries(answer.info) : [];
-    for (const [key, value] of info.slice(0, 60)) rows.push([key, typeof value === "string" ? value : JSON.stringify(value)]);
-    const table = el("table", { class: "trace-about" }, el("tbody", {}, ...rows.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value)))));
-    const linked = [...(answer?.linked ?? []), ...(answer?.operators ?? [])].map((one) => el("li", {},
-      el("button", { class: "link", type: "button", "data-event": JSON.stringify({ ...one, layer: event.layer }) }, one.name), el("span", { class: "faint" }, ` ${categoryWord(one.category)}, ${span(one.duration)}`)));
+    for (const [key, value] of info.slice(0, 60))
+      rows.push([key, typeof value === "string" ? value : JSON.stringify(value)]);
+    const table = el(
+      "table",
+      { class: "trace-about" },
+      el(
+        "tbody",
+        {},
+        ...rows.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))),
+      ),
+    );
+    const linked = [...(answer?.linked ?? []), ...(answer?.operators ?? [])].map((one) =>
+      el(
+        "li",
+        {},
+        el(
+          "button",
+          { class: "link", type: "button", "data-event": JSON.stringify({ ...one, layer: event.layer }) },
+          one.name,
+        ),
+        el("span", { class: "faint" }, ` ${categoryWord(one.category)}, ${span(one.duration)}`),
+      ),
+    );
     const elsewhere = runLinks(this, event.begin, Math.max(event.end, event.begin + 1));
-    find("[data-details-body]").replaceChildren(...[table, elsewhere.length && el("div", { class: "trace-links" }, ...elsewhere), linked.length && el("h3", {}, gettext("Linked with")), linked.length && el("ul", { class: "trace-linked" }, ...linked)].filter(Boolean));
+    find("[data-details-body]").replaceChildren(
+      ...[
+        table,
+        elsewhere.length && el("div", { class: "trace-links" }, ...elsewhere),
+        linked.length && el("h3", {}, gettext("Linked with")),
+        linked.length && el("ul", { class: "trace-linked" }, ...linked),
+      ].filter(Boolean),
+    );
   }
 
   #jump(button) {
@@ -69,8 +100,17 @@ export function goTo(view, clock, { layer, lane, depth, begin, duration, id, nam
   const group = view.layout.groups.find(({ lanes }) => lanes.some(({ key }) => key === laneKey));
   const start = clock.offset(begin);
   const event = {
-    laneKey, depth, begin: start, end: start + duration, layer, id, name, category: CATEGORIES.indexOf(category), about: null,
-    lane: group?.lanes.find(({ key }) => key === laneKey)?.title ?? fill(gettext("lane %(n)s"), { n: lane }), group: group?.title ?? "",
+    laneKey,
+    depth,
+    begin: start,
+    end: start + duration,
+    layer,
+    id,
+    name,
+    category: CATEGORIES.indexOf(category),
+    about: null,
+    lane: group?.lanes.find(({ key }) => key === laneKey)?.title ?? fill(gettext("lane %(n)s"), { n: lane }),
+    group: group?.title ?? "",
   };
   view.show(event);
   view.choose(event);

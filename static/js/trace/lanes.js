@@ -34,13 +34,21 @@ export function phaseGroup(answer, clock) {
   }
   const found = [...lanes.values()].sort((a, b) => place(a.role) - place(b.role) || a.rank - b.rank);
   const group = {
-    key: "phases", title: gettext("Phases"), note: gettext("measured by the run itself"),
+    key: "phases",
+    title: gettext("Phases"),
+    note: gettext("measured by the run itself"),
     lanes: found.map((lane) => ({
-      key: `phase-${lane.role}-${lane.rank}`, title: laneName(lane), kind: "phase", depths: lane.depths.length,
+      key: `phase-${lane.role}-${lane.rank}`,
+      title: laneName(lane),
+      kind: "phase",
+      depths: lane.depths.length,
       rows: Array.from(lane.depths, (rows) => rows && sorted({ ...rows, table: tableOf(rows.names) })),
     })),
   };
-  return { group: found.length ? group : null, steps: [...steps].sort(([a], [b]) => a - b).map(([number, [begin, end]]) => ({ number, begin, end })) };
+  return {
+    group: found.length ? group : null,
+    steps: [...steps].sort(([a], [b]) => a - b).map(([number, [begin, end]]) => ({ number, begin, end })),
+  };
 }
 
 const place = (role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
@@ -64,18 +72,44 @@ export function layerGroups(layer, clock, api) {
     if (!processes.has(id)) processes.set(id, { process: lane.process, pid: lane.pid, lanes: [] });
     processes.get(id).lanes.push(lane);
   }
-  for (const { lanes } of processes.values()) lanes.sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || a.device - b.device || a.stream - b.stream || b.events - a.events);
-  const tiles = new Tiles({ url: `${api}/layers/${layer.id}`, made: layer.made, origin: clock.offset(layer.origin), lanes: [...processes.values()].flatMap(({ lanes }) => lanes) });
+  for (const { lanes } of processes.values())
+    lanes.sort(
+      (a, b) =>
+        KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) ||
+        a.device - b.device ||
+        a.stream - b.stream ||
+        b.events - a.events,
+    );
+  const tiles = new Tiles({
+    url: `${api}/layers/${layer.id}`,
+    made: layer.made,
+    origin: clock.offset(layer.origin),
+    lanes: [...processes.values()].flatMap(({ lanes }) => lanes),
+  });
   const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : "";
   const isOne = processes.size === 1;
   return [...processes].map(([id, { process, pid, lanes }]) => ({
     key: `${layer.id}-${id.replaceAll(/[^\w|-]/g, "")}`,
-    title: who && isOne ? who : [who, processName(process, pid, processes)].filter(Boolean).join(", ") || layer.file_name,
-    note: [layer.kind, fill(gettext("%(n)s events"), { n: grouped(lanes.reduce((sum, lane) => sum + lane.events, 0)) }), who ? "" : layer.file_name].filter(Boolean).join(" · "),
+    title:
+      who && isOne ? who : [who, processName(process, pid, processes)].filter(Boolean).join(", ") || layer.file_name,
+    note: [
+      layer.kind,
+      fill(gettext("%(n)s events"), { n: grouped(lanes.reduce((sum, lane) => sum + lane.events, 0)) }),
+      who ? "" : layer.file_name,
+    ]
+      .filter(Boolean)
+      .join(" · "),
     layer: layer.id,
     lanes: lanes.map((lane) => ({
-      key: `${layer.id}.${lane.id}`, id: lane.id, title: laneTitle(lane), kind: lane.kind, depths: Math.max(lane.depths, 1), events: lane.events,
-      layer: layer.id, tiles, block: tiles.blockOf.get(lane.id),
+      key: `${layer.id}.${lane.id}`,
+      id: lane.id,
+      title: laneTitle(lane),
+      kind: lane.kind,
+      depths: Math.max(lane.depths, 1),
+      events: lane.events,
+      layer: layer.id,
+      tiles,
+      block: tiles.blockOf.get(lane.id),
     })),
   }));
 }

@@ -5,7 +5,13 @@ import { el, fill, gettext, grouped, icon, laneName, renew } from "../format.js"
 import { openFeed } from "../socket.js";
 import { toast } from "../toast.js";
 
-const LOOKS = { uploading: ["importing", "upload"], queued: ["queued", "clock"], importing: ["importing", "circle-half-2"], ready: ["ready", "check"], failed: ["failed", "x"] };
+const LOOKS = {
+  uploading: ["importing", "upload"],
+  queued: ["queued", "clock"],
+  importing: ["importing", "circle-half-2"],
+  ready: ["ready", "check"],
+  failed: ["failed", "x"],
+};
 const RUNNING = ["armed", "recording", "stopping"];
 const PHASES_MS = 1000;
 
@@ -30,7 +36,10 @@ export class Layers extends EventTarget {
 
   /** Return true while something may still come. */
   get isWaiting() {
-    return this.trace.layers.some(({ state }) => ["uploading", "queued", "importing"].includes(state)) || (this.trace.capture && !["ready", "failed", "withdrawn"].includes(this.trace.capture.state));
+    return (
+      this.trace.layers.some(({ state }) => ["uploading", "queued", "importing"].includes(state)) ||
+      (this.trace.capture && !["ready", "failed", "withdrawn"].includes(this.trace.capture.state))
+    );
   }
 
   /** Show what the page came with, and follow what changes. */
@@ -44,7 +53,11 @@ export class Layers extends EventTarget {
 
   #hear(message) {
     if (message.type !== "trace") return;
-    if (message.trace.layers.some(({ id, state, made }) => state === "ready" && this.details.has(id) && this.details.get(id).made !== made)) {
+    if (
+      message.trace.layers.some(
+        ({ id, state, made }) => state === "ready" && this.details.has(id) && this.details.get(id).made !== made,
+      )
+    ) {
       location.reload(); // imported again: its lanes, events and counters are others; the address keeps what is looked at
       return;
     }
@@ -58,7 +71,9 @@ export class Layers extends EventTarget {
   }
 
   #fresh() {
-    return this.trace.layers.filter(({ id, state }) => state === "ready" && !this.details.has(id) && !this.reading.has(id));
+    return this.trace.layers.filter(
+      ({ id, state }) => state === "ready" && !this.details.has(id) && !this.reading.has(id),
+    );
   }
 
   async #read(layer) {
@@ -96,8 +111,15 @@ export class Layers extends EventTarget {
       }, PHASES_MS);
     };
     const feed = openFeed({
-      path: `/ws/runs/${this.page.run}`, after: this.through ?? 0, onMessage: (message) => { if (message.type === "frame") again(); },
-      onReset: async () => { await this.#readPhases(); return this.through; },
+      path: `/ws/runs/${this.page.run}`,
+      after: this.through ?? 0,
+      onMessage: (message) => {
+        if (message.type === "frame") again();
+      },
+      onReset: async () => {
+        await this.#readPhases();
+        return this.through;
+      },
     });
   }
 
@@ -113,15 +135,32 @@ export class Layers extends EventTarget {
   }
 
   #draw() {
-    renew(this.held, this.trace.layers.map((layer) => {
-      const [look, name] = LOOKS[layer.state] ?? LOOKS.queued;
-      const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : layer.file_name;
-      const title = [layer.file_name, layer.kind, layer.events === null ? "" : fill(gettext("%(n)s events"), { n: grouped(layer.events) }), layer.problem].filter(Boolean).join("\n");
-      return el("li", { class: "trace-layer", title, "data-layer": layer.id, "data-layer-state": layer.state },
-        el("span", { class: "state", "data-state": look }, icon(name), stateText(layer)), el("span", { class: "cut" }, who),
-        layer.problem && el("span", { class: "cause cut", title: layer.problem }, layer.problem),
-        layer.state === "failed" && this.page.canEdit && layer.sha256 && el("button", { class: "btn btn-sm", type: "button", "data-again": layer.id }, gettext("Import again")));
-    }));
+    renew(
+      this.held,
+      this.trace.layers.map((layer) => {
+        const [look, name] = LOOKS[layer.state] ?? LOOKS.queued;
+        const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : layer.file_name;
+        const title = [
+          layer.file_name,
+          layer.kind,
+          layer.events === null ? "" : fill(gettext("%(n)s events"), { n: grouped(layer.events) }),
+          layer.problem,
+        ]
+          .filter(Boolean)
+          .join("\n");
+        return el(
+          "li",
+          { class: "trace-layer", title, "data-layer": layer.id, "data-layer-state": layer.state },
+          el("span", { class: "state", "data-state": look }, icon(name), stateText(layer)),
+          el("span", { class: "cut" }, who),
+          layer.problem && el("span", { class: "cause cut", title: layer.problem }, layer.problem),
+          layer.state === "failed" &&
+            this.page.canEdit &&
+            layer.sha256 &&
+            el("button", { class: "btn btn-sm", type: "button", "data-again": layer.id }, gettext("Import again")),
+        );
+      }),
+    );
   }
 }
 

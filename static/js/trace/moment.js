@@ -9,9 +9,16 @@ export function runLinks({ page, clock, view }, from, to) {
   const inside = view.steps.filter(({ begin, end }) => begin < to && end > from);
   const [step, last] = [inside[0]?.number, inside.at(-1)?.number];
   const seconds = (offset) => (clock.date(offset).getTime() / 1000).toFixed(3);
-  const charts = step === undefined ? `${runUrl}/charts?x=time&zoom=${seconds(from)}_${seconds(to)}` : `${runUrl}/charts?zoom=${Math.max(step - 1, 0)}_${last + 1}`;
-  const links = [[gettext("Charts"), charts], [gettext("Logs"), `${runUrl}/logs?at=${clock.absolute(from)}`]];
+  const charts =
+    step === undefined
+      ? `${runUrl}/charts?x=time&zoom=${seconds(from)}_${seconds(to)}`
+      : `${runUrl}/charts?zoom=${Math.max(step - 1, 0)}_${last + 1}`;
+  const links = [
+    [gettext("Charts"), charts],
+    [gettext("Logs"), `${runUrl}/logs?at=${clock.absolute(from)}`],
+  ];
   if (step !== undefined) links.push([gettext("Samples"), `${runUrl}/samples?step=${step}`]);
-  const at = step === undefined ? gettext("The run at this time:") : fill(gettext("The run at step %(step)s:"), { step });
+  const at =
+    step === undefined ? gettext("The run at this time:") : fill(gettext("The run at step %(step)s:"), { step });
   return [el("span", { class: "faint small" }, at), ...links.map(([text, href]) => el("a", { href }, text))];
 }

@@ -56,7 +56,9 @@ export class Painter {
     this.sheet = document.createElement("canvas");
     this.brush = this.sheet.getContext("2d");
     this.widths = new Map();
-    onTheme(() => { this.waiting = null; });
+    onTheme(() => {
+      this.waiting = null;
+    });
   }
 
   resize() {
@@ -146,7 +148,11 @@ export class Painter {
         const label = (row) => (i, a, b) => {
           const text = row.table.names[row.name[i]];
           const isRun = row.id[i] < 0 && !row.about;
-          if (before?.text === text && a / ratio < before.b + 1 && (isRun || before.isRun || before.start === row.start[i])) {
+          if (
+            before?.text === text &&
+            a / ratio < before.b + 1 &&
+            (isRun || before.isRun || before.start === row.start[i])
+          ) {
             before.b = Math.max(before.b, b / ratio); // it goes on in the next tile
           } else if (labels.length < MOST_LABELS) {
             before = { row, i, text, start: row.start[i], isRun, a: a / ratio, b: b / ratio, y, high: item.rowHeight };
@@ -159,7 +165,8 @@ export class Painter {
         } else {
           for (const part of parts) this.#part(line, part, lane, depth, view, scale, label);
         }
-        for (let each = first + 1; each < last; each += 1) pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
+        for (let each = first + 1; each < last; each += 1)
+          pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
       }
     }
     this.brush.putImageData(this.image, 0, 0);
@@ -167,7 +174,11 @@ export class Painter {
 
   #cover(lane, view, level, scale, missing) {
     return lane.tiles.cover(lane.block, view.from, view.to, level, missing).map(({ tile, from, to }) => ({
-      tile, left: Math.max(Math.round((from - view.from) * scale), 0), right: Math.min(Math.round((to - view.from) * scale), this.sheet.width), from, to,
+      tile,
+      left: Math.max(Math.round((from - view.from) * scale), 0),
+      right: Math.min(Math.round((to - view.from) * scale), this.sheet.width),
+      from,
+      to,
     }));
   }
 
@@ -181,8 +192,18 @@ export class Painter {
     } else {
       paintColumns(line, tile, row, this.palette, where);
       for (const run of tile.runs) {
-        if (run.row !== row || run.end < view.from || run.start > view.to || (run.end - run.start) * scale < LEAST_LABEL) continue;
-        label({ table: tile.table, name: [run.name], id: [-1], start: [run.start] })(0, (run.start - view.from) * scale, (run.end - view.from) * scale);
+        if (
+          run.row !== row ||
+          run.end < view.from ||
+          run.start > view.to ||
+          (run.end - run.start) * scale < LEAST_LABEL
+        )
+          continue;
+        label({ table: tile.table, name: [run.name], id: [-1], start: [run.start] })(
+          0,
+          (run.start - view.from) * scale,
+          (run.end - view.from) * scale,
+        );
       }
     }
   }
@@ -210,7 +231,8 @@ export class Painter {
     const { table } = row;
     const number = row.name[i];
     table.words ??= [];
-    return (table.words[number] ??= table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]));
+    return (table.words[number] ??=
+      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]));
   }
 
   #fit(text, room) {
@@ -252,7 +274,8 @@ export class Painter {
       }
     } else {
       const step = niceStep((view.to - view.from) / Math.max((width - label) / 110, 1));
-      for (let at = Math.ceil((view.from - zero) / step); at * step + zero <= view.to; at += 1) tick(this.x(at * step + zero, view), axisText(at * step, step), false);
+      for (let at = Math.ceil((view.from - zero) / step); at * step + zero <= view.to; at += 1)
+        tick(this.x(at * step + zero, view), axisText(at * step, step), false);
     }
     context.fillStyle = color("--line");
     context.fillRect(0, AXIS - 1, width, 1);
@@ -293,8 +316,15 @@ export class Painter {
     context.strokeStyle = color("--text-3");
     context.lineWidth = 1.5;
     context.beginPath();
-    if (isFolded) { context.moveTo(x + 2, y - 3.5); context.lineTo(x + 5.5, y); context.lineTo(x + 2, y + 3.5); }
-    else { context.moveTo(x, y - 1.5); context.lineTo(x + 3.5, y + 2); context.lineTo(x + 7, y - 1.5); }
+    if (isFolded) {
+      context.moveTo(x + 2, y - 3.5);
+      context.lineTo(x + 5.5, y);
+      context.lineTo(x + 2, y + 3.5);
+    } else {
+      context.moveTo(x, y - 1.5);
+      context.lineTo(x + 3.5, y + 2);
+      context.lineTo(x + 7, y - 1.5);
+    }
     context.stroke();
   }
 

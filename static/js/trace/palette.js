@@ -5,18 +5,44 @@ import { gettext } from "../format.js";
 
 /** Categories by their number in a store. */
 export const CATEGORIES = [
-  "other", "step", "phase", "range", "operator", "python", "runtime", "sync", "kernel", "communication", "copy", "memset", "batch", "collector",
-  "system", "overhead",
+  "other",
+  "step",
+  "phase",
+  "range",
+  "operator",
+  "python",
+  "runtime",
+  "sync",
+  "kernel",
+  "communication",
+  "copy",
+  "memset",
+  "batch",
+  "collector",
+  "system",
+  "overhead",
 ];
 const SHADES = [1, 0.9, 0.8];
 
 /** Return the word of a category. */
 export function categoryWord(key) {
   const words = {
-    other: gettext("other"), step: gettext("step"), phase: gettext("phase"), range: gettext("range"), operator: gettext("operator"),
-    python: gettext("Python"), runtime: gettext("runtime call"), sync: gettext("synchronisation"), kernel: gettext("kernel"),
-    communication: gettext("communication"), copy: gettext("copy"), memset: gettext("memset"), batch: gettext("batch"),
-    collector: gettext("garbage collector"), system: gettext("system call"), overhead: gettext("profiler overhead"),
+    other: gettext("other"),
+    step: gettext("step"),
+    phase: gettext("phase"),
+    range: gettext("range"),
+    operator: gettext("operator"),
+    python: gettext("Python"),
+    runtime: gettext("runtime call"),
+    sync: gettext("synchronisation"),
+    kernel: gettext("kernel"),
+    communication: gettext("communication"),
+    copy: gettext("copy"),
+    memset: gettext("memset"),
+    batch: gettext("batch"),
+    collector: gettext("garbage collector"),
+    system: gettext("system call"),
+    overhead: gettext("profiler overhead"),
   };
   return words[key] ?? key;
 }
@@ -42,7 +68,9 @@ export class Palette {
     const phase = key === "phase" || key === "range" ? this.phases.get(name) : null;
     const id = phase ? `phase|${name}` : `${key}|${shade(key, name)}`;
     if (!this.known.has(id)) {
-      const base = parse(color(phase ? `--${phase.token}` : key === "phase" ? "--phase-advantages" : categoryToken(key)));
+      const base = parse(
+        color(phase ? `--${phase.token}` : key === "phase" ? "--phase-advantages" : categoryToken(key)),
+      );
       this.known.set(id, phase ? base : mix(base, parse(color("--surface")), SHADES[shade(key, name)]));
     }
     return this.known.get(id);

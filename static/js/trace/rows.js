@@ -48,7 +48,11 @@ export function sorted({ start, end, name, id, table, about }) {
   const order = Uint32Array.from(start.keys()).sort((a, b) => start[a] - start[b] || end[b] - end[a]);
   const take = (column, Type) => Type.from(order, (i) => column[i]);
   return new Row({
-    start: take(start, Float64Array), end: take(end, Float64Array), name: take(name, Uint32Array), id: take(id, Float64Array), table,
+    start: take(start, Float64Array),
+    end: take(end, Float64Array),
+    name: take(name, Uint32Array),
+    id: take(id, Float64Array),
+    table,
     about: about && Array.from(order, (i) => about[i]),
   });
 }

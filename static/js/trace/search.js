@@ -18,13 +18,21 @@ export class Search {
     this.list = find("[data-found]");
     this.input.value = query.get("q") ?? "";
     this.input.addEventListener("input", () => this.#typed());
-    this.input.addEventListener("focus", () => { if (this.input.value) this.#typed(); });
+    this.input.addEventListener("focus", () => {
+      if (this.input.value) this.#typed();
+    });
     this.input.addEventListener("keydown", (event) => this.#key(event));
     this.list.addEventListener("click", (event) => this.#pick(event.target.closest("[data-index]")));
-    document.addEventListener("pointerdown", (event) => { if (!event.target.closest(".trace-search")) this.list.hidden = true; });
+    document.addEventListener("pointerdown", (event) => {
+      if (!event.target.closest(".trace-search")) this.list.hidden = true;
+    });
     find("[data-names]").addEventListener("click", (event) => this.#name(event.target.closest("[data-name]")));
-    for (const button of document.querySelectorAll("[data-hit]")) button.addEventListener("click", () => this.jump(button.dataset.hit === "back"));
-    onKeys({ n: () => (this.input.value ? this.jump(false) : false), N: () => (this.input.value ? this.jump(true) : false) });
+    for (const button of document.querySelectorAll("[data-hit]"))
+      button.addEventListener("click", () => this.jump(button.dataset.hit === "back"));
+    onKeys({
+      n: () => (this.input.value ? this.jump(false) : false),
+      N: () => (this.input.value ? this.jump(true) : false),
+    });
     this.#buttons();
   }
 
@@ -59,9 +67,25 @@ export class Search {
       this.found = found;
       const events = found.reduce((sum, one) => sum + one.events, 0);
       write(field("hits"), fill(gettext("%(n)s events"), { n: grouped(events) }));
-      this.list.replaceChildren(el("p", { class: "menu-head num", "aria-hidden": "true" }, fill(gettext("%(n)s events"), { n: grouped(events) })), ...(found.length ? found.map((one, index) => el("button", { class: "menu-item", type: "button", "data-index": String(index) },
-        el("i", { class: "swatch", "data-category": one.category, title: categoryWord(one.category) }), el("span", { class: "mono cut", title: one.name }, one.name), el("span", { class: "spacer" }),
-        el("span", { class: "faint num nowrap" }, `${grouped(one.events)} × · ${span(one.total)}`))) : [el("p", { class: "menu-head" }, gettext("No name holds this. Try another part of it."))]));
+      this.list.replaceChildren(
+        el(
+          "p",
+          { class: "menu-head num", "aria-hidden": "true" },
+          fill(gettext("%(n)s events"), { n: grouped(events) }),
+        ),
+        ...(found.length
+          ? found.map((one, index) =>
+              el(
+                "button",
+                { class: "menu-item", type: "button", "data-index": String(index) },
+                el("i", { class: "swatch", "data-category": one.category, title: categoryWord(one.category) }),
+                el("span", { class: "mono cut", title: one.name }, one.name),
+                el("span", { class: "spacer" }),
+                el("span", { class: "faint num nowrap" }, `${grouped(one.events)} × · ${span(one.total)}`),
+              ),
+            )
+          : [el("p", { class: "menu-head" }, gettext("No name holds this. Try another part of it."))]),
+      );
     } catch (error) {
       if (turn === this.turn) write(field("hits"), error.message);
     }
@@ -99,7 +123,8 @@ export class Search {
     if (!words) return;
     const { chosen, view } = this.view;
     const at = chosen && !isFresh ? chosen.begin : isBack ? view.to : view.from - 1;
-    const ask = (from) => get(`${this.page.api}/hits?q=${encodeURIComponent(words)}&at=${this.clock.absolute(from)}&back=${isBack}`);
+    const ask = (from) =>
+      get(`${this.page.api}/hits?q=${encodeURIComponent(words)}&at=${this.clock.absolute(from)}&back=${isBack}`);
     try {
       let hit = await ask(at);
       if (hit.event === null) hit = await ask(isBack ? this.view.extent.to + 1 : this.view.extent.from - 1); // round the end

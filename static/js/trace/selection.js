@@ -13,7 +13,9 @@ const field = (name) => find(`[data-field="${name}"]`);
 export class Selection {
   constructor({ page, view, clock, layers }) {
     Object.assign(this, { page, view, clock, layers });
-    view.addEventListener("window", () => { if (!view.selection) this.soon(); });
+    view.addEventListener("window", () => {
+      if (!view.selection) this.soon();
+    });
     view.addEventListener("selection", () => this.soon());
     find('[data-action="selection-close"]').addEventListener("click", () => view.select(null));
   }
@@ -27,7 +29,13 @@ export class Selection {
     write(field("selection-title"), has ? gettext("Selection") : gettext("On the screen"));
     const { from, to } = this.window;
     const width = to - from;
-    write(field("selection-note"), fill(gettext("%(from)s – %(to)s"), { from: momentText(from - view.zero, width), to: momentText(to - view.zero, width) }));
+    write(
+      field("selection-note"),
+      fill(gettext("%(from)s – %(to)s"), {
+        from: momentText(from - view.zero, width),
+        to: momentText(to - view.zero, width),
+      }),
+    );
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.#load(), SOON_MS);
     this.#links(from, to);
@@ -48,7 +56,9 @@ export class Selection {
       return;
     }
     try {
-      const answer = await get(`${this.page.api}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}`);
+      const answer = await get(
+        `${this.page.api}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}`,
+      );
       if (turn === this.turn) this.#show({ from, to }, answer);
     } catch (error) {
       if (turn === this.turn) write(field("names-note"), error.message);
@@ -60,28 +70,79 @@ export class Selection {
     const share = (part, whole = wall) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "—");
     const rows = [[gettext("Wall"), span(wall), ""]];
     const inside = this.view.steps.filter(({ begin, end }) => begin < to && end > from).map(({ number }) => number);
-    if (inside.length) rows.push([inside.length > 1 ? gettext("Steps") : gettext("Step"), inside.length > 1 ? `${inside[0]}–${inside.at(-1)}` : String(inside[0]), ""]);
+    if (inside.length)
+      rows.push([
+        inside.length > 1 ? gettext("Steps") : gettext("Step"),
+        inside.length > 1 ? `${inside[0]}–${inside.at(-1)}` : String(inside[0]),
+        "",
+      ]);
     for (const device of devices) {
       const name = this.#deviceName(device);
       rows.push([fill(gettext("Busy, %(device)s"), { device: name }), span(device.busy), share(device.busy)]);
       if (device.communication) {
         rows.push([`  ${gettext("communication")}`, span(device.communication), share(device.communication)]);
-        rows.push([`  ${gettext("of it overlapped")}`, span(device.overlapped), share(device.overlapped, device.communication)]);
+        rows.push([
+          `  ${gettext("of it overlapped")}`,
+          span(device.overlapped),
+          share(device.overlapped, device.communication),
+        ]);
       }
-      if (device.kernels) rows.push([`  ${gettext("kernels")}`, grouped(device.kernels), fill(gettext("median %(time)s"), { time: span(device.median_kernel) })]);
+      if (device.kernels)
+        rows.push([
+          `  ${gettext("kernels")}`,
+          grouped(device.kernels),
+          fill(gettext("median %(time)s"), { time: span(device.median_kernel) }),
+        ]);
       rows.push([`  ${gettext("longest gap")}`, span(device.longest_gap), ""]);
     }
     if (this.layers.numReady) rows.push([gettext("Events"), grouped(count), ""]);
-    find("[data-facts]").replaceChildren(...rows.map(([name, value, more]) => el("tr", {}, el("td", { class: name.startsWith(" ") ? "is-part" : false }, name.trim()), el("td", { class: "num" }, value), el("td", { class: "num faint" }, more))));
+    find("[data-facts]").replaceChildren(
+      ...rows.map(([name, value, more]) =>
+        el(
+          "tr",
+          {},
+          el("td", { class: name.startsWith(" ") ? "is-part" : false }, name.trim()),
+          el("td", { class: "num" }, value),
+          el("td", { class: "num faint" }, more),
+        ),
+      ),
+    );
     write(field("names-note"), count ? fill(gettext("top %(n)s by total time"), { n: names.length }) : "");
     const body = find("[data-names]");
     if (!names.length) {
-      body.replaceChildren(el("tr", {}, el("td", { class: "faint", colspan: "3" }, this.layers.numReady ? gettext("Nothing happens here.") : gettext("No file is imported yet."))));
+      body.replaceChildren(
+        el(
+          "tr",
+          {},
+          el(
+            "td",
+            { class: "faint", colspan: "3" },
+            this.layers.numReady ? gettext("Nothing happens here.") : gettext("No file is imported yet."),
+          ),
+        ),
+      );
       return;
     }
-    body.replaceChildren(...names.map(({ name, category, count: n, total }) => el("tr", {},
-      el("td", { title: `${name} (${categoryWord(category)})` }, el("button", { class: "trace-name", type: "button", "data-name": name }, el("i", { class: "swatch", "data-category": category }), el("span", { class: "mono cut" }, name))),
-      el("td", { class: "num" }, grouped(n)), el("td", { class: "num" }, span(total)))));
+    body.replaceChildren(
+      ...names.map(({ name, category, count: n, total }) =>
+        el(
+          "tr",
+          {},
+          el(
+            "td",
+            { title: `${name} (${categoryWord(category)})` },
+            el(
+              "button",
+              { class: "trace-name", type: "button", "data-name": name },
+              el("i", { class: "swatch", "data-category": category }),
+              el("span", { class: "mono cut" }, name),
+            ),
+          ),
+          el("td", { class: "num" }, grouped(n)),
+          el("td", { class: "num" }, span(total)),
+        ),
+      ),
+    );
   }
 
   #deviceName({ layer, device }) {
@@ -94,7 +155,11 @@ export class Selection {
   /** Lead to the summary of this window, and to the same moment on the run's pages. */
   #links(from, to) {
     const { id, list } = this.page;
-    const summary = el("a", { href: `${list}${id}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}` }, gettext("Where its time goes"));
+    const summary = el(
+      "a",
+      { href: `${list}${id}/summary?from=${this.clock.absolute(from)}&to=${this.clock.absolute(to)}` },
+      gettext("Where its time goes"),
+    );
     find("[data-links]").replaceChildren(summary, ...runLinks(this, from, to));
   }
 }

@@ -15,7 +15,9 @@ export class Strip {
     this.context = canvas.getContext("2d", { alpha: false });
     this.sheet = document.createElement("canvas");
     this.brush = this.sheet.getContext("2d");
-    onTheme(() => { this.waiting = null; });
+    onTheme(() => {
+      this.waiting = null;
+    });
     view.addEventListener("drawn", () => this.drawNow());
     canvas.addEventListener("pointerdown", (event) => this.#grab(event));
   }
@@ -25,7 +27,10 @@ export class Strip {
     const { groups } = this.view.layout;
     const phases = groups.find(({ key }) => key === "phases");
     if (phases) return phases.lanes.slice(0, MOST);
-    return groups.map(({ lanes }) => lanes.reduce((best, lane) => (!best || lane.events > best.events ? lane : best), null)).filter(Boolean).slice(0, MOST);
+    return groups
+      .map(({ lanes }) => lanes.reduce((best, lane) => (!best || lane.events > best.events ? lane : best), null))
+      .filter(Boolean)
+      .slice(0, MOST);
   }
 
   drawNow() {
@@ -40,7 +45,16 @@ export class Strip {
     const ratio = window.devicePixelRatio || 1;
     const { label } = view.painter;
     const width = canvas.clientWidth;
-    const signature = [width, height, ratio, extent.from, extent.to, this.palette.version, this.loads, lanes.map(({ key }) => key).join()].join("|");
+    const signature = [
+      width,
+      height,
+      ratio,
+      extent.from,
+      extent.to,
+      this.palette.version,
+      this.loads,
+      lanes.map(({ key }) => key).join(),
+    ].join("|");
     if (signature !== this.signature) {
       this.signature = signature;
       Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
@@ -72,13 +86,19 @@ export class Strip {
       } else {
         for (const { tile, from: a, to: b } of lane.tiles.cover(lane.block, from, to, level, missing)) {
           const row = tile.row(lane.id, 0);
-          const where = { from, scale, left: Math.max(Math.round((a - from) * scale), 0), right: Math.min(Math.round((b - from) * scale), wide) };
+          const where = {
+            from,
+            scale,
+            left: Math.max(Math.round((a - from) * scale), 0),
+            right: Math.min(Math.round((b - from) * scale), wide),
+          };
           if (row === null) continue;
           if (tile.isExact) paintRow(line, row, palette, where);
           else paintColumns(line, tile, row, palette, where);
         }
       }
-      for (let each = first + 1; each < last; each += 1) pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
+      for (let each = first + 1; each < last; each += 1)
+        pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
     }
     brush.putImageData(image, 0, 0);
   }
@@ -97,7 +117,9 @@ export class Strip {
     }
     context.fillStyle = color("--text-2");
     const titles = lanes.map(({ title }) => title);
-    if (lanes.length < 3) for (const [i, title] of titles.entries()) context.fillText(title, 0, i * (this.row + 1) + this.row / 2 + 0.5, label - 10);
+    if (lanes.length < 3)
+      for (const [i, title] of titles.entries())
+        context.fillText(title, 0, i * (this.row + 1) + this.row / 2 + 0.5, label - 10);
     else context.fillText(this.canvas.dataset.all, 0, (lanes.length * (this.row + 1)) / 2, label - 10);
     context.drawImage(this.sheet, label, 0, width - label, height);
     this.#axis(lanes.length * (this.row + 1), { width, label });
@@ -139,12 +161,14 @@ export class Strip {
     const move = (now) => {
       const here = time(now.offsetX);
       if (isInside) view.setWindow({ from: start.from + here - at, to: start.to + here - at });
-      else if (Math.abs(now.offsetX - event.offsetX) > 2) view.setWindow({ from: Math.min(at, here), to: Math.max(at, here) });
+      else if (Math.abs(now.offsetX - event.offsetX) > 2)
+        view.setWindow({ from: Math.min(at, here), to: Math.max(at, here) });
     };
     const stop = (now) => {
       canvas.removeEventListener("pointermove", move);
       const width = start ? start.to - start.from : 0;
-      if (!isInside && width && Math.abs(now.offsetX - event.offsetX) < 3) view.setWindow({ from: at - width / 2, to: at + width / 2 });
+      if (!isInside && width && Math.abs(now.offsetX - event.offsetX) < 3)
+        view.setWindow({ from: at - width / 2, to: at + width / 2 });
     };
     canvas.addEventListener("pointermove", move);
     canvas.addEventListener("pointerup", stop, { once: true });

@@ -30,7 +30,17 @@ export class Tile {
     };
     const { rows, n } = header;
     if (header.exact) {
-      this.#sort({ row: take(Uint16Array, n), name: take(Uint16Array, n), start: take(Float64Array, n), duration: take(Float64Array, n), id: take(Uint32Array, n) }, rows.length, n);
+      this.#sort(
+        {
+          row: take(Uint16Array, n),
+          name: take(Uint16Array, n),
+          start: take(Float64Array, n),
+          duration: take(Float64Array, n),
+          id: take(Uint32Array, n),
+        },
+        rows.length,
+        n,
+      );
     } else {
       this.busy = take(Uint8Array, rows.length * COLUMNS);
       this.name = take(Uint16Array, rows.length * COLUMNS);
@@ -38,7 +48,9 @@ export class Tile {
   }
 
   #sort({ row, name, start, duration, id }, count, n) {
-    const order = Uint32Array.from({ length: row.length }, (_none, i) => i).sort((a, b) => row[a] - row[b] || start[a] - start[b]);
+    const order = Uint32Array.from({ length: row.length }, (_none, i) => i).sort(
+      (a, b) => row[a] - row[b] || start[a] - start[b],
+    );
     this.rows = [];
     let first = 0;
     for (let each = 0; each < count; each += 1) {
@@ -46,10 +58,15 @@ export class Tile {
       while (last < n && row[order[last]] === each) last += 1;
       const mine = order.subarray(first, last);
       const begins = Float64Array.from(mine, (i) => start[i] + this.begin);
-      this.rows.push(new Row({
-        start: begins, end: Float64Array.from(mine, (i, k) => begins[k] + duration[i]), name: Uint16Array.from(mine, (i) => name[i]),
-        id: Float64Array.from(mine, (i) => id[i]), table: this.table,
-      }));
+      this.rows.push(
+        new Row({
+          start: begins,
+          end: Float64Array.from(mine, (i, k) => begins[k] + duration[i]),
+          name: Uint16Array.from(mine, (i) => name[i]),
+          id: Float64Array.from(mine, (i) => id[i]),
+          table: this.table,
+        }),
+      );
       first = last;
     }
   }
@@ -87,7 +104,13 @@ export class Tile {
       for (let i = 1; i <= COLUMNS; i += 1) {
         if (i < COLUMNS && this.name[base + i] === this.name[base + first] && this.busy[base + i] > FULL) continue;
         if (i - first >= LEAST_RUN && this.busy[base + first] > 0 && this.name[base + first] !== NONE) {
-          this.known.push({ first: base + first, row: base / COLUMNS, start: this.begin + first * each, end: this.begin + i * each, name: this.name[base + first] });
+          this.known.push({
+            first: base + first,
+            row: base / COLUMNS,
+            start: this.begin + first * each,
+            end: this.begin + i * each,
+            name: this.name[base + first],
+          });
         }
         first = i;
       }

@@ -56,7 +56,11 @@ export class Loader {
     } catch (error) {
       const isFinal = FINAL.includes(error.status);
       this.onProblem(true, isFinal);
-      this.#later(tiles, key, isFinal ? Infinity : Math.min((tiles.failed.get(key)?.wait ?? AGAIN_MS / 2) * 2, LONGEST_MS));
+      this.#later(
+        tiles,
+        key,
+        isFinal ? Infinity : Math.min((tiles.failed.get(key)?.wait ?? AGAIN_MS / 2) * 2, LONGEST_MS),
+      );
     } finally {
       this.running -= 1;
       tiles.pending.delete(key);
@@ -141,7 +145,12 @@ export class Tiles {
     const id = key(block, level, index);
     if (this.pending.has(id) || performance.now() < (this.failed.get(id)?.until ?? 0)) return;
     const lanes = this.blocks.length > 1 ? `&lanes=${this.blocks[block].join(",")}` : "";
-    missing.push({ tiles: this, key: id, url: `${this.url}/tiles/${level}/${index}?made=${this.made}${lanes}`, hasOther });
+    missing.push({
+      tiles: this,
+      key: id,
+      url: `${this.url}/tiles/${level}/${index}?made=${this.made}${lanes}`,
+      hasOther,
+    });
   }
 
   /** Return the nearest coarser tile that covers a place; an exact one is as good as the one asked for. */
@@ -162,7 +171,8 @@ export class Tiles {
       for (let i = index * 2 ** down; i < (index + 1) * 2 ** down; i += 1) {
         const tile = this.known.get(key(block, level - down, i));
         const begin = this.origin + i * width;
-        if (tile && begin < to && begin + width > from) found.push({ tile, from: Math.max(begin, from), to: Math.min(begin + width, to) });
+        if (tile && begin < to && begin + width > from)
+          found.push({ tile, from: Math.max(begin, from), to: Math.min(begin + width, to) });
       }
     }
     return found;

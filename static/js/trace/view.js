@@ -150,18 +150,25 @@ export class View extends EventTarget {
 
   #listen() {
     const { canvas, scroll } = this;
-    canvas.addEventListener("wheel", (event) => {
-      const isBeside = event.offsetX < this.painter.label; // over the names the wheel scrolls the lanes
-      if (isBeside && !event.ctrlKey) return;
-      event.preventDefault();
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / 800);
-      else this.zoom(Math.exp(event.deltaY * 0.0015), this.painter.time(event.offsetX, this.view));
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        const isBeside = event.offsetX < this.painter.label; // over the names the wheel scrolls the lanes
+        if (isBeside && !event.ctrlKey) return;
+        event.preventDefault();
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+          this.pan((event.deltaX || event.deltaY) / 800);
+        else this.zoom(Math.exp(event.deltaY * 0.0015), this.painter.time(event.offsetX, this.view));
+      },
+      { passive: false },
+    );
     scroll.addEventListener("scroll", () => this.draw());
     canvas.addEventListener("pointerdown", (event) => this.#grab(event));
     canvas.addEventListener("pointermove", (event) => this.#hover(event));
     canvas.addEventListener("pointerleave", () => this.#leave());
-    canvas.addEventListener("dblclick", (event) => { if (event.offsetX > this.painter.label) this.setWindow(null); });
+    canvas.addEventListener("dblclick", (event) => {
+      if (event.offsetX > this.painter.label) this.setWindow(null);
+    });
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -236,9 +243,24 @@ export class View extends EventTarget {
   #key(event) {
     const { scroll } = this;
     const actions = {
-      ArrowLeft: () => this.pan(-0.15), ArrowRight: () => this.pan(0.15), ArrowUp: () => { scroll.scrollTop -= 60; }, ArrowDown: () => { scroll.scrollTop += 60; },
-      "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1.4), 0: () => this.setWindow(null), Home: () => this.setWindow(null),
-      z: () => this.zoomToSelection(), Escape: () => { this.select(null); this.choose(null); },
+      ArrowLeft: () => this.pan(-0.15),
+      ArrowRight: () => this.pan(0.15),
+      ArrowUp: () => {
+        scroll.scrollTop -= 60;
+      },
+      ArrowDown: () => {
+        scroll.scrollTop += 60;
+      },
+      "+": () => this.zoom(0.7),
+      "=": () => this.zoom(0.7),
+      "-": () => this.zoom(1.4),
+      0: () => this.setWindow(null),
+      Home: () => this.setWindow(null),
+      z: () => this.zoomToSelection(),
+      Escape: () => {
+        this.select(null);
+        this.choose(null);
+      },
     };
     if (event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
     event.preventDefault();
@@ -250,7 +272,16 @@ export class View extends EventTarget {
 /** Return the event of a hit. */
 function eventOf({ laneKey, depth, row, i, item }) {
   return {
-    laneKey, depth, begin: row.start[i], end: row.end[i], layer: item.lane.layer ?? null, id: row.id[i], name: row.text(i), category: row.category(i),
-    about: row.about?.[i] ?? null, lane: item.lane.title, group: item.group.title,
+    laneKey,
+    depth,
+    begin: row.start[i],
+    end: row.end[i],
+    layer: item.lane.layer ?? null,
+    id: row.id[i],
+    name: row.text(i),
+    category: row.category(i),
+    about: row.about?.[i] ?? null,
+    lane: item.lane.title,
+    group: item.group.title,
   };
 }

@@ -1,8 +1,8 @@
 /** One dot a run: the metric's best or last value over one knob, on a log axis where the values span a decade. */
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
-import { fill, figure, gettext } from "../format.js";
 import { color, onTheme } from "../charts/colors.js";
+import { figure, fill, gettext } from "../format.js";
 
 const HEIGHT = 300;
 const RADIUS = 5; // CSS pixels
@@ -12,7 +12,9 @@ const FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 export class Scatter {
   constructor(place, caption) {
     Object.assign(this, { place, caption, axis: "", value: "best", points: null, uplot: null, drawn: "" });
-    new ResizeObserver(() => { if (this.uplot && place.clientWidth) this.uplot.setSize({ width: place.clientWidth, height: HEIGHT }); }).observe(place);
+    new ResizeObserver(() => {
+      if (this.uplot && place.clientWidth) this.uplot.setSize({ width: place.clientWidth, height: HEIGHT });
+    }).observe(place);
     onTheme(() => this.#draw());
   }
 
@@ -30,7 +32,11 @@ export class Scatter {
     const axis = this.points.axes.find((a) => a.id === this.axis) ?? this.points.axes[0];
     const dots = this.points.runs
       .filter((run) => Number.isFinite(run[this.value]) && run.values[axis.id] !== undefined)
-      .map((run) => ({ ...run, x: axis.words.length ? axis.words.indexOf(run.values[axis.id]) : run.values[axis.id], y: run[this.value] }))
+      .map((run) => ({
+        ...run,
+        x: axis.words.length ? axis.words.indexOf(run.values[axis.id]) : run.values[axis.id],
+        y: run[this.value],
+      }))
       .sort((a, b) => a.x - b.x);
     this.uplot?.destroy();
     this.uplot = null;
@@ -43,7 +49,12 @@ export class Scatter {
   #options(dots, axis) {
     const xs = dots.map((dot) => dot.x);
     const [low, high] = [Math.min(...xs), Math.max(...xs)];
-    const line = { stroke: () => color("--text-3"), font: FONT, ticks: { show: false }, grid: { stroke: () => color("--gridc"), width: 1 } };
+    const line = {
+      stroke: () => color("--text-3"),
+      font: FONT,
+      ticks: { show: false },
+      grid: { stroke: () => color("--gridc"), width: 1 },
+    };
     const room = axis.words.length ? 0.5 : (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
     return {
       width: this.place.clientWidth || 400,
@@ -52,11 +63,28 @@ export class Scatter {
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: {
-        x: { time: false, distr: axis.is_log ? 3 : 1, range: axis.is_log ? [low / 1.6, high * 1.6] : [low - room, high + room] },
-        y: { range: (u, from, to) => (from === to ? [from - (Math.abs(from) * 0.1 || 1), to + (Math.abs(to) * 0.1 || 1)] : [from - (to - from) * 0.12, to + (to - from) * 0.12]) },
+        x: {
+          time: false,
+          distr: axis.is_log ? 3 : 1,
+          range: axis.is_log ? [low / 1.6, high * 1.6] : [low - room, high + room],
+        },
+        y: {
+          range: (u, from, to) =>
+            from === to
+              ? [from - (Math.abs(from) * 0.1 || 1), to + (Math.abs(to) * 0.1 || 1)]
+              : [from - (to - from) * 0.12, to + (to - from) * 0.12],
+        },
       },
       axes: [
-        { ...line, size: 38, gap: 3, label: axis.label, labelSize: 16, labelFont: FONT, ...this.#ticks(axis, [...new Set(xs)]) },
+        {
+          ...line,
+          size: 38,
+          gap: 3,
+          label: axis.label,
+          labelSize: 16,
+          labelFont: FONT,
+          ...this.#ticks(axis, [...new Set(xs)]),
+        },
         { ...line, size: 54, gap: 4, values: (u, splits) => splits.map((value) => figure(value)) },
       ],
       series: [{}, { paths: () => null, points: { show: false } }],
@@ -67,8 +95,13 @@ export class Scatter {
   /** The values themselves where they are few, as in a grid. */
   #ticks(axis, xs) {
     if (axis.words.length) return { splits: () => axis.words.map((_word, i) => i), values: () => axis.words };
-    if (xs.length <= MOST_TICKS) return { splits: () => xs, values: () => xs.map(short), filter: (u, splits) => splits };
-    if (axis.is_log) return { values: (u, splits) => splits.map((value) => (value === null ? "" : short(value))), filter: (u, splits) => splits.map((v) => (isRound(v) ? v : null)) };
+    if (xs.length <= MOST_TICKS)
+      return { splits: () => xs, values: () => xs.map(short), filter: (u, splits) => splits };
+    if (axis.is_log)
+      return {
+        values: (u, splits) => splits.map((value) => (value === null ? "" : short(value))),
+        filter: (u, splits) => splits.map((v) => (isRound(v) ? v : null)),
+      };
     return { values: (u, splits) => splits.map(short) };
   }
 
@@ -92,7 +125,13 @@ export class Scatter {
     const { metric } = this.points;
     if (!dots.length) this.caption.textContent = fill(gettext("No run has a value of %(metric)s yet."), { metric });
     else if (dot) this.caption.textContent = `${dot.name}: ${figure(dot.y)}`;
-    else this.caption.textContent = fill(this.value === "best" ? gettext("best %(metric)s of each run over %(knob)s") : gettext("last %(metric)s of each run over %(knob)s"), { metric, knob: axis.label });
+    else
+      this.caption.textContent = fill(
+        this.value === "best"
+          ? gettext("best %(metric)s of each run over %(knob)s")
+          : gettext("last %(metric)s of each run over %(knob)s"),
+        { metric, knob: axis.label },
+      );
   }
 }
 
@@ -109,7 +148,9 @@ function nearest(u, dots) {
 }
 
 function short(value) {
-  return Math.abs(value) > 0 && Math.abs(value) < 1e-3 ? value.toExponential().replace("e-0", "e-") : String(Number(value.toPrecision(4)));
+  return Math.abs(value) > 0 && Math.abs(value) < 1e-3
+    ? value.toExponential().replace("e-0", "e-")
+    : String(Number(value.toPrecision(4)));
 }
 
 /** 1, 2 and 5 of each decade: what a log axis writes out. */
