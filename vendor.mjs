@@ -50,7 +50,7 @@ for (const [from, to] of Object.entries(FILES)) {
   const body = readFileSync(source, "utf8")
     .replace(/\/\*[#@] sourceMappingURL=.*?\*\//g, "")
     .replace(/^\/\/[#@] sourceMappingURL=.*$/gm, "");
-  writeFileSync(target, body.trimEnd() + "\n");
+  writeFileSync(target, `${body.trimEnd()}\n`);
 }
 
 const symbols = ICONS.map((name) => {

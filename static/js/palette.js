@@ -75,7 +75,9 @@ function item(entry, index) {
 
 function mark() {
   const rows = dialog.querySelectorAll("[role=option]");
-  rows.forEach((row, index) => row.setAttribute("aria-selected", String(index === active)));
+  rows.forEach((row, index) => {
+    row.setAttribute("aria-selected", String(index === active));
+  });
   rows[active]?.scrollIntoView({ block: "nearest" });
   dialog.querySelector("input").setAttribute("aria-activedescendant", rows[active]?.id ?? "");
 }

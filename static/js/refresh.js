@@ -59,7 +59,7 @@ export function atMostEvery(ms, act) {
   };
   const ask = () => {
     isAsked = true;
-    if (!isRunning) timer ||= setTimeout(run, Math.max(0, last + ms - Date.now()));
+    if (!isRunning && !timer) timer = setTimeout(run, Math.max(0, last + ms - Date.now()));
   };
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) ask();

@@ -54,7 +54,7 @@ const refreshChanged = atMostEvery(1000, async () => {
   try {
     await refreshRows(ids);
   } catch (error) {
-    ids.forEach((id) => changed.add(id));
+    for (const id of ids) changed.add(id);
     throw error;
   }
 });
@@ -70,7 +70,7 @@ const project = document.documentElement.dataset.project;
 openFeed({
   path: `/ws/updates?project=${encodeURIComponent(project)}`,
   onOpen: () => {
-    rows().forEach((r) => changed.add(r.id));
+    for (const { id } of rows()) changed.add(id);
     refreshChanged();
   },
   onMessage: (message) => {
@@ -134,7 +134,7 @@ function toggle(id, isRange = false) {
   const ids = rows().map((r) => r.id);
   if (isRange && anchor && ids.includes(anchor)) {
     const [from, to] = [ids.indexOf(anchor), ids.indexOf(id)].sort((a, b) => a - b);
-    ids.slice(from, to + 1).forEach((other) => selected.add(other));
+    for (const other of ids.slice(from, to + 1)) selected.add(other);
   } else if (!selected.delete(id)) selected.add(id);
   anchor = id;
   showSelection();
@@ -143,7 +143,10 @@ function toggle(id, isRange = false) {
 document.addEventListener("click", (event) => {
   const all = event.target.closest("[data-select-all]");
   if (all) {
-    rows().forEach((r) => (all.checked ? selected.add(r.id) : selected.delete(r.id)));
+    for (const { id } of rows()) {
+      if (all.checked) selected.add(id);
+      else selected.delete(id);
+    }
     showSelection();
     return;
   }
@@ -319,7 +322,7 @@ document.addEventListener("focusin", (event) => {
   const mine = event.target.closest("tr[data-run]");
   if (mine && mine.id !== current) {
     current = mine.id;
-    rows().forEach((r) => r.classList.toggle("is-current", r === mine));
+    for (const r of rows()) r.classList.toggle("is-current", r === mine);
   }
 });
 

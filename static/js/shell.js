@@ -9,6 +9,7 @@ const root = document.documentElement;
 
 function keep(name, value) {
   const secure = location.protocol === "https:" ? "; Secure" : "";
+  // biome-ignore lint/suspicious/noDocumentCookie: not every browser has the Cookie Store API
   document.cookie = `${name}=${value}; path=/; max-age=31536000; SameSite=Lax${secure}`;
 }
 

@@ -127,6 +127,7 @@ class TracePage {
 
   #phases(answer) {
     if (!page.trace.begin && !this.groups.phases && !this.groups.layers.size && answer.lanes.length) {
+      // biome-ignore lint/complexity/useMathMinMax: Math.min takes no BigInt
       this.clock.origin = answer.lanes.map(({ start }) => BigInt(start[0])).reduce((a, b) => (a < b ? a : b));
     }
     const { group, steps } = phaseGroup(answer, this.clock);

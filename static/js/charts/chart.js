@@ -130,7 +130,8 @@ export class Chart {
   #draw() {
     const { clientWidth, clientHeight } = this.parts.body;
     if (!clientWidth || !clientHeight) return;
-    const shown = (this.shown = this.#collect()); // the ranges that uPlot asks for while it is built read it
+    const shown = this.#collect();
+    this.shown = shown; // the ranges that uPlot asks for while it is built read it
     if (shown.layout !== this.layout) this.needs = "build";
     if (this.needs === "build" || !this.uplot) {
       this.layout = shown.layout;
@@ -161,7 +162,9 @@ export class Chart {
       }
       const many = byLane.size > 1;
       const lanes = [...byLane].sort(([a], [b]) => (a < b ? -1 : 1));
-      lanes.forEach(([lane, attempts], place) => lines.push(this.#line(line, lane, attempts, many, place)));
+      lanes.forEach(([lane, attempts], place) => {
+        lines.push(this.#line(line, lane, attempts, many, place));
+      });
     }
     const dead = view.showsDead && !plot.stacked ? lines.flatMap((line) => line.dead) : [];
     if (view.axis === "time" && !plot.isTime) this.#onClock([...lines, ...dead]);
@@ -201,8 +204,8 @@ export class Chart {
         data.push(smoothed ? finite(spread(aligned[0], line.column.x, line.column.smooth))[0] : ys[i]);
       }
     });
-    const layout =
-      `${view.isLog && !plot.stacked}|${view.axis}|` + drawn.map((line) => `${line.id}:${line.look}`).join(",");
+    const looks = drawn.map((line) => `${line.id}:${line.look}`).join(",");
+    const layout = `${view.isLog && !plot.stacked}|${view.axis}|${looks}`;
     return { data: this.#logSafe(data), drawn, odd, layout, lines: kept.slice(behind.length), numDead: behind.length };
   }
 
@@ -286,11 +289,16 @@ export class Chart {
         drag: { x: true, y: false, setScale: false },
         points: { size: 5, width: 1.5 },
         sync: { key: isTime ? "run-time" : "run", setSeries: false, scales: ["x", null] },
-        bind: { dblclick: () => () => (view.setZoom(null), null) },
+        bind: {
+          dblclick: () => () => {
+            view.setZoom(null);
+            return null;
+          },
+        },
       },
       scales: {
         x: { time: isTime, range: () => this.#xRange() },
-        y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (u, low, high) => this.#yRange(low, high) },
+        y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (_u, low, high) => this.#yRange(low, high) },
       },
       axes: [
         {
@@ -299,13 +307,13 @@ export class Chart {
           gap: 2,
           space: isTime ? 80 : 64,
           values: isTime
-            ? (u, splits, at, space, step) =>
+            ? (u, splits, _at, _space, step) =>
                 splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step)))
-            : plot.xTick && ((u, splits) => splits.map(plot.xTick)),
+            : plot.xTick && ((_u, splits) => splits.map(plot.xTick)),
         },
         {
           ...axis,
-          size: (u, values) => this.#axisSize(values),
+          size: (_u, values) => this.#axisSize(values),
           gap: 4,
           space: 26,
           incrs: plot.unit === "bytes" ? BINARY : undefined,

@@ -88,7 +88,7 @@ export class Search {
   #place(name, known, field, lists) {
     if (field && "knob" in field.dataset) return;
     const found = optionOf(known, this.query);
-    const label = (field && field.querySelector("label")?.textContent) || known.label;
+    const label = field?.querySelector("label")?.textContent || known.label;
     const rank = found?.rank ?? rankOf(name, this.query) ?? (label.toLowerCase().includes(this.query) ? 2 : null);
     if (rank === null) return;
     const isMeant = field && !field.hidden && !field.closest(".knob-group[hidden]");

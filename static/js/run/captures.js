@@ -27,7 +27,8 @@ export class Captures extends EventTarget {
   async load() {
     clearTimeout(this.waiting);
     this.waiting = 0;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     try {
       const answer = await get(`${this.page.api}/captures`);
       if (turn !== this.turn) return;

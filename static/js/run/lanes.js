@@ -127,7 +127,8 @@ export class Lanes {
       const step = column.step?.[i] ?? -1;
       const attempt = column.attempt ?? 1;
       const isDead = this.branches.isDead(attempt, step);
-      (lane.rows[depth] ??= new Row()).insert(start, end, phase, step, column.name?.[i] ?? "", attempt, isDead);
+      lane.rows[depth] ??= new Row();
+      lane.rows[depth].insert(start, end, phase, step, column.name?.[i] ?? "", attempt, isDead);
       this.start = Math.min(this.start, start);
       this.end = Math.max(this.end, end);
       this.numSpans += 1;

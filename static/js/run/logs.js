@@ -121,7 +121,8 @@ export class LogTab {
 
   /** Ask the console; `take` gets the answer unless something else was asked meanwhile. */
   async #read(params, take) {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     this.isBusy = true;
     try {
       const answer = await get(this.#url(params));

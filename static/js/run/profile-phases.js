@@ -1,7 +1,6 @@
 /** The phases of a capture's steps, as the run's own spans tell them: there at once, before any file has arrived. */
 
 import { onTheme } from "../charts/colors.js";
-import * as numbers from "../charts/numbers.js";
 import { el, fill, gettext, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { Painter } from "./painter.js";
@@ -79,7 +78,8 @@ export class CapturePhases {
     }
     const lanes = this.lanes.sorted.filter(({ rows }) => rows.some((row) => row?.length));
     const height = this.painter.needed(lanes);
-    if (this.height !== height) this.canvas.style.height = `${(this.height = height)}px`;
+    if (this.height !== height) this.canvas.style.height = `${height}px`;
+    this.height = height;
     this.painter.resize();
     this.painter.paint({ lanes, window: extent, extent, zero: extent.from });
     phaseLegend(

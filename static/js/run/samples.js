@@ -104,7 +104,8 @@ export class SampleTab {
     if (asked.sq) params.set("q", asked.sq);
     if (asked.step !== "") params.set("step", asked.step);
     if (asked.eval) params.set("is_eval", asked.eval);
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     try {
       const answer = await get(`${this.page.api}/samples?${params}`);
       if (turn === this.turn) this.#draw(answer, groups.checked, asked);

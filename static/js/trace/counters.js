@@ -114,7 +114,8 @@ export class Counters extends EventTarget {
     )
       return;
     if (performance.now() < (strip.refusedUntil ?? 0)) return;
-    const asked = (strip.turn = (strip.turn ?? 0) + 1);
+    const asked = (strip.turn ?? 0) + 1;
+    strip.turn = asked;
     try {
       const answer = await get(
         `${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,

@@ -22,7 +22,8 @@ export class Details {
     card.hidden = !event;
     find('[data-zoom="selection"]').disabled = !event && !this.view.selection;
     if (!event) return;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     this.#write(event, null);
     if (event.layer === null || event.id < 0) return;
     try {

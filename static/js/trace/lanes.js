@@ -18,7 +18,8 @@ export function phaseGroup(answer, clock) {
     const { depths } = lanes.get(id);
     for (let i = 0; i < column.start.length; i += 1) {
       const depth = column.depth[i];
-      const rows = (depths[depth] ??= { start: [], end: [], name: [], id: [], about: [], names: new Map() });
+      depths[depth] ??= { start: [], end: [], name: [], id: [], about: [], names: new Map() };
+      const rows = depths[depth];
       const begin = clock.offset(column.start[i]);
       const end = begin + Number(column.duration[i]);
       const phase = answer.phases[column.phase[i]];

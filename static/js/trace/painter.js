@@ -92,11 +92,11 @@ export class Painter {
     const items = layout.between(top, top + height - AXIS);
     const missing = [];
     const labels = [];
-    this.#backs(items, view, top);
+    this.#backs(items, top);
     this.#sheet(items, view, top, missing, labels);
     context.drawImage(this.sheet, this.label, AXIS, width - this.label, height - AXIS);
     this.#lines(view, steps, isByStep, zero);
-    this.#words(labels, top);
+    this.#words(labels);
     for (const each of hits ?? []) this.#outline(each, items, view, top, "--accent-text", 1);
     if (hover) this.#outline(hover, items, view, top, "--text", 1);
     if (chosen) this.#outline(chosen, items, view, top, "--text", 2);
@@ -105,7 +105,7 @@ export class Painter {
     return missing;
   }
 
-  #backs(items, view, top) {
+  #backs(items, top) {
     const { context, width, label } = this;
     this.waiting ??= hatch(context);
     for (const item of items) {
@@ -208,7 +208,7 @@ export class Painter {
     }
   }
 
-  #words(labels, top) {
+  #words(labels) {
     const { context, label, width } = this;
     context.save();
     context.beginPath();
@@ -231,8 +231,9 @@ export class Painter {
     const { table } = row;
     const number = row.name[i];
     table.words ??= [];
-    return (table.words[number] ??=
-      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]));
+    table.words[number] ??=
+      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]);
+    return table.words[number];
   }
 
   #fit(text, room) {

@@ -57,7 +57,8 @@ export class Search {
 
   async #load() {
     const words = this.input.value.trim();
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     this.list.hidden = !words;
     write(field("hits"), "");
     if (!words) return;

@@ -50,7 +50,8 @@ export class Selection {
 
   async #load() {
     const { from, to } = this.window;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn ?? 0) + 1;
+    this.turn = turn;
     if (!this.layers.numReady || to <= from) {
       this.#show({ from, to }, { count: 0, names: [], devices: [] });
       return;

@@ -111,7 +111,7 @@ export class Strip {
     this.waiting ??= hatch(context);
     context.font = '11px Inter, "Inter", system-ui, sans-serif';
     context.textBaseline = "middle";
-    for (const [i, lane] of lanes.entries()) {
+    for (let i = 0; i < lanes.length; i += 1) {
       context.fillStyle = this.waiting;
       context.fillRect(label, i * (this.row + 1), width - label, this.row);
     }

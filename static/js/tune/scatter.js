@@ -69,7 +69,7 @@ export class Scatter {
           range: axis.is_log ? [low / 1.6, high * 1.6] : [low - room, high + room],
         },
         y: {
-          range: (u, from, to) =>
+          range: (_u, from, to) =>
             from === to
               ? [from - (Math.abs(from) * 0.1 || 1), to + (Math.abs(to) * 0.1 || 1)]
               : [from - (to - from) * 0.12, to + (to - from) * 0.12],
@@ -85,7 +85,7 @@ export class Scatter {
           labelFont: FONT,
           ...this.#ticks(axis, [...new Set(xs)]),
         },
-        { ...line, size: 54, gap: 4, values: (u, splits) => splits.map((value) => figure(value)) },
+        { ...line, size: 54, gap: 4, values: (_u, splits) => splits.map((value) => figure(value)) },
       ],
       series: [{}, { paths: () => null, points: { show: false } }],
       hooks: { draw: [(u) => this.#dots(u, dots)], setCursor: [(u) => this.#tell(dots, axis, nearest(u, dots))] },
@@ -96,13 +96,13 @@ export class Scatter {
   #ticks(axis, xs) {
     if (axis.words.length) return { splits: () => axis.words.map((_word, i) => i), values: () => axis.words };
     if (xs.length <= MOST_TICKS)
-      return { splits: () => xs, values: () => xs.map(short), filter: (u, splits) => splits };
+      return { splits: () => xs, values: () => xs.map(short), filter: (_u, splits) => splits };
     if (axis.is_log)
       return {
-        values: (u, splits) => splits.map((value) => (value === null ? "" : short(value))),
-        filter: (u, splits) => splits.map((v) => (isRound(v) ? v : null)),
+        values: (_u, splits) => splits.map((value) => (value === null ? "" : short(value))),
+        filter: (_u, splits) => splits.map((v) => (isRound(v) ? v : null)),
       };
-    return { values: (u, splits) => splits.map(short) };
+    return { values: (_u, splits) => splits.map(short) };
   }
 
   #dots(u, dots) {
