@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.role import roles_of
 from jobs.catalog.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import samples_per_update
@@ -15,8 +16,10 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
     """Yield the placements of a run on `size` devices, with every way to train and to generate."""
     is_rl = is_in(spec.algorithm, "rl")
     samples = samples_per_update(spec)
-    rest = size - int(spec.needs("reference"))
-    ranks = [r for r in range(1, rest + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
+    roles = tuple(roles_of(spec))
+    rest = size - sum(not role.is_trained and not role.generates for role in roles)
+    groups = sum(role.is_trained for role in roles)
+    ranks = [r for r in range(1, rest // groups + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
     for count in ranks:
         train = tuple(
             across(
@@ -28,8 +31,8 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
         if not is_rl:
             yield Space(placement={"hardware.policy_ranks": count}, ways_to_train=train, ways_to_generate=({},))
             continue
-        for tensor in engine_sizes(shape, min(rest - count, fleet.devices_per_node)):
-            engines = (rest - count) // tensor
+        for tensor in engine_sizes(shape, min(rest - groups * count, fleet.devices_per_node)):
+            engines = (rest - groups * count) // tensor
             yield Space(
                 placement={
                     "hardware.policy_ranks": count,

@@ -1,9 +1,9 @@
 """The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
 
-What it does is read in jobs/engine/roles/policy.py and language_model.py: the model is loaded in float32, DeepSpeed
-makes bfloat16 of it if asked, and keeps float32 masters then and in every ZeRO stage above 0; torch's own AdamW, not
-fused; attention by sdpa; logits as the model gives them, then in float32 for the log-probabilities, and once more for
-the entropy.
+What it does is read in jobs/engine/roles/trained_model.py and language_model.py: the model is loaded in float32,
+DeepSpeed makes bfloat16 of it if asked, and keeps float32 masters then and in every ZeRO stage above 0; torch's own
+AdamW, not fused; attention by sdpa; logits as the model gives them, then in float32 for the log-probabilities, and once
+more for the entropy.
 """
 
 from collections.abc import Iterator

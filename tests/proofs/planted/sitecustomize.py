@@ -82,18 +82,17 @@ def _policy(module):
                 torch.compile(made_anew, backend="eager", dynamic=False)(torch.ones(_updates + 1, 3))
                 torch._dynamo.reset()
 
-    def slow_disk(_args):
-        if _on("disk_stall"):
-            time.sleep(1.0)
-
     def slow_link(_args):
         if _on("sync_stall"):
             time.sleep(0.8)
 
     _before(module, "logits_of", late)
     _before(module.Policy, "update", count)
-    _before(module, "write_part", slow_disk)
     _before(module.Policy, "send_weights", slow_link)
+
+
+def _trained_model(module):
+    _before(module, "write_part", lambda _args: time.sleep(1.0) if _on("disk_stall") else None)
 
 
 def _loop(module):
@@ -118,7 +117,12 @@ def _generator(module):
     module.Generator._parameters = parameters
 
 
-_PLANTS = {"jobs.engine.roles.policy": _policy, "jobs.engine.loop": _loop, "jobs.engine.roles.generator": _generator}
+_PLANTS = {
+    "jobs.engine.roles.policy": _policy,
+    "jobs.engine.roles.trained_model": _trained_model,
+    "jobs.engine.loop": _loop,
+    "jobs.engine.roles.generator": _generator,
+}
 
 
 class _Planter(importlib.abc.MetaPathFinder):

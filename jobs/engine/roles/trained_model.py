@@ -1,0 +1,247 @@
+"""One rank of a model that is trained: DeepSpeed, ZeRO 0 to 3. A role says which model, and what it learns.
+
+Runs inside an actor, which imports the role by name.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from jobs.catalog.derived import DERIVED
+from jobs.catalog.runspec import RunSpec
+from jobs.engine.algorithm import Counts, Loss, load_algorithm
+from jobs.engine.batch import Batch
+from jobs.engine.device import Device, load_device
+from jobs.engine.roles import deepspeed_start
+from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
+from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
+from jobs.engine.roles.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
+from jobs.engine.roles.shard import Shard
+from profiling.profile import mark
+
+GATHER_BYTES = 256 << 20
+
+
+class TrainedModel(ABC):
+    """A rank: learns and saves. All ranks of a role must make the same calls in the same order."""
+
+    role: ClassVar[str]
+    """In the table of roles; names the metrics."""
+
+    def __init__(self, *, spec: RunSpec, rank: int, world_size: int, host: str, port: int, device: str) -> None:
+        self._spec, self._rank = spec, rank
+        self._device: Device = load_device(device)
+        self._device.prepare_trainer()
+        self._algorithm = load_algorithm(spec.algorithm)
+        self._stage = int(spec.knob("memory.zero_stage"))
+        self._gradient_bytes = 0
+        self._engine = self._make_engine(world_size, host, port)
+        self._shard = Shard(self._engine, stage=self._stage, rank=rank)
+
+    @abstractmethod
+    def _load(self) -> torch.nn.Module:
+        """Return the model to train, in float32 on the CPU."""
+
+    @abstractmethod
+    def _loss(self, micro: Batch, counts: Counts) -> Loss:
+        """Return the algorithm's loss of a micro-batch on the device, by a forward pass of the model."""
+
+    def _make_engine(self, world_size: int, host: str, port: int) -> Any:
+        import deepspeed
+
+        deepspeed_start.spare()
+        os.environ.update(
+            {
+                "MASTER_ADDR": host,
+                "MASTER_PORT": str(port),
+                "RANK": str(self._rank),
+                "WORLD_SIZE": str(world_size),
+                "LOCAL_RANK": "0",
+            }
+        )
+        torch.manual_seed(self._spec.int_knob("train.seed"))
+        deepspeed.init_distributed(
+            dist_backend=self._device.collective_backend,
+            auto_mpi_discovery=False,
+            rank=self._rank,
+            world_size=world_size,
+            verbose=False,
+        )
+        self._baseline = memory_before_model()
+        # In ZeRO-3 every rank reads the whole model into host memory, and `initialize` splits it.
+        model: Any = self._load()
+        if bool(self._spec.knob("memory.gradient_checkpointing")):
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()
+        optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=self._spec.float_knob("optimizer.learning_rate"),
+            betas=(0.9, self._spec.float_knob("optimizer.beta2")),
+            weight_decay=self._spec.float_knob("optimizer.weight_decay"),
+        )
+        engine, *_ = deepspeed.initialize(
+            model=model, optimizer=optimizer, config=deepspeed_config(self._spec, world_size)
+        )
+        return engine
+
+    # -- learning --
+
+    def update(self, batches: list[Batch], counts: list[Counts], learning_rate: float) -> list[dict[str, float]]:
+        """Take one optimizer step per batch; return this rank's shares of the metrics' means, per step.
+
+        `counts` are those of the whole batch of each step. The gradient's norm and the learning rate are no shares:
+        each rank returns the same whole.
+        """
+        return [self._step(batch, count, learning_rate) for batch, count in zip(batches, counts, strict=True)]
+
+    def _step(self, batch: Batch, counts: Counts, learning_rate: float) -> dict[str, float]:
+        engine = self._engine
+        for group in engine.optimizer.param_groups:
+            group["lr"] = learning_rate
+        micros = batch.micro_batches(self._spec.int_knob("train.micro_batch_size"))
+        shares: dict[str, float] = {}
+        norm = 0.0
+        for i, micro in enumerate(micros):
+            here = micro.to(self._device.torch_device())
+            with mark("update", name="forward"):
+                loss, parts = self._loss(here, counts)
+            for name, value in parts.items():
+                shares[name] = shares.get(name, 0.0) + float(value)
+            with mark("update", name="backward"):
+                # The loss is already the share of the whole batch's mean. DeepSpeed divides by the number of
+                # micro-batches and averages over ranks: undo both.
+                engine.backward(loss * (len(micros) * engine.world_size))
+            if i == len(micros) - 1:
+                self._gradient_bytes = gradient_bytes(engine)
+                norm = gradient_norm(engine, self._stage)
+            with mark("update", name="optimizer"):
+                engine.step()
+        if self._stage > 0:
+            norm = float(engine.get_global_grad_norm() or 0.0)
+        return shares | {f"{self.role}/grad_norm": norm, f"{self.role}/learning_rate": learning_rate}
+
+    # -- weights --
+
+    def _named(self) -> list[tuple[str, Any]]:
+        return list(self._engine.module.named_parameters())
+
+    def _weights(
+        self, positions: list[int] | None = None, limit_bytes: int = GATHER_BYTES
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, whole weight) bucket by bucket, so that ZeRO-3 never holds more than one beside its shards."""
+        named = self._named()
+        chosen = range(len(named)) if positions is None else positions
+        sizes = [num_elements(named[i][1]) * named[i][1].element_size() for i in chosen]
+        for run in buckets(sizes, limit_bytes):
+            members = [named[chosen[k]] for k in run]
+            with gathered([p for _, p in members], is_sharded=self._stage == 3):
+                for name, parameter in members:
+                    yield name, parameter.data
+
+    def weight_metadata(self) -> dict[str, list[Any]]:
+        """Return names, dtype names and shapes of what `send_weights` sends, in order."""
+        named = self._named()
+        return {
+            "names": [name for name, _ in named],
+            "dtype_names": [str(p.dtype).removeprefix("torch.") for _, p in named],
+            "shapes": [list(_shape(p)) for _, p in named],
+        }
+
+    # -- state --
+
+    def sees(self, folder: str, token: str) -> bool:
+        """Return whether this rank's node has the driver's `folder`: whether the file `token` in it says `token`."""
+        try:
+            return (Path(folder) / "token").read_text(encoding="utf-8") == token
+        except OSError:
+            return False
+
+    def save_parts(self, folder: str, limit_bytes: int) -> list[PartFile]:
+        """Write this rank's training state into `folder` as files of at most about `limit_bytes`."""
+        written: list[PartFile] = []
+        while (data := self.state_part(len(written), limit_bytes)) is not None:
+            written.append(write_part(Path(folder) / part_name(self._rank, len(written)), data))
+        return written
+
+    def state_part(self, index: int, limit_bytes: int) -> bytes | None:
+        """Return the content of part file `index`; None past the last."""
+        parts = batches(self._shard.pieces(), limit_bytes=limit_bytes)
+        return part_bytes({p.key: self._shard.read(p) for p in parts[index]}) if index < len(parts) else None
+
+    def optimizer_step(self) -> int:
+        """Return how many steps the optimizer has taken."""
+        return self._shard.optimizer_step()
+
+    def begin_load(self) -> None:
+        """Get ready for new training state. A collective."""
+        self._shard.begin_load()
+
+    def wanted(self, states: list[str], limit_bytes: int) -> list[list[Piece]]:
+        """Return the pieces that this rank needs, in batches of at most `limit_bytes`."""
+        return batches(self._shard.wanted(states), limit_bytes=limit_bytes)
+
+    def take(self, pieces: list[Piece], values: list[Tensor]) -> None:
+        """Put the elements of pieces that the driver read into place."""
+        for piece, elements in zip(pieces, values, strict=True):
+            self._shard.write(piece, elements)
+
+    def load_parts(self, folder: str, states: list[str], limit_bytes: int) -> None:
+        """Read what this rank needs from the part files of `folder`, piece by piece. Raises: RunProblem."""
+        parts = Parts(Path(folder))
+        for pieces in self.wanted(states, limit_bytes):
+            for piece in pieces:
+                self._shard.write(piece, parts.read(piece))
+
+    def finish_load(self, optimizer_step: int) -> None:
+        """Go on from the state that was put into place. A collective."""
+        self._shard.finish_load(optimizer_step)
+
+    def readings(self) -> dict[str, float]:
+        """Return measured bytes of model state on this rank (gradients: as of the last backward pass)."""
+        return {
+            "parameter_bytes": float(parameter_bytes(self._engine, self._stage)),
+            "gradient_bytes": float(self._gradient_bytes),
+            "optimizer_bytes": float(optimizer_bytes(self._engine)),
+            **self._baseline,
+            **self._device.memory_readings(),
+        }
+
+    def close(self) -> None:
+        """Leave the groups in order; without it the interpreter's exit may abort."""
+        import torch.distributed as dist
+
+        self._engine.destroy()
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
+
+
+def num_elements(parameter: Any) -> int:
+    return int(getattr(parameter, "ds_numel", 0) or parameter.numel())
+
+
+def _shape(parameter: Any) -> tuple[int, ...]:
+    return tuple(getattr(parameter, "ds_shape", None) or parameter.shape)
+
+
+def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, Any]:
+    """Return DeepSpeed's configuration of a spec."""
+    per_update = int(DERIVED["batch.samples_per_update"](spec))
+    micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
+    num_micros = -(-(per_update // world_size) // micro)
+    return {
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": num_micros,
+        "zero_optimization": {"stage": int(spec.knob("memory.zero_stage"))},
+        "bf16": {"enabled": spec.knob("memory.precision") == "bfloat16"},
+        "gradient_clipping": spec.float_knob("optimizer.max_grad_norm"),
+        # torch's own AdamW: DeepSpeed's are compiled on the spot.
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_allow_untested_optimizer": True,
+        "steps_per_print": 1 << 31,
+    }
