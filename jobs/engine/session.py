@@ -277,8 +277,8 @@ class Session:
             )
 
     def _leave(self, workers: WorkerGroup) -> None:
-        """Let the policy ranks leave their groups in order, then fetch the last lines."""
-        workers.gather([p.call("close") for p in workers.policies])
+        """Let the ranks of trained roles leave their groups in order, then fetch the last lines."""
+        workers.gather([worker.call("close") for worker in workers.all() if ROLES[worker.role].is_trained])
         self._report.fetch_lines()
 
     def close(self) -> None:
