@@ -1,0 +1,64 @@
+"""What every reward of the built-in trainer promises: one suite for each file of jobs/engine/rewards.
+
+What single rewards promise is in tests/jobs/engine/test_rewards.py.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+import pytest
+
+from jobs.catalog.runspec import RewardSource
+from jobs.catalog.trainer import trainers
+from jobs.engine.rollouts.reward import Completion, Reward, Score, open_reward
+from profiling import plugins
+
+NAMES = plugins.names("jobs.engine.rewards")
+CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
+TEXTS = ("#### 54", "", "54", "no idea", "#### " + "9" * 400, "#### -1,234.50", "\0\ud7ff 数", "<answer>" * 50)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def reward(request: pytest.FixtureRequest) -> Iterator[Reward]:
+    """Each reward of the folder, opened once."""
+    opened = open_reward(RewardSource(kind=request.param, source=CUSTOM))
+    yield opened
+    opened.close()
+
+
+def scores_of(reward: Reward, texts: Sequence[str]) -> list[Score]:
+    return reward.score([Completion(prompt="47 + 7?", completion=text, answer="54") for text in texts])
+
+
+def test_a_spec_can_ask_for_each_and_the_built_in_trainer_scores_by_all_of_them() -> None:
+    assert set(NAMES) <= set(get_args(RewardSource.model_fields["kind"].annotation))
+    assert set(trainers()["native"].rewards) == set(NAMES)
+
+
+def test_each_completion_gets_one_score_of_finite_numbers(reward: Reward) -> None:
+    scores = scores_of(reward, TEXTS)
+
+    assert len(scores) == len(TEXTS)
+    assert all(math.isfinite(score.total) for score in scores)
+    assert all(score.parts and all(map(math.isfinite, score.parts.values())) for score in scores)
+    assert {tuple(score.parts) for score in scores} == {tuple(scores[0].parts)}
+
+
+def test_a_completion_is_scored_by_itself(reward: Reward) -> None:
+    together = scores_of(reward, TEXTS)
+
+    assert [scores_of(reward, [text])[0] for text in TEXTS] == together
+    assert scores_of(reward, TEXTS[::-1]) == together[::-1]
+
+
+def test_no_completions_are_no_scores(reward: Reward) -> None:
+    assert scores_of(reward, []) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_can_be_closed_twice(name: str) -> None:
+    opened = open_reward(RewardSource(kind=name, source=CUSTOM))  # type: ignore[arg-type]
+
+    opened.close()
+    opened.close()
