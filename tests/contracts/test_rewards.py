@@ -52,6 +52,12 @@ def test_a_completion_is_scored_by_itself(reward: Reward) -> None:
     assert scores_of(reward, TEXTS[::-1]) == together[::-1]
 
 
+def test_an_answer_that_is_right_is_worth_more_than_none(reward: Reward) -> None:
+    marked, plain, empty = (score.total for score in scores_of(reward, ["#### 54", "54", ""]))
+
+    assert max(marked, plain) > empty
+
+
 def test_no_completions_are_no_scores(reward: Reward) -> None:
     assert scores_of(reward, []) == []
 
