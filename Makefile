@@ -11,9 +11,12 @@ SET := $(if $(filter gpu,$(ENGINE)),gpu,engine)
 BIN := $(VENV)/bin
 RUN := $(BIN)/python manage.py
 LEARNING_RATE ?=
+NODE_PACKAGES := node_modules/.package-lock.json
+NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
+	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint format docs messages bench bench-planner bench-profiling measure proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-planner bench-profiling measure proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,23 +36,31 @@ test: install-dev ## everything: check, unit tests, a real run, a browser journe
 test-fast: install-dev ## the checks and all tests that start no engine, no Ray and no browser
 	@exec $(BIN)/python -m tests.run --fast
 
-check: install-dev lint ## lint, types, import contracts, Django's own checks, migrations
+check: install-dev lint scripts ## lint, tests of scripts, types, import contracts, Django's own checks, migrations
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(RUN) check
 	@$(RUN) makemigrations --check --dry-run
 
-lint: install-dev ## ruff and djangofmt: rules and format of Python and templates
+lint: install-dev ## ruff, djangofmt, Biome: rules and format of Python, templates and scripts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/djangofmt check templates
 	@$(BIN)/djangofmt --check templates
+	@$(NEED_NODE)
+	@npm run --silent lint
 
-format: install-dev ## let ruff and djangofmt change the files
+scripts: install-dev ## unit tests of the pages' scripts, in Node's own runner
+	@$(NEED_NODE)
+	@npm run --silent test
+
+format: install-dev ## let ruff, djangofmt and Biome change the files
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/djangofmt check --fix --quiet templates
 	@$(BIN)/djangofmt --quiet templates
+	@$(NEED_NODE)
+	@npm run --silent format
 
 docs: install-dev ## write the reference (knobs, rules, diagnosis rules) into build/docs/reference
 	@$(BIN)/python -m console.docs_pages build/docs/reference
@@ -103,10 +114,15 @@ install:
 
 install-dev:
 	@$(PYTHON) requirements/install.py dev --venv $(VENV)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(NODE_PACKAGES) \
+		|| echo "npm could not install what checks the pages' scripts; \`make check\` needs it." >&2; fi
+
+$(NODE_PACKAGES): package-lock.json
+	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 lock: install-dev ## resolve requirements/*.in into the *.lock files again
 	@$(BIN)/python requirements/lock.py
 
 clean: ## remove the environment and caches; the data directory .pitwall stays
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build test-results
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build test-results node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ How long each test took is left in build/test-durations.json; one above 20 s say
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,11 +28,14 @@ CHECKS: dict[str, list[str | Path]] = {
     "format": [BIN / "ruff", "format", "--check", "."],
     "templates": [BIN / "djangofmt", "--check", "templates"],
     "template rules": [BIN / "djangofmt", "check", "templates"],
+    "scripts": ["npm", "run", "--silent", "lint"],
+    "tests of scripts": ["npm", "run", "--silent", "test"],
     "types": [BIN / "mypy"],
     "imports": [BIN / "lint-imports", "--no-logo"],
     "django": [sys.executable, "manage.py", "check"],
     "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
 }
+NODE_PACKAGES = ROOT / "node_modules" / ".package-lock.json"
 IS_BUSY = f"({' or '.join(BUSY)})"
 BY_FILE = ["-n", "2", "--dist", "loadfile"]
 PARTS = {
@@ -140,6 +144,11 @@ class Checks(threading.Thread):
     def run(self) -> None:
         """Run them all, even after one that fails."""
         for title, command in CHECKS.items():
+            if command[0] == "npm" and not (NODE_PACKAGES.exists() and shutil.which("npm")):
+                self._output.append(f"=== {title}: left out, Node.js or npm's packages are missing (make install-dev)")
+                if os.environ.get("REQUIRE_ALL"):
+                    self.broken.append(title)
+                continue
             begin = time.monotonic()
             done = subprocess.run(
                 [str(word) for word in command],
@@ -207,7 +216,7 @@ def main() -> int:
     if broken:
         print(f"\nFailed outside of tests: {', '.join(broken)}")
     if os.environ.get("REQUIRE_ALL"):
-        print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext or nsys counts as failed.")
+        print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext, nsys or Node.js counts as failed.")
     print(f"All of it in {(time.monotonic() - begin) / 60:.1f} min.")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
     for failure in tally.failures:  # last: of a long log the end is what everybody is shown

@@ -1,8 +1,8 @@
 // Texts, numbers and small pieces of DOM, written the same way as console/templatetags/pitwall.py writes them.
 // Strings of a module go through gettext/ngettext, so that makemessages finds them.
 
-export const gettext = window.gettext ?? ((text) => text);
-export const ngettext = window.ngettext ?? ((one, many, n) => (n === 1 ? one : many));
+export const gettext = globalThis.gettext ?? ((text) => text);
+export const ngettext = globalThis.ngettext ?? ((one, many, n) => (n === 1 ? one : many));
 
 /** Fill %(name)s of a translated text. */
 export function fill(text, values) {

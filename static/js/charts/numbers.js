@@ -2,7 +2,7 @@
 
 import { bytes } from "../format.js";
 
-const lang = document.documentElement.lang || "en";
+const lang = globalThis.document?.documentElement.lang || "en";
 const minus = (text) => text.replace("-", "−");
 const fixed = new Map();
 

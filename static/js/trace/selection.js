@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { momentText, span } from "./clock.js";
+import { facts, windowOf } from "./facts.js";
 import { runLinks } from "./moment.js";
 import { categoryWord } from "./palette.js";
 
@@ -27,7 +28,7 @@ export class Selection {
     find('[data-action="selection-close"]').hidden = !has;
     find('[data-zoom="selection"]').disabled = !has && !view.chosen;
     write(field("selection-title"), has ? gettext("Selection") : gettext("On the screen"));
-    const { from, to } = this.window;
+    const { from, to } = windowOf(this.view);
     const width = to - from;
     write(
       field("selection-note"),
@@ -41,15 +42,8 @@ export class Selection {
     this.#links(from, to);
   }
 
-  get window() {
-    const { view } = this;
-    if (view.selection) return view.selection;
-    const { from, to } = view.view;
-    return { from: Math.max(from, view.extent.from), to: Math.min(to, view.extent.to) };
-  }
-
   async #load() {
-    const { from, to } = this.window;
+    const { from, to } = windowOf(this.view);
     const turn = (this.turn ?? 0) + 1;
     this.turn = turn;
     if (!this.layers.numReady || to <= from) {
@@ -67,35 +61,7 @@ export class Selection {
   }
 
   #show({ from, to }, { count, names, devices }) {
-    const wall = to - from;
-    const share = (part, whole = wall) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "—");
-    const rows = [[gettext("Wall"), span(wall), ""]];
-    const inside = this.view.steps.filter(({ begin, end }) => begin < to && end > from).map(({ number }) => number);
-    if (inside.length)
-      rows.push([
-        inside.length > 1 ? gettext("Steps") : gettext("Step"),
-        inside.length > 1 ? `${inside[0]}–${inside.at(-1)}` : String(inside[0]),
-        "",
-      ]);
-    for (const device of devices) {
-      const name = this.#deviceName(device);
-      rows.push([fill(gettext("Busy, %(device)s"), { device: name }), span(device.busy), share(device.busy)]);
-      if (device.communication) {
-        rows.push([`  ${gettext("communication")}`, span(device.communication), share(device.communication)]);
-        rows.push([
-          `  ${gettext("of it overlapped")}`,
-          span(device.overlapped),
-          share(device.overlapped, device.communication),
-        ]);
-      }
-      if (device.kernels)
-        rows.push([
-          `  ${gettext("kernels")}`,
-          grouped(device.kernels),
-          fill(gettext("median %(time)s"), { time: span(device.median_kernel) }),
-        ]);
-      rows.push([`  ${gettext("longest gap")}`, span(device.longest_gap), ""]);
-    }
+    const rows = facts({ from, to }, { steps: this.view.steps, devices, nameOf: (device) => this.#deviceName(device) });
     if (this.layers.numReady) rows.push([gettext("Events"), grouped(count), ""]);
     find("[data-facts]").replaceChildren(
       ...rows.map(([name, value, more]) =>
