@@ -36,7 +36,7 @@ test: install-dev ## everything: check, unit tests, a real run, a browser journe
 test-fast: install-dev ## the checks and all tests that start no engine, no Ray and no browser
 	@exec $(BIN)/python -m tests.run --fast
 
-check: install-dev lint scripts ## lint, tests of scripts, types, import contracts, Django's own checks, migrations
+check: install-dev lint scripts ## lint, types and tests of scripts, types, import contracts, Django's own checks, migrations
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(RUN) check
@@ -50,8 +50,9 @@ lint: install-dev ## ruff, djangofmt, Biome: rules and format of Python, templat
 	@$(NEED_NODE)
 	@npm run --silent lint
 
-scripts: install-dev ## unit tests of the pages' scripts, in Node's own runner
+scripts: install-dev ## types of the pages' scripts, and their unit tests in Node's own runner
 	@$(NEED_NODE)
+	@npm run --silent types
 	@npm run --silent test
 
 format: install-dev ## let ruff, djangofmt and Biome change the files

@@ -29,6 +29,7 @@ CHECKS: dict[str, list[str | Path]] = {
     "templates": [BIN / "djangofmt", "--check", "templates"],
     "template rules": [BIN / "djangofmt", "check", "templates"],
     "scripts": ["npm", "run", "--silent", "lint"],
+    "types of scripts": ["npm", "run", "--silent", "types"],
     "tests of scripts": ["npm", "run", "--silent", "test"],
     "types": [BIN / "mypy"],
     "imports": [BIN / "lint-imports", "--no-logo"],

@@ -2,6 +2,18 @@
 
 import { advance, smooth } from "./smooth.js";
 
+/** @typedef {number | string | null} Travelled a number as JSON has it */
+/**
+ * @typedef {object} Detail the finer columns of a zoomed window
+ * @property {number} from
+ * @property {number} to
+ * @property {number[]} x
+ * @property {(number | null)[]} y
+ * @property {(number | null)[] | null} [smooth]
+ * @property {number} of
+ * @property {number} through
+ */
+
 /** Return the number that travelled: null stays null, "NaN" and "Infinity" become what they name. */
 export function decode(value) {
   return value === null || typeof value === "number" ? value : Number(value);
@@ -9,12 +21,36 @@ export function decode(value) {
 
 /** Points in the order of x, of one attempt. */
 export class Series {
+  /** @type {number[]} */
+  x = [];
+  /** @type {(number | null)[]} */
+  y = [];
+  of = 0;
+  through = 0;
+  isStale = false;
+  /** @type {Detail | null} */
+  detail = null;
+  /** @type {{ weight: number, values: (number | null)[] } | null} */
+  served = null; // the smoothed values of the server, where points were left out
+  /** @type {{ weight: number, state: { sum: number, mass: number }, values: (number | null)[] } | null} */
+  #cache = null;
+
   constructor({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) {
-    Object.assign(this, { kind, name, role, rank, attempt });
-    this.set({ x: [], y: [], n: 0, of: 0 }, 0, 0);
+    this.kind = kind;
+    this.name = name;
+    this.role = role;
+    this.rank = rank;
+    this.attempt = attempt;
+    this.set({ x: [], y: [], of: 0 }, 0, 0);
   }
 
-  /** Take what the server read: columns x, y (and smooth) of `n` of `of` points, complete through frame `through`. */
+  /**
+   * Take what the server read: columns x, y (and smooth), of how many points, complete through frame `through`.
+   *
+   * @param {{ x: number[], y: Travelled[], smooth?: Travelled[] | null, of?: number }} columns
+   * @param {number} through
+   * @param {number} weight
+   */
   set({ x, y, smooth: smoothed = null, of }, through, weight) {
     this.x = x.map(Number);
     this.y = y.map(decode);
@@ -25,8 +61,6 @@ export class Series {
     this.detail = null;
     this.isStale = false;
   }
-
-  #cache = null;
 
   get n() {
     return this.x.length;
@@ -43,7 +77,7 @@ export class Series {
     if (last < 0 || this.x[last] <= x) {
       this.x.push(x);
       this.y.push(y);
-      if (this.served) this.served.values.push(this.#next(y));
+      if (this.served) this.served.values.push(next(this.served, y));
       if (this.#cache) this.#cache.values.push(advance(this.#cache.state, y, this.#cache.weight));
     } else {
       let at = last;
@@ -59,28 +93,26 @@ export class Series {
   /** Append one point to the finer columns of a zoomed window, if it lies in it. */
   pushDetail(x, y) {
     const detail = this.detail;
-    if (x < detail.from || x > detail.to) return;
+    if (!detail || x < detail.from || x > detail.to) return;
     detail.x.push(x);
     detail.y.push(y);
     detail.of += 1;
     detail.smooth = null;
   }
 
-  #next(y) {
-    const { weight, values } = this.served;
-    const before = values.at(-1);
-    return y === null || !Number.isFinite(y) || !Number.isFinite(before) ? y : weight * before + (1 - weight) * y;
-  }
-
-  /** Return the smoothed y of all points: the server's where points were left out, else computed here. */
+  /**
+   * Return the smoothed y of all points: the server's where points were left out, else computed here.
+   *
+   * @param {number} weight
+   */
   smoothed(weight) {
     if (weight <= 0) return this.y;
     if (this.served && this.served.weight === weight) return this.served.values;
-    if (this.#cache?.weight !== weight) {
-      const state = { sum: 0, mass: 0 };
-      this.#cache = { weight, state, values: this.y.map((y) => advance(state, y, weight)) };
-    }
-    return this.#cache.values;
+    if (this.#cache?.weight === weight) return this.#cache.values;
+    const state = { sum: 0, mass: 0 };
+    const values = this.y.map((y) => advance(state, y, weight));
+    this.#cache = { weight, state, values };
+    return values;
   }
 
   /** Return the columns to draw: the finer ones of a zoomed window where they were loaded. */
@@ -102,4 +134,11 @@ export class Series {
   get latest() {
     return this.y.length ? this.y.at(-1) : null;
   }
+}
+
+/** @param {{ weight: number, values: (number | null)[] }} served @param {number | null} y */
+function next({ weight, values }, y) {
+  const before = values[values.length - 1] ?? null;
+  if (y === null || before === null) return y;
+  return Number.isFinite(y) && Number.isFinite(before) ? weight * before + (1 - weight) * y : y;
 }

@@ -7,7 +7,13 @@ export function smooth(ys, weight) {
   return Array.from(ys, (y) => advance(state, y, weight));
 }
 
-/** Move `state` on by one value and return the smoothed one. */
+/**
+ * Move `state` on by one value and return the smoothed one.
+ *
+ * @param {{ sum: number, mass: number }} state
+ * @param {number | null} y
+ * @param {number} weight
+ */
 export function advance(state, y, weight) {
   if (y === null || !Number.isFinite(y)) return y;
   state.sum = weight * state.sum + (1 - weight) * y;

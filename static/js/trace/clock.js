@@ -1,5 +1,6 @@
 /** Moments of a trace: Unix ns travel as decimal strings and are kept as ns after the trace's first moment, exact in a double. */
 
+/** @type {[string, number][]} */
 const SCALES = [
   ["ns", 1],
   ["µs", 1e3],
@@ -9,6 +10,7 @@ const SCALES = [
 const MINUTE = 60e9;
 
 export class Clock {
+  /** @param {string | number | bigint} origin in Unix ns */
   constructor(origin) {
     this.origin = BigInt(origin);
   }
@@ -50,7 +52,7 @@ export function niceStep(least) {
       Math.ceil(least / 86400e9) * 86400e9
     );
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  return [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999) * power;
+  return ([1, 2, 5].find((factor) => factor * power >= least * 0.999) ?? 10) * power;
 }
 
 /** Return a moment on an axis whose ticks are `step` ns apart: "14.180 s", as fine as the ticks need it. */

@@ -3,7 +3,12 @@
 export class Row {
   /** `table` is { names, cats }; `name` numbers into it; `id` is the event's number in its layer (-1: it has none). */
   constructor({ start, end, name, id, table, about = null }) {
-    Object.assign(this, { start, end, name, id, table, about });
+    this.start = start;
+    this.end = end;
+    this.name = name;
+    this.id = id;
+    this.table = table;
+    this.about = about;
   }
 
   get length() {

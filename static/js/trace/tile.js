@@ -21,6 +21,10 @@ export class Tile {
     this.end = this.begin + this.width;
     this.table = { names: header.names, cats: header.cats };
     this.rowOf = new Map(header.rows.map(([lane, depth], i) => [lane * 256 + depth, i]));
+    /** @type {Row[]} */
+    this.rows = [];
+    /** @type {{ first: number, row: number, start: number, end: number, name: number }[] | null} */
+    this.known = null;
     let at = 4 + size;
     const take = (Type, length) => {
       at = Math.ceil(at / 8) * 8;
@@ -51,7 +55,6 @@ export class Tile {
     const order = Uint32Array.from({ length: row.length }, (_none, i) => i).sort(
       (a, b) => row[a] - row[b] || start[a] - start[b],
     );
-    this.rows = [];
     let first = 0;
     for (let each = 0; each < count; each += 1) {
       let last = first;

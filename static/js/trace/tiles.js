@@ -13,15 +13,26 @@ const AGAIN_MS = 3000; // after this a tile that could not be fetched is asked f
 const LONGEST_MS = 60_000;
 const FINAL = [403, 404, 422]; // asked again, the answer is the same
 
+/** A tile that the console did not give. */
+class Refused extends Error {
+  /** @param {number} status of the answer */
+  constructor(status) {
+    super(String(status));
+    this.status = status;
+  }
+}
+
 /** What all layers of the page share: few requests at a time, those of the latest view first. */
 export class Loader {
   constructor(onLoad) {
     this.onLoad = onLoad;
     this.running = 0;
     this.failed = 0; // that wait to be asked for again
+    /** @type {{ tiles: Tiles, key: string, url: string }[]} */
     this.queue = [];
     this.bytes = 0;
     this.used = new Map(); // url -> [tiles, key], the least recently used first
+    /** @type {(isProblem: boolean, isFinal?: boolean) => void} */
     this.onProblem = () => {};
   }
 
@@ -37,7 +48,7 @@ export class Loader {
 
   #next() {
     while (this.running < AT_ONCE && this.queue.length) {
-      const { tiles, key, url } = this.queue.shift();
+      const [{ tiles, key, url }] = this.queue.splice(0, 1);
       if (!tiles.known.has(key) && !tiles.pending.has(key)) this.#fetch(tiles, key, url);
     }
   }
@@ -47,14 +58,14 @@ export class Loader {
     tiles.pending.add(key);
     try {
       const answer = await fetch(url, { credentials: "same-origin" });
-      if (!answer.ok) throw Object.assign(new Error(String(answer.status)), { status: answer.status });
+      if (!answer.ok) throw new Refused(answer.status);
       const tile = new Tile(await answer.arrayBuffer(), tiles.origin);
       tiles.known.set(key, tile);
       tiles.failed.delete(key);
       this.#keep(tiles, key, tile);
       this.onProblem(false);
     } catch (error) {
-      const isFinal = FINAL.includes(error.status);
+      const isFinal = error instanceof Refused && FINAL.includes(error.status);
       this.onProblem(true, isFinal);
       this.#later(
         tiles,
@@ -103,7 +114,9 @@ export class Loader {
 /** Tiles of one layer, by block of lanes. */
 export class Tiles {
   constructor({ url, made, origin, lanes }) {
-    Object.assign(this, { url, made, origin });
+    this.url = url;
+    this.made = made;
+    this.origin = origin;
     this.known = new Map(); // "block/level/index" -> Tile
     this.pending = new Set();
     this.failed = new Map(); // -> { wait, until } in ms
@@ -183,6 +196,7 @@ const key = (block, level, index) => `${block}/${level}/${index}`;
 
 /** Return the lanes in blocks of so many rows, always the same for a layer: what was fetched once is used again. */
 function blocksOf(lanes) {
+  /** @type {number[][]} */
   const blocks = [];
   let rows = Infinity;
   for (const lane of lanes) {
@@ -190,7 +204,7 @@ function blocksOf(lanes) {
       blocks.push([]);
       rows = 0;
     }
-    blocks.at(-1).push(lane.id);
+    blocks[blocks.length - 1].push(lane.id);
     rows += lane.depths;
   }
   return blocks;
