@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from console.api import ingest_files
 from console.api.ingest_access import RequestRefused, fenced, refusal, runner_view
-from jobs.captures import state as custody
+from jobs.captures import state as captures
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
 from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload
@@ -105,7 +105,7 @@ def _settle_command(attempt: Attempt, answered: AnsweredCommand) -> None:
     with transaction.atomic():
         waiting = Command.objects.filter(attempt=attempt, pk=answered.number, delivered_at=None)
         if waiting.update(delivered_at=now, answer=answered.answer):
-            custody.answered(Command.objects.get(pk=answered.number), answered.answer, now=now)
+            captures.answered(Command.objects.get(pk=answered.number), answered.answer, now=now)
 
 
 @runner_view("POST")

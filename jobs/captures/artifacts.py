@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from jobs.captures import state as custody
+from jobs.captures import state as captures
 from jobs.models import Artifact, Run, RunEvent
 
 MAX_PIECE_BYTES = 8 << 20
@@ -144,7 +144,7 @@ def _complete(row: Artifact, part: Path, piece: Piece) -> None:
     now = timezone.now()
     with transaction.atomic():
         _say(row, piece, received=piece.size, is_ready=True)
-        custody.file_arrived(row, now=now)
+        captures.file_arrived(row, now=now)
         if row.capture_id is not None:
             return  # its capture is told of, not each of its files
         step = row.step if row.step >= 0 else None
@@ -159,7 +159,7 @@ def _say(row: Artifact, piece: Piece, *, received: int, is_ready: bool) -> None:
     row.type, row.path, row.step = piece.type, piece.path, piece.step
     row.meta = {**row.meta, **piece.meta}
     if row.capture_id is None:
-        row.capture_id = custody.capture_of(run_id=row.run_id, attempt=row.attempt, meta=row.meta)
+        row.capture_id = captures.capture_of(run_id=row.run_id, attempt=row.attempt, meta=row.meta)
     row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture"])
 
 

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.captures import state as custody
+from jobs.captures import state as captures
 from jobs.captures.artifacts import delete_file
 from jobs.captures.checks import (
     CaptureRefused,
@@ -29,11 +29,12 @@ from jobs.captures.choices import as_what, choice, device_for
 from jobs.captures.cost import expected_bytes, free_bytes
 from jobs.captures.free_space import cluster_free_bytes
 from jobs.captures.profilers import Worker, workers
-from jobs.captures.state import OPEN, called, held
+from jobs.captures.state import called, held
 from jobs.catalog.own_profile import launch_tool, own_profile
 from jobs.catalog.runspec import RunSpec
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.traces.imports import delete_folder
+from profiling.captures.state import OPEN
 from profiling.captures.tool_selection import INSTEAD, shown_by
 from profiling.config import MAX_FIRST_STEP, Device, What, names_of, ranks_of
 
@@ -144,12 +145,12 @@ def withdraw_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | N
         row.save(update_fields=["withdraw_asked_at", "withdraw_asked_by"])
         if attempt.state == "queued":
             attempt.commands.filter(verb="profile", payload__capture=row.pk).delete()
-            custody.withdraw(row, at=now)
+            captures.withdraw(row, at=now)
         else:
             payload = {"capture": row.pk}
             by = row.withdraw_asked_by_id
             attempt.commands.create(verb="withdraw", payload=payload, created_by_id=by, created_at=now)
-            custody.tell(row, f"{called(row)}: withdrawal asked for", now, user=user)
+            captures.tell(row, f"{called(row)}: withdrawal asked for", now, user=user)
         after = {"tool": row.tool, "first_step": row.first_step, "num_steps": row.num_steps, "state": row.state}
         record(actor=user, verb="capture.withdraw", object_type="capture", object_id=row.pk, after=after)
     return row
@@ -192,7 +193,7 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
         files = list(row.files.all())
         before = {"tool": row.tool, "first_step": row.first_step, "state": row.state, "files": [f.name for f in files]}
-        custody.tell(row, f"{called(row)} deleted", now, user=user)
+        captures.tell(row, f"{called(row)} deleted", now, user=user)
         trace = Trace.objects.filter(capture=row).first()
         row.delete()
         if trace is not None:
@@ -245,7 +246,7 @@ def _arm(
     }  # older trainers know no seconds
     told |= {"by": by} if by else {}
     attempt.commands.create(verb="profile", payload={"capture": row.pk, **told}, created_by_id=actor_id, created_at=now)
-    custody.tell(row, f"{called(row)} asked for", now, user=user)
+    captures.tell(row, f"{called(row)} asked for", now, user=user)
     return row
 
 

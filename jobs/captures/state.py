@@ -1,9 +1,8 @@
-"""The custody of captures on the console's side: what the trainer says, what arrives, and what ends with an attempt.
+"""The rows of captures: moved by what the trainer reports, by what arrives, and by the end of an attempt.
 
-Only this module sets the state of a Capture. The trainer's words move it forward (profiling.captures.state); what comes
-twice or late changes nothing. `ready` is the console's own word: all announced files are here, checksums right.
-`withdrawn` is the trainer's, which alone knows whether it had begun to record; of a run that was not sent to the
-cluster, ours.
+Only this module sets the state of a Capture, and only as profiling.captures.state lets it; what comes twice or late
+changes nothing. `ready` is the console's own: all announced files are here, checksums right. `withdrawn` is the
+trainer's, which alone knows whether it had begun to record; of a run that was not sent to the cluster, ours.
 
 An attempt that ends cuts its open captures off: they fail with a sentence. If the clean-up job of a killed runner still
 brings all their files, they become ready after all; a capture that the trainer itself gave up stays failed.
@@ -22,11 +21,10 @@ from django.db.models import F, QuerySet
 from jobs.models import Artifact, Capture, Command, Run, RunEvent
 from jobs.telemetry.notify import run_changed
 from jobs.traces.import_queue import add_file, trace_of
-from profiling.captures.state import may_follow
+from profiling.captures.state import OPEN, Event, event_of, next_state
 from profiling.config import TOOLS
 
-OPEN = ("armed", "recording", "stopping", "writing", "importing")
-CUT_OFF = "cut_off"  # in Capture.meta: how far custody was when the attempt ended, or has come since by clean-up
+CUT_OFF = "cut_off"  # in Capture.meta: the state when the attempt ended, or what it has come to since by clean-up
 
 
 def held(*, run_id: str) -> QuerySet[Capture]:
@@ -55,12 +53,12 @@ def hear(*, run_id: str, attempt: int, events: Sequence[Mapping[str, Any]], now:
 
 def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
     state, at = event["state"], _moment(event["t"], now)
-    reached = str(row.meta.get(CUT_OFF) or row.state)
+    reached = _reached(row)
     picked = event.get("meta", {}).get("tool")
     if not row.tool and picked in TOOLS:  # asked for at launch, and picked once the workers were there
         row.tool = picked
         row.save(update_fields=["tool"])
-    if not may_follow(state, previous=reached):
+    if not _may(row, event_of(state)):
         return
     row.meta = {**row.meta, **{k: v for k, v in event.get("meta", {}).items() if k != CUT_OFF}}
     if event["step"] > 0 and state == "recording" and not row.first_step:
@@ -87,12 +85,21 @@ def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
         tell(row, f"{called(row)} goes on: recording had begun when it was withdrawn", at)
 
 
+def _reached(row: Capture) -> str:
+    """Return where the capture is: of one that an end cut off, how far it has come."""
+    return str(row.meta.get(CUT_OFF) or row.state)
+
+
+def _may(row: Capture, event: Event | None) -> bool:
+    return event is not None and next_state(_reached(row), event) is not None
+
+
 def settle(row: Capture, *, now: datetime) -> bool:
     """Make a capture ready if it is being imported and all its files are here; True if this call did it.
 
     One that announced no file is failed. The caller holds the row's lock.
     """
-    if str(row.meta.get(CUT_OFF) or row.state) != "importing":
+    if not _may(row, "complete"):
         return False
     files = list(row.files.values_list("is_ready", flat=True))
     if not files and row.state == "importing":

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from profiling.captures.state import STATES as CUSTODY
+from profiling.captures.state import REPORTED
 from profiling.events import KINDS
 from profiling.phases import BY_KEY
 
@@ -222,9 +222,8 @@ def _artifact(event: dict[str, Any]) -> str:
 def _capture(event: dict[str, Any]) -> str:
     if not _is_text(event.get("capture"), 1, 16):
         return f"capture: {_shown(event.get('capture'))} is not the id of a capture."
-    told = [state for state in CUSTODY if state != "ready"] + ["failed", "withdrawn"]
-    if event.get("state") not in told:
-        return f"state: {_shown(event.get('state'))} is not one of {', '.join(told)}."
+    if event.get("state") not in REPORTED:
+        return f"state: {_shown(event.get('state'))} is not one of {', '.join(REPORTED)}."
     if not isinstance(event.get("text", ""), str):
         return "text: must be a text."
     return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from django.db import transaction
 
-from jobs.captures import state as custody
+from jobs.captures import state as captures
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey
@@ -110,7 +110,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         LogChunk.objects.bulk_create(log_chunks)
         _store_samples(run, number, events)
         _announce_artifacts(run, number, events)
-        custody.hear(run_id=run_id, attempt=number, events=events, now=now)
+        captures.hear(run_id=run_id, attempt=number, events=events, now=now)
         _tell_history(run, number, events)
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
@@ -264,7 +264,7 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
     """Remember what the trainer made; size and checksum of what is transferred are the upload's own affair."""
     for event in (e for e in events if e["kind"] == "artifact"):
         meta = event.get("meta", {})
-        capture = custody.capture_of(run_id=run.pk, attempt=attempt, meta=meta)
+        capture = captures.capture_of(run_id=run.pk, attempt=attempt, meta=meta)
         about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": meta}
         about["capture_id"] = capture
         found, is_new = Artifact.objects.get_or_create(

@@ -20,7 +20,7 @@ from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
 from profiling.captures.request import parse_request
-from profiling.captures.state import may_follow
+from profiling.captures.state import next_state
 from profiling.events import Event, artifact, state, to_line
 
 POLL_SECONDS = 0.3
@@ -165,7 +165,7 @@ def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
     except (OSError, ValueError, KeyError, AttributeError, SpecInvalid):
         return
     for request in requests:
-        if may_follow("importing", progress.captures.get(request.capture, {}).get("state", "armed")):
+        if next_state(progress.captures.get(request.capture, {}).get("state", "armed"), "collect"):
             OwnRecording(
                 request,
                 files=lambda: adapter(spec.trainer.name).captures.files(run_dir=job.run_dir),

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 
 from jobs.accounts.audit import record
-from jobs.captures import state as custody
+from jobs.captures import state as captures
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.runs.retry_policy import decide
 from jobs.telemetry.notify import run_changed
@@ -306,5 +306,5 @@ def _apply(
         run_id=run_id, attempt=number, at=now, verb=to, text=text[:500], actor_id=actor_id, data=data
     )
     if to in ENDED:
-        custody.attempt_ended(run_id=run_id, attempt=number, now=now)
+        captures.attempt_ended(run_id=run_id, attempt=number, now=now)
     transaction.on_commit(partial(run_changed, run_id))

@@ -25,12 +25,12 @@ from profiling.captures.files import (
     recordings,
     sha256_of,
 )
+from profiling.captures.state import UNFINISHED
 from profiling.recorders.recorder import load_tool, tool_names
 from profiling.redaction import own_secrets
 
 WRITE_SECONDS = 60.0  # for nsys to write the reports of processes that are gone
 HURRIED_WRITE_SECONDS = 3.0
-OPEN = ("recording", "stopping", "writing")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what a trainer calls a capture becomes part of paths and patterns
 
 
@@ -78,7 +78,7 @@ class CaptureRecovery:
         return {
             capture: told
             for capture, told in known
-            if _ID.fullmatch(str(capture)) and told["state"] in OPEN and told.get("tool") in tool_names()
+            if _ID.fullmatch(str(capture)) and told["state"] in UNFINISHED and told.get("tool") in tool_names()
         }
 
     def _end(
