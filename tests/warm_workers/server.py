@@ -45,6 +45,7 @@ HEAVY = (
     "vllm.distributed.weight_transfer.factory",
     "vllm.model_executor.model_loader.reload",
 )
+AFTER_DEEPSPEED = ("deepspeed.module_inject.auto_ep_layer",)  # which it imports when it makes an engine
 ASK_FOR_RAY = ("vllm.v1.executor.ray_utils", "vllm.v1.metrics.ray_wrappers")
 PR_SET_PDEATHSIG = 1
 
@@ -54,6 +55,8 @@ def preload() -> None:
     from jobs.engine.roles import deepspeed_start
 
     os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
+    # Read by torch when it is imported; what a worker that generates sets for itself (jobs/engine/devices/cpu.py).
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     # Ray reads a worker's variables when it is imported: that is the worker's own to do, and of vLLM's modules those
     # that look for it.
     sys.modules["ray"] = None  # type: ignore[assignment]
@@ -61,6 +64,9 @@ def preload() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     deepspeed_start.spare()
+    for name in AFTER_DEEPSPEED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     for name in ("ray", *ASK_FOR_RAY):
         sys.modules.pop(name, None)
     for name in [name for name in sys.modules if name.partition(".")[0] in ("jobs", "profiling", "tests", "console")]:

@@ -18,7 +18,14 @@ RUN_SECONDS = 600
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
     "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
-    "knobs": {"train.num_steps": 6, "eval.num_prompts": 16, "eval.every_steps": 3, "checkpoint.every_steps": 3},
+    "knobs": {
+        "train.num_steps": 6,
+        "rollout.prompts_per_step": 8,
+        "rollout.samples_per_prompt": 4,
+        "eval.num_prompts": 16,
+        "eval.every_steps": 3,
+        "checkpoint.every_steps": 3,
+    },
 }
 
 

@@ -96,9 +96,9 @@ def test_samples_are_shown_and_all_of_them_kept(grpo: EndedRun) -> None:
     kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "step-000001.jsonl").read_text().splitlines()]
 
     assert len(shown) == 32
-    assert len(kept) == 128
+    assert len(kept) == 32
     assert {"prompt", "completion", "expected", "reward", "rewards", "tokens"} <= set(shown[0])
-    assert sum(e["reward"] for e in kept) / 128 == pytest.approx(grpo.series("reward/mean")[1], abs=1e-6)
+    assert sum(e["reward"] for e in kept) / 32 == pytest.approx(grpo.series("reward/mean")[1], abs=1e-6)
 
 
 def test_logs_of_actors_travel_by_role_and_rank(grpo: EndedRun) -> None:
@@ -125,7 +125,7 @@ def test_the_checkpoint_is_whole(grpo: EndedRun) -> None:
     folder = grpo.run_dir / "checkpoints" / "step-6"
 
     assert read_state(folder).step == 6
-    assert read_state(folder).num_consumed == 96
+    assert read_state(folder).num_consumed == 48
     assert len(list(folder.glob("policy-*.safetensors"))) == 2
     assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-3", "step-6"]
     notes = [e["text"] for e in grpo.of("note")]
