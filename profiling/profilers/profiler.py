@@ -11,20 +11,28 @@ from profiling.memory_marks import Memory
 
 
 class Profiler(Protocol):
-    """A backend of marks. One object serves all threads of a process."""
+    """A backend of marks. One object serves all threads of a process.
+
+    Its file is read in every process: it imports no library before a mark needs it, and is as good where the library is
+    missing, which `problem` says. While a backend is off, nothing of it is called.
+    """
 
     name: str
+    """That of its file."""
     records_details: bool
     """Whether marks inside phases become spans while this backend is on."""
 
     def problem(self) -> str:
-        """Return why it cannot work in this process, "" if it can."""
+        """Return why it cannot work in this process, in a sentence, "" if it can."""
 
     def begin(self, phase: str, step: int, name: str) -> Any:
-        """Open a mark on the calling thread; what it returns is handed to `end`. Marks of a thread nest."""
+        """Open a mark on the calling thread; what it returns is handed to `end`. Marks of a thread nest.
+
+        What it opens in a library it calls `range_name(phase, name)`.
+        """
 
     def end(self, token: Any) -> Memory | None:
-        """Close the mark; return what was measured over it, if this backend measures."""
+        """Close the mark, also where what it wrapped raised; return what was measured over it, if this one measures."""
 
 
 def load_profiler(name: str) -> Profiler:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiling import plugins, profile
+from profiling import profile
 from profiling.profile import drain, mark
 from profiling.profilers.profiler import load_profiler
 
@@ -198,16 +198,6 @@ def test_auto_is_nvtx_besides_where_nsys_is_in_the_process(monkeypatch: pytest.M
     assert profile.configure("auto") == ("timers", "nvtx")
 
 
-def test_a_backend_that_does_not_work_here_is_left_out_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert profile.configure("mstx") == ()
-
-    with mark("update", step=1):
-        pass
-
-    assert len(drain()) == 1
-    assert "Marks of the backend mstx are off. torch_npu" in capsys.readouterr().err
-
-
 def test_mstx_ranges_are_opened_and_closed_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Any] = []
     stub: Any = ModuleType("torch_npu")
@@ -226,14 +216,6 @@ def test_mstx_ranges_are_opened_and_closed_by_number(monkeypatch: pytest.MonkeyP
     name, number = said
     assert name == "update/" + "é" * 60  # 127 bytes: the 128th would be half a letter
     assert number == 1
-
-
-def test_every_backend_of_the_folder_keeps_the_contract() -> None:
-    for name in plugins.names("profiling.profilers"):
-        backend = load_profiler(name)
-        assert backend.name == name
-        assert isinstance(backend.problem(), str)
-        assert isinstance(backend.records_details, bool)
 
 
 def test_the_facade_imports_no_library_for_it() -> None:
@@ -258,18 +240,10 @@ def calls_of_a_mark(*, name: str = "") -> int:
     return len(called)
 
 
-@pytest.mark.parametrize(("marks", "most"), [("none", 16), ("auto", 64)])
-def test_a_phase_costs_a_handful_of_calls(marks: Any, most: int) -> None:
-    profile.configure(marks)
-
-    assert calls_of_a_mark() <= most
-    with mark("rollout", step=1):
-        assert calls_of_a_mark() <= most
-
-
-def test_off_a_detail_costs_next_to_nothing() -> None:
+def test_off_a_phase_costs_a_handful_of_calls_and_a_detail_next_to_nothing() -> None:
     profile.configure("none")
 
+    assert calls_of_a_mark() <= 16
     with mark("update", step=1):
         assert calls_of_a_mark(name="forward") <= 6
         assert mark("update", name="forward") is mark("update", name="backward")  # nothing is made

@@ -11,14 +11,14 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 import torch
 
-from profiling import plugins, profile
+from profiling import profile
 from profiling.captures import recording
-from profiling.config import TOOLS, Marks
+from profiling.config import TOOLS
 from profiling.profile import mark
 from profiling.recorders import memory, msprof, nsys
 from profiling.recorders.recorder import RecorderFailed, tool_names
@@ -280,9 +280,8 @@ def test_ascend_is_recorded_with_marks_and_its_folder_zipped(tmp_path: Path, mon
     assert zipfile.ZipFile(path).namelist()[-1] == "x_ascend_pt/trace_view.json"
 
 
-def test_a_spec_may_name_each_tool_and_backend_that_there_is() -> None:
+def test_a_spec_may_name_each_tool_that_there_is() -> None:
     assert sorted(TOOLS) == list(tool_names())
-    assert sorted({*get_args(Marks)} - {"auto"}) == list(plugins.names("profiling.profilers"))
 
 
 def test_a_trace_that_the_disk_did_not_take_whole_is_no_trace(tmp_path: Path) -> None:
