@@ -8,6 +8,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+CAPTURE_VERBS = ("profile", "withdraw", "finish")
+
 
 class Commands:
     """Read new commands, between steps and meanwhile, from any thread. What they ask for stays until it is taken."""
@@ -16,9 +18,7 @@ class Commands:
         self._path = path
         self._offset = 0
         self._checkpoint = False
-        self._profiles: list[Mapping[str, Any]] = []
-        self._withdrawals: list[str] = []
-        self._endings: list[str] = []
+        self._captures: list[tuple[str, Mapping[str, Any]]] = []
         self._lock = threading.Lock()
         self.is_stopping = False
 
@@ -53,12 +53,8 @@ class Commands:
             self.is_stopping = True
         elif verb == "checkpoint":
             self._checkpoint = True
-        elif verb == "profile" and isinstance(payload, dict):
-            self._profiles.append(payload)
-        elif verb == "withdraw" and isinstance(payload, dict):
-            self._withdrawals.append(str(payload.get("capture")))
-        elif verb == "finish" and isinstance(payload, dict):
-            self._endings.append(str(payload.get("capture")))
+        elif verb in CAPTURE_VERBS and isinstance(payload, dict):
+            self._captures.append((verb, payload))
 
     def take_checkpoint(self) -> bool:
         """Return whether a checkpoint was asked for since the last call."""
@@ -66,27 +62,8 @@ class Commands:
             asked, self._checkpoint = self._checkpoint, False
         return asked
 
-    def take_profiles(self) -> list[Mapping[str, Any]]:
-        """Return the payloads of the `profile` commands that came since the last call."""
+    def take_captures(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return verb and payload of what was asked of captures since the last call, in order."""
         with self._lock:
-            asked, self._profiles = self._profiles, []
+            asked, self._captures = self._captures, []
         return asked
-
-    def take_profiles_for_now(self) -> list[Mapping[str, Any]]:
-        """Return the payloads of those that record by time, from now on, and leave the others."""
-        with self._lock:
-            asked = [payload for payload in self._profiles if payload.get("seconds")]
-            self._profiles = [payload for payload in self._profiles if not payload.get("seconds")]
-        return asked
-
-    def take_endings(self) -> list[str]:
-        """Return the ids of the captures that people ended since the last call."""
-        with self._lock:
-            ended, self._endings = self._endings, []
-        return ended
-
-    def take_withdrawals(self) -> list[str]:
-        """Return the ids of the captures that were withdrawn since the last call."""
-        with self._lock:
-            withdrawn, self._withdrawals = self._withdrawals, []
-        return withdrawn

@@ -16,7 +16,7 @@ from jobs.catalog.runspec import RunSpec
 from jobs.engine.advantages import groups_without_signal_share
 from jobs.engine.algorithm import Algorithm, Counts
 from jobs.engine.batch import Batch, join_padded, make_batch, share_out
-from jobs.engine.captures.recording import Recording
+from jobs.engine.captures.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.commands import Commands
@@ -75,13 +75,13 @@ class Loop:
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._bfloat16_gap_noted = False
-        self.recording = Recording(workers=workers, report=report, commands=commands, run_dir=run_dir)
+        self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
-        self.recording.tell_profilers()
-        self.recording.watch()
+        self.captures.report_profilers()
+        self.captures.watch()
         self.hang_watch.start()
         if self.weights is not None:
             with mark("weight_sync", step=self.start):
@@ -93,9 +93,9 @@ class Loop:
         self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
-            self.recording.before_step(self.step)
+            self.captures.before_step(self.step)
             seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
-            self.recording.after_step(self.step, seconds=seconds)
+            self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
@@ -360,7 +360,7 @@ class Loop:
 
     def _finish(self, *, is_finished: bool) -> None:
         """Judge the last policy, save it, and hand it over."""
-        self.recording.finish(self.step)
+        self.captures.finish(self.step)
         if self.step > 0:
             if self.weights is not None:
                 self._probe_sync()

@@ -97,7 +97,7 @@ class Session:
     def abandon_captures(self, why: str) -> None:
         """Say of captures under way that the run has failed; never raises."""
         if self._loop is not None:
-            self._loop.recording.abandon(why)
+            self._loop.captures.abandon(why)
 
     def behind(self, error: BaseException) -> BaseException:
         """Return the failure of a worker that stands behind an error of the driver's own, else the error itself.

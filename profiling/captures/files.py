@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profiling.captures.request import Request
 from profiling.recorders.recorder import load_tool, version_of
 
 _PIECE_BYTES = 1 << 20
@@ -25,6 +26,13 @@ class Window:
     tool: str
     first_step: int
     num_steps: int
+
+    @classmethod
+    def of(cls, request: Request) -> "Window":
+        """Return what a request says of its files."""
+        return cls(
+            capture=request.capture, tool=request.tool, first_step=request.first_step, num_steps=request.num_steps
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

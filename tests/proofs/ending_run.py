@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.captures.recording import Recording
+from jobs.engine.captures.captures import EngineCaptures
 from jobs.engine.roles.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
@@ -40,9 +40,9 @@ def main() -> None:
         asked = vars(RunSpec)["num_steps"].fget
         over = property(lambda spec: 0 if (run_dir / "end").exists() else asked(spec))  # the step under way is the last
         RunSpec.num_steps = over  # type: ignore[method-assign, assignment]
-    before_step = Recording.before_step
+    before_step = EngineCaptures.before_step
 
-    def before(self: Recording, step: int) -> None:
+    def before(self: EngineCaptures, step: int) -> None:
         before_step(self, step)
         if not (run_dir / "end").exists():
             return
@@ -53,7 +53,7 @@ def main() -> None:
         elif way == "driver_exit":
             os._exit(EXIT_CODE)
 
-    Recording.before_step = before  # type: ignore[method-assign]
+    EngineCaptures.before_step = before  # type: ignore[method-assign]
     sys.exit(run_session(run_dir, device="cpu", classes=classes))
 
 

@@ -7,21 +7,21 @@ import sys
 import time
 from pathlib import Path
 
-from jobs.engine.captures.recording import Recording
+from jobs.engine.captures.captures import EngineCaptures
 from jobs.engine.session import run_session
 
 
 def main() -> None:
     """Run, and wait."""
     held, run_dir = int(sys.argv[1]), Path(sys.argv[2]).resolve()
-    before_step = Recording.before_step
+    before_step = EngineCaptures.before_step
 
-    def before(self: Recording, step: int) -> None:
+    def before(self: EngineCaptures, step: int) -> None:
         while step == held and not (run_dir / "go").exists():
             time.sleep(0.05)
         before_step(self, step)
 
-    Recording.before_step = before  # type: ignore[method-assign]
+    EngineCaptures.before_step = before  # type: ignore[method-assign]
     sys.exit(run_session(run_dir, device="cpu"))
 
 

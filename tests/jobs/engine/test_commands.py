@@ -46,8 +46,8 @@ def test_what_is_asked_for_and_withdrawn_is_taken_once(tmp_path: Path) -> None:
 
     commands.poll()
 
-    assert (commands.take_profiles(), commands.take_withdrawals()) == ([{"capture": "a"}], ["a"])
-    assert (commands.take_profiles(), commands.take_withdrawals()) == ([], [])
+    assert commands.take_captures() == [("profile", {"capture": "a"}), ("withdraw", {"capture": "a"})]
+    assert commands.take_captures() == []
 
 
 def test_sigterm_means_stop(tmp_path: Path) -> None:

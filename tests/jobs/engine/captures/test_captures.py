@@ -1,4 +1,4 @@
-"""The custody of captures on the driver's side: armed, recorded, collected or failed; training never hears of trouble.
+"""Captures on the driver's side: armed, recorded, collected or failed; training is spared any trouble.
 
 Ray is stood for by calls that are answered at once, so that workers can fail where a test wants it.
 """
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ray.exceptions import RayActorError
 
-from jobs.engine.captures import collector as traces_module
-from jobs.engine.captures import recording as recording_module
-from jobs.engine.captures.recording import Recording
+from jobs.engine.captures import capture as capture_module
+from jobs.engine.captures import captures as captures_module
+from jobs.engine.captures.captures import EngineCaptures
 from jobs.engine.workers.worker import Worker
 
 TRACE = b"events" * 2_000_000  # more than one piece
@@ -98,52 +98,41 @@ class FakeReport:
 
 
 class Stage:
-    """A recording with its surroundings."""
+    """Captures with their surroundings."""
+
+    made: ClassVar[list["Stage"]] = []
 
     def __init__(self, run_dir: Path, **actors: FakeActor) -> None:
         self.actors = {"policy_0": FakeActor("policy-0"), "policy_1": FakeActor("policy-1")} | actors
         here: Any = SimpleNamespace(name="node-a")
         workers = [Worker(self.actors[f"policy_{i}"], role="policy", rank=i, place=here) for i in range(2)]
-        self.asked: list[dict[str, Any]] = []
+        self.commands: list[tuple[str, dict[str, Any]]] = []
         self.report = FakeReport()
         self.run_dir = run_dir
         group: Any = SimpleNamespace(all=lambda: workers, by_role={"policy": workers, "vllm": []})
-        self.withdrawn: list[str] = []
-        self.endings: list[str] = []
-        commands: Any = SimpleNamespace(
-            take_profiles=self._take,
-            take_withdrawals=self._take_withdrawn,
-            take_profiles_for_now=self._take_for_now,
-            take_endings=self._take_endings,
-        )
+        commands: Any = SimpleNamespace(take_captures=self._take)
         report: Any = self.report
-        self.recording = Recording(workers=group, report=report, commands=commands, run_dir=run_dir)
+        self.captures = EngineCaptures(workers=group, report=report, commands=commands, run_dir=run_dir)
+        self.made.append(self)
 
-    def _take(self) -> list[dict[str, Any]]:
-        taken, self.asked = self.asked, []
-        return taken
-
-    def _take_for_now(self) -> list[dict[str, Any]]:
-        taken = [payload for payload in self.asked if payload.get("seconds")]
-        self.asked = [payload for payload in self.asked if not payload.get("seconds")]
-        return taken
-
-    def _take_endings(self) -> list[str]:
-        taken, self.endings = self.endings, []
-        return taken
-
-    def _take_withdrawn(self) -> list[str]:
-        taken, self.withdrawn = self.withdrawn, []
+    def _take(self) -> list[tuple[str, dict[str, Any]]]:
+        taken, self.commands = self.commands, []
         return taken
 
     def ask(self, capture: str, **change: Any) -> None:
         payload = {"capture": capture, "tool": "torch", "first_step": 0, "num_steps": 2, "roles": [], "ranks": []}
-        self.asked.append(payload | change)
+        self.commands.append(("profile", payload | change))
+
+    def withdraw(self, *captures: str) -> None:
+        self.commands += [("withdraw", {"capture": capture}) for capture in captures]
+
+    def end(self, *captures: str) -> None:
+        self.commands += [("finish", {"capture": capture}) for capture in captures]
 
     def steps(self, *steps: int) -> None:
         for step in steps:
-            self.recording.before_step(step)
-            self.recording.after_step(step, seconds=float(step))
+            self.captures.before_step(step)
+            self.captures.after_step(step, seconds=float(step))
 
 
 @pytest.fixture(autouse=True)
@@ -154,15 +143,16 @@ def _no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             reference()
 
     ray = SimpleNamespace(get=lambda reference, timeout: reference(), wait=wait)
-    monkeypatch.setattr(recording_module, "ray", ray)
-    monkeypatch.setattr(traces_module, "ray", ray)
-    monkeypatch.setattr(traces_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(captures_module, "ray", ray)
+    monkeypatch.setattr(capture_module, "ray", ray)
+    monkeypatch.setattr(capture_module, "POLL_SECONDS", 0.01)
     yield
-    for thread in threading.enumerate():  # none of them may meet the real Ray
-        if isinstance(thread, traces_module.Collector):
-            thread.leave()
-            thread.join(60)
-            assert not thread.is_alive()
+    for capture in [capture for stage in Stage.made for capture in stage.captures._captures]:
+        capture.wait(0)  # it gives up
+    Stage.made.clear()
+    for thread in [one for one in threading.enumerate() if one.name.startswith("capture ")]:
+        thread.join(60)  # none of them may meet the real Ray
+        assert not thread.is_alive()
 
 
 def test_files_are_fetched_whole_announced_and_removed_there(tmp_path: Path) -> None:
@@ -170,7 +160,7 @@ def test_files_are_fetched_whole_announced_and_removed_there(tmp_path: Path) -> 
     stage.ask("a", first_step=2)
 
     stage.steps(1, 2, 3, 4)
-    stage.recording.finish(4)
+    stage.captures.finish(4)
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
     assert [name for name, _ in stage.report.artifacts] == [f"a-policy-{i}.pt.trace.json.gz" for i in range(2)]
@@ -188,7 +178,7 @@ def test_what_it_cost_is_told_beside_the_steps_around(tmp_path: Path) -> None:
     stage.ask("a", first_step=3)
 
     stage.steps(1, 2, 3, 4)
-    stage.recording.finish(4)
+    stage.captures.finish(4)
 
     overhead = stage.report.captures[-1][3]["overhead"]
     assert overhead["step_seconds"] == [3.0, 4.0]
@@ -202,7 +192,7 @@ def test_the_next_step_is_meant_by_0_and_waits_for_a_capture_under_way(tmp_path:
     stage.steps(5)
     stage.ask("b", num_steps=1)
     stage.steps(6, 7)
-    stage.recording.finish(7)
+    stage.captures.finish(7)
 
     assert sorted(about["first_step"] for _, about in stage.report.artifacts) == [5, 5, 7, 7]
 
@@ -234,7 +224,7 @@ def test_workers_that_cannot_record_are_named_and_the_others_do(tmp_path: Path) 
     stage.ask("a")
 
     stage.steps(1, 2)
-    stage.recording.finish(2)
+    stage.captures.finish(2)
 
     assert stage.report.states("a")[-1] == "importing"
     assert stage.report.text("a") == "Not recorded: policy-1: nsys is not installed on node n."
@@ -270,7 +260,7 @@ def test_trouble_with_a_worker_stays_with_the_capture(tmp_path: Path, method: st
     stage.ask("a", ranks=[0])
 
     stage.steps(1, 2)
-    stage.recording.finish(2)
+    stage.captures.finish(2)
 
     assert stage.report.states("a")[-1] == "failed"
     assert why in stage.report.text("a")
@@ -280,10 +270,10 @@ def test_the_end_of_the_run_keeps_what_was_recorded_and_names_what_was_not(tmp_p
     stage = Stage(tmp_path)
     stage.ask("a", first_step=2, num_steps=10)
     stage.ask("b", first_step=50)
-    stage.recording.before_step(2)
+    stage.captures.before_step(2)
     stage.ask("c", first_step=60)
 
-    stage.recording.finish(2)
+    stage.captures.finish(2)
 
     assert stage.report.states("a")[-1] == "importing"
     told = [meta for name, _, _, meta in stage.report.captures if name == "a"][-1]
@@ -298,7 +288,7 @@ def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_terminal_event
     stage.ask("b", first_step=9)
     stage.steps(1)
 
-    stage.recording.abandon("policy rank 1 died")
+    stage.captures.abandon("policy rank 1 died")
 
     assert stage.report.text("b") == "The run failed: policy rank 1 died"
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
@@ -310,14 +300,14 @@ def test_a_failed_run_brings_what_its_workers_have_and_leaves_the_terminal_event
 
 def test_a_run_that_fails_while_a_recording_is_being_ended_does_not_end_it_twice(tmp_path: Path) -> None:
     def fails_meanwhile() -> tuple[list[str], str]:
-        stage.recording.abandon("policy rank 1 died")  # the loop's thread, while another one waits for this worker
+        stage.captures.abandon("policy rank 1 died")  # the loop's thread, while another one waits for this worker
         return ["/there/a-policy-1.pt.trace.json.gz"], ""
 
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", stop_recording=fails_meanwhile))
     stage.ask("a", num_steps=1)
 
     stage.steps(1)
-    stage.recording.finish(1)
+    stage.captures.finish(1)
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
     assert len(stage.report.artifacts) == 2
@@ -329,7 +319,7 @@ def test_what_a_dead_worker_left_is_the_runners_to_find(tmp_path: Path, method: 
     stage.ask("a", num_steps=1)
 
     stage.steps(1)
-    stage.recording.finish(1)
+    stage.captures.finish(1)
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
     assert stage.report.captures[-1][3]["missing"] == {}
@@ -341,18 +331,18 @@ def test_a_recording_that_never_began_has_failed_with_its_run(tmp_path: Path) ->
     stage.ask("a", first_step=3)
     stage.steps(1)
 
-    stage.recording.abandon("the disk is full")
+    stage.captures.abandon("the disk is full")
 
     assert stage.report.states("a") == ["armed", "failed"]
 
 
 def test_files_that_do_not_come_in_time_are_left_to_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "FINISH_SECONDS", 0.2)
+    monkeypatch.setattr(captures_module, "FINISH_SECONDS", 0.2)
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", recording_outcome=(-1, "", "")))
     stage.ask("a", num_steps=1)
 
     stage.steps(1)
-    stage.recording.finish(1)
+    stage.captures.finish(1)
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing"]
 
@@ -366,14 +356,14 @@ def test_the_loop_goes_on_while_a_worker_is_slow_to_begin(tmp_path: Path) -> Non
         return ""
 
     stage = Stage(tmp_path, policy_0=FakeActor("policy-0", start_recording=slowly))
-    stage.recording.before_step(1)
+    stage.captures.before_step(1)
     stage.ask("a", seconds=60)
-    watcher = threading.Thread(target=stage.recording._take_now)
+    watcher = threading.Thread(target=stage.captures._look)
     watcher.start()
     begun.wait(30)
 
-    stage.recording.after_step(1, seconds=1.0)
-    stage.recording.before_step(2)  # hangs here if the loop has to wait for the worker
+    stage.captures.after_step(1, seconds=1.0)
+    stage.captures.before_step(2)  # hangs here if the loop has to wait for the worker
     assert stage.report.states("a") == ["armed"]
 
     may_begin.set()
@@ -384,7 +374,7 @@ def test_the_loop_goes_on_while_a_worker_is_slow_to_begin(tmp_path: Path) -> Non
 def test_what_workers_can_record_is_told_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", profilers={"torch": "", "nsys": ""}))
 
-    stage.recording.tell_profilers()
+    stage.captures.report_profilers()
 
     ((text, meta),) = stage.report.notes
     assert text == "Ready to record: torch on 2 of 2 workers, nsys on 1"
@@ -397,10 +387,10 @@ def test_what_is_withdrawn_before_its_first_step_is_not_recorded(tmp_path: Path)
     stage.ask("a", first_step=3)
     stage.steps(1)
     stage.ask("b")
-    stage.withdrawn += ["a", "b", "unknown"]  # b comes and goes between the same two steps
+    stage.withdraw("a", "b", "unknown")  # b comes and goes between the same two steps
 
     stage.steps(2, 3, 4)
-    stage.recording.finish(4)
+    stage.captures.finish(4)
 
     assert stage.report.states("a") == stage.report.states("b") == ["armed", "withdrawn"]
     assert stage.report.artifacts == []
@@ -411,10 +401,10 @@ def test_what_is_withdrawn_too_late_goes_on(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.ask("a")
     stage.steps(1)
-    stage.withdrawn.append("a")
+    stage.withdraw("a")
 
     stage.steps(2)
-    stage.recording.finish(2)
+    stage.captures.finish(2)
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
 
@@ -423,8 +413,8 @@ def test_what_is_withdrawn_while_the_run_ends_is_withdrawn(tmp_path: Path) -> No
     stage = Stage(tmp_path)
     stage.ask("a", first_step=9)
     stage.steps(1)
-    stage.withdrawn.append("a")
+    stage.withdraw("a")
 
-    stage.recording.finish(1)
+    stage.captures.finish(1)
 
     assert stage.report.states("a") == ["armed", "withdrawn"]
