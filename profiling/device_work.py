@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -93,16 +94,20 @@ class DeviceWork:
         )
 
 
-def devices(evidence: Evidence) -> Iterator[DeviceWork]:
-    """Yield the work of every device in every file of a capture; it is read with the first rule that asks.
+_READ: WeakKeyDictionary[Evidence, tuple[DeviceWork, ...]] = WeakKeyDictionary()
+"""What was read for the rules that look at the same evidence, for as long as it is there."""
+
+
+def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
+    """Return the work of every device in every file of a capture; it is read with the first rule that asks.
 
     Files without a clock are left out: rules ask how things lie to each other in time.
     """
-    if "devices" not in evidence.kept:
-        evidence.kept["devices"] = [
-            work for recorded in evidence.recorded if recorded.has_clock for work in _devices_of(recorded)
-        ]
-    yield from evidence.kept["devices"]
+    found = _READ.get(evidence)
+    if found is None:
+        timed = [recorded for recorded in evidence.recorded if recorded.has_clock]
+        found = _READ[evidence] = tuple(work for recorded in timed for work in _devices_of(recorded))
+    return found
 
 
 def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:

@@ -157,7 +157,7 @@ class Step:
         return (self.end - self.begin) / 1e9
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """All that the rules may look at. `knobs` are the run's values by id, {} where there is no run."""
 
@@ -170,8 +170,6 @@ class Evidence:
     """First and last step of every recording of the run: what a profiler holds is no memory of the run's."""
     first_step: int = 1
     """The first step of the attempt: one that was resumed begins after its checkpoint's."""
-    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What several rules use, by name: the same files are read once for all of them."""
 
     # -- steps and phases --
 

@@ -39,6 +39,6 @@ def _restored(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, object]:
     hints = get_type_hints(kind)
     return {each.name: hints[each.name] for each in fields(kind) if each.init}

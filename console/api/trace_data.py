@@ -34,7 +34,7 @@ from jobs.traces.imports import store_path
 from jobs.traces.phases import read_phases
 from profiling.analysis.window import find_next, steps, summarise_window, thinned
 from profiling.trace.category import Category
-from profiling.trace.store import NotAStore, Store, is_of_store, is_whole
+from profiling.trace.store import NotAStore, Store, StoredEvent, is_of_store, is_whole
 from profiling.trace.tiles import tile
 
 router = Router(tags=["traces"])
@@ -101,27 +101,35 @@ def read_tile(
 def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -> TraceEventOut:
     """Return an event with its arguments and what it is linked with: the launch of a kernel, its operator."""
     with _store(layer_for(request, trace_id, layer_id)) as store:
-        found = store.detail(event) if event < 2**62 else {}
-    if not found:
+        detail = store.detail(event) if event < 2**62 else None
+    if detail is None:
         raise Http404
+    found = detail.event
     return TraceEventOut(
-        id=found["id"],
-        lane=found["lane"],
-        depth=found["depth"],
-        begin=str(found["ts"]),
-        duration=found["dur"],
-        name=found["name"],
-        category=found["category"],
-        bytes=found["bytes"],
-        info=found["info"],
-        linked=[_other(one) for one in found["linked"]],
-        operators=[_other(one) for one in found["operators"]],
+        id=found.id,
+        lane=found.lane,
+        depth=found.depth,
+        begin=str(found.ts),
+        duration=found.dur,
+        name=found.name,
+        category=found.category,
+        bytes=found.bytes,
+        info=detail.info,
+        linked=[_other(one) for one in detail.linked],
+        operators=[_other(one) for one in detail.operators],
     )
 
 
-def _other(found: dict[str, object]) -> dict[str, object]:
-    kept = {key: found[key] for key in ("id", "lane", "depth", "name", "category")}
-    return {**kept, "begin": str(found["ts"]), "duration": found["dur"]}
+def _other(found: StoredEvent) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "lane": found.lane,
+        "depth": found.depth,
+        "name": found.name,
+        "category": found.category,
+        "begin": str(found.ts),
+        "duration": found.dur,
+    }
 
 
 @router.get(

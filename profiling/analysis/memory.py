@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -150,41 +150,54 @@ def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = 
     for series in store.series:
         if series.unit == "B" and (series.name in (ALLOCATED, RESERVED) or series.name in CATEGORIES):
             curves.setdefault(series.device, {})[series.name] = store.samples(series.id, begin=begin, end=end)
-    states = {state["device"]: state for state in _told(store, "memory", ("device", "allocated", "reserved"))}
+    states = _states(store)
     found = []
     for device in sorted({*curves, *states}):
-        one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device), device)
+        one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device, (0, 0)), device)
         if one is not None:
             held = _held_at(store, device, one.peak_at) if one.peak_at else ()
-            known = held or tuple(
-                Holder(place=str(each["place"]), bytes=each["bytes"], blocks=each["blocks"])
-                for each in _told(store, "holders", ("bytes", "blocks"))[:MOST_HOLDERS]
-            )
+            known = held or _holders(store)
             found.append(replace(one, role=role, rank=rank, holders=known, is_at_peak=bool(held)))
     return tuple(found)
 
 
-def _told(store: "Store", key: str, numbers: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the objects of a list that a store tells of itself, those with whole numbers where they belong."""
+def _states(store: "Store") -> dict[int, tuple[int, int]]:
+    """Return what a store says was allocated and reserved at the end, by device. [bytes]"""
+    found = {}
+    for each in _listed(store, "memory"):
+        match each:
+            case {"device": int(device), "allocated": int(allocated), "reserved": int(reserved)}:
+                found[device] = (allocated, reserved)
+    return found
+
+
+def _holders(store: "Store") -> tuple[Holder, ...]:
+    """Return who a store says held most at the end."""
+    found = []
+    for each in _listed(store, "holders"):
+        match each:
+            case {"place": place, "bytes": int(size), "blocks": int(blocks)}:
+                found.append(Holder(place=str(place), bytes=size, blocks=blocks))
+    return tuple(found[:MOST_HOLDERS])
+
+
+def _listed(store: "Store", key: str) -> Sequence[object]:
     told = store.meta.get(key)
-    return [
-        each
-        for each in (told if isinstance(told, list) else ())
-        if isinstance(each, dict) and all(isinstance(each.get(name), int) for name in numbers)
-    ]
+    return told if isinstance(told, list) else ()
 
 
-def _at_end(state: Mapping[str, Any] | None, device: int) -> Memory | None:
+def _at_end(state: tuple[int, int], device: int) -> Memory | None:
     """Return the memory of a device of which only the last state is known."""
-    if state is None or not state["reserved"]:
+    allocated, reserved = state
+    if not reserved:
         return None
     return Memory(
         device=device,
         curves=(),
-        peak=state["allocated"],
+        peak=allocated,
         peak_at=0,
-        reserved=state["reserved"],
-        fragmentation=fragmentation(state["allocated"], state["reserved"]),
+        reserved=reserved,
+        fragmentation=fragmentation(allocated, reserved),
     )
 
 

@@ -2,8 +2,8 @@
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -81,10 +81,6 @@ class Summary:
     late: tuple[Late, ...]
     memory: tuple[Memory, ...]
     has_clock: bool = True
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain dicts, lists and numbers."""
-        return asdict(self)
 
 
 def summarise(

@@ -32,8 +32,8 @@ class JsonList:
     """
 
     def __init__(self, file: UnpackedFile, *, key: str) -> None:
-        self.head: dict[str, Any] = {}
-        self.tail: dict[str, Any] = {}
+        self.head: dict[str, object] = {}
+        self.tail: dict[str, object] = {}
         self.problem = ""
         self._file = file
         self._text = b""

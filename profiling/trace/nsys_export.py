@@ -5,6 +5,7 @@ correlation joins a call and what it launched within one process.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -170,7 +171,7 @@ class _Report:
         found = self._infos.get(key)
         if found is None:
             is_own = title == OWN_DOMAIN
-            told: dict[str, Any] = {} if is_own or not title else {"domain": title}
+            told: dict[str, object] = {} if is_own or not title else {"domain": title}
             if payload is not None:
                 told["step" if is_own else "payload"] = payload
             if is_cut:
@@ -213,7 +214,7 @@ class _Report:
         for row in self._tables.rows("CUPTI_ACTIVITY_KIND_KERNEL", *columns, *shape, *_KERNEL_FACTS):
             start, end, pid, device, stream, correlation, number = row[:7]
             name = self._texts.get(number, "kernel")
-            details: dict[str, Any] = {"grid": row[7:10], "block": row[10:13]}
+            details: dict[str, object] = {"grid": row[7:10], "block": row[10:13]}
             details |= {key: value for key, value in zip(_KERNEL_FACTS, row[13:], strict=True) if value}
             link, category = self._link(pid, correlation), of_kernel(name)
             size = self._payloads.sent(link) if category == Category.COMMUNICATION else 0
@@ -319,7 +320,7 @@ class _Report:
         *,
         link: int = 0,
         size: Any = 0,
-        info: dict[str, Any] | None = None,
+        info: Mapping[str, object] | None = None,
     ) -> None:
         if self._may_add(lane, start, end, size):
             number, details = self._writer.name(name), self._info(info or {})
@@ -351,7 +352,7 @@ class _Report:
         except OverflowError:
             self._unusable += 1
 
-    def _info(self, details: dict[str, Any]) -> int:
+    def _info(self, details: Mapping[str, object]) -> int:
         return self._writer.info(orjson.dumps(details, default=str).decode()) if details else 0
 
     def _thread(self, tid: Any) -> int | None:

@@ -8,7 +8,7 @@ events that they are read themselves.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -169,6 +169,6 @@ def _close_level(connection: "DuckDBPyConnection", level: int) -> None:
     connection.execute("DROP TABLE raw_cells")
 
 
-def rows(events: dict[str, Any]) -> Ints:
+def rows(events: dict[str, Ints]) -> Ints:
     """Return lane << 8 | depth of each event."""
     return events["lane"].astype(np.int64) << 8 | events["depth"].astype(np.int64)

@@ -112,6 +112,34 @@ class SearchHit:
     event: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """One event. `ts` in Unix ns, `dur` in ns; `link` and `outer` join it to others (0: to none)."""
+
+    id: int
+    lane: int
+    depth: int
+    ts: int
+    dur: int
+    name: str
+    category: str
+    link: int
+    outer: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDetail:
+    """An event with its details, the first events of the same process with the same `link`, and those with the same
+    `outer`.
+    """
+
+    event: StoredEvent
+    info: dict[str, object]
+    linked: tuple[StoredEvent, ...]
+    operators: tuple[StoredEvent, ...]
+
+
 class Store:
     """An imported trace. Not for more than one thread at a time. Raises: NotAStore."""
 
@@ -124,15 +152,17 @@ class Store:
             rows = self._connection.execute("SELECT key, value FROM meta").fetchall()
         except duckdb.Error as error:
             raise NotAStore(f"{path.name} is no imported trace: {error}") from error
-        self.meta: dict[str, Any] = {key: json.loads(value) for key, value in rows}
-        if self.meta.get("version") != schema.VERSION:
+        meta = {key: json.loads(value) for key, value in rows}
+        if meta.get("version") != schema.VERSION:
             raise NotAStore(f"{path.name} was imported by another version of Pitwall; import the file again.")
         try:
-            self.facts = StoreFacts(**self.meta.pop("facts"))
-            self.pyramid: tuple[int, ...] = tuple(self.meta.pop("pyramid"))
+            self.facts = StoreFacts(**meta.pop("facts"))
+            self.pyramid: tuple[int, ...] = tuple(meta.pop("pyramid"))
         except (KeyError, TypeError) as error:
             raise NotAStore(f"{path.name} was written by another version of Pitwall; import the file again.") from error
         self.begin, self.end = self.facts.begin, self.facts.end
+        self.meta: dict[str, object] = meta
+        """What the trace says of itself, by key."""
 
     def __enter__(self) -> Self:
         return self
@@ -254,59 +284,61 @@ class Store:
         ).fetchall()
         found = []
         for name, category, events, total, number in rows:
-            longest = self._event(number) or {}
+            longest = self._event(number)
             found.append(
                 SearchHit(
                     name=name,
                     category=category,
                     events=events,
                     total=int(total),
-                    lane=longest["lane"],
-                    depth=longest["depth"],
-                    begin=longest["ts"],
-                    duration=longest["dur"],
+                    lane=longest.lane,
+                    depth=longest.depth,
+                    begin=longest.ts,
+                    duration=longest.dur,
                     event=number,
                 )
             )
         return found
 
-    def detail(self, event: int) -> dict[str, Any]:
-        """Return all that is known of an event, with the events that it caused or was caused by; {} if there is none.
-
-        Keys: id, lane, depth, ts, dur, name, category, bytes, link, outer, info (a dict), linked (events of the same
-        process with the same link), operators (with the same outer); of these the first few.
+    def detail(self, number: int) -> EventDetail | None:
+        """Return all that is known of an event, with the events that it caused or was caused by; None if there is
+        none of that number.
         """
-        found = self._event(event)
-        if not found:
-            return {}
-        texts = self._connection.execute("SELECT text FROM infos WHERE id = ?", [found["info"]]).fetchall()
-        found["info"] = json.loads(texts[0][0]) if texts else {}
-        mine = self.lanes[found["lane"]]
-        family = [lane.id for lane in self.lanes if lane.pid == mine.pid and lane.process == mine.process]
-        for key, column in (("linked", "link"), ("operators", "outer")):
-            others = []
-            if found[column]:
-                others = self._connection.execute(
-                    f'SELECT rowid FROM ev WHERE "{column}" = ? AND rowid != ? AND list_contains(?, lane) '  # noqa: S608
-                    f"ORDER BY rowid LIMIT {_MOST_LINKED}",
-                    [found[column], event, family],
-                ).fetchall()
-            found[key] = [self._event(number) for (number,) in others]
-        return found
+        texts = self._connection.execute(
+            "SELECT i.text FROM ev e LEFT JOIN infos i ON i.id = e.info WHERE e.rowid = ?", [number]
+        ).fetchall()
+        if not texts:
+            return None
+        event = self._event(number)
+        return EventDetail(
+            event=event,
+            info=json.loads(texts[0][0]) if texts[0][0] else {},
+            linked=self._others(event, "link", event.link),
+            operators=self._others(event, "outer", event.outer),
+        )
 
-    def _event(self, number: int) -> dict[str, Any] | None:
-        """Return the columns of one event, with its name as a text."""
-        rows = self._connection.execute(
-            'SELECT e.rowid, e.lane, e.depth, e.ts, e.dur, n.text, e.cat, e.link, e."outer", e.bytes, e.info '
+    def _others(self, event: StoredEvent, column: str, value: int) -> tuple[StoredEvent, ...]:
+        """Return the first other events of the same process with this value, which is not 0, in a column."""
+        if not value:
+            return ()
+        mine = self.lanes[event.lane]
+        family = [lane.id for lane in self.lanes if lane.pid == mine.pid and lane.process == mine.process]
+        others = self._connection.execute(
+            f'SELECT rowid FROM ev WHERE "{column}" = ? AND rowid != ? AND list_contains(?, lane) '  # noqa: S608
+            f"ORDER BY rowid LIMIT {_MOST_LINKED}",
+            [value, event.id, family],
+        ).fetchall()
+        return tuple(self._event(number) for (number,) in others)
+
+    def _event(self, number: int) -> StoredEvent:
+        """Return one event. Raises: LookupError if there is none of that number."""
+        (row,) = self._connection.execute(
+            'SELECT e.rowid, e.lane, e.depth, e.ts, e.dur, n.text, e.cat, e.link, e."outer", e.bytes '
             "FROM ev e JOIN names n ON n.id = e.name WHERE e.rowid = ?",
             [number],
         ).fetchall()
-        if not rows:
-            return None
-        keys = ("id", "lane", "depth", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
-        found = dict(zip(keys, rows[0], strict=True))
-        found["category"] = Category(found.pop("cat")).name.lower()
-        return found
+        names = ("id", "lane", "depth", "ts", "dur", "name", "category", "link", "outer", "bytes")
+        return StoredEvent(**{**dict(zip(names, row, strict=True)), "category": Category(row[6]).name.lower()})
 
 
 def _window(begin: int | None, end: int | None) -> tuple[int, int]:

@@ -7,10 +7,10 @@ finish is read as far as it goes.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 import orjson
 
@@ -52,13 +52,59 @@ _KINDS = {
 }
 """Where events of a kind are shown, and what they are."""
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
-_NOTHING: dict[str, Any] = {}
+_Id = int | str | None
+_LaneKey = tuple[_Id, _Id, str]
+"""Process, thread and which of its lanes."""
+_Args = TypedDict(
+    "_Args",
+    {
+        "correlation": int,
+        "External id": int,
+        "external id": int,
+        "device": int,
+        "Device Id": int,
+        "Device Type": int,
+        "stream": int,
+        "Stream Id": int,
+        "bytes": int,
+        "Total Allocated": float,
+        "Total Reserved": float,
+        "In msg nelems": int,
+        "dtype": str,
+        "name": str,
+        "labels": str,
+    },
+    total=False,
+)
+"""Arguments of an event that are looked at; an event may have any others."""
+
+
+class _Event(TypedDict, total=False):
+    """An event as torch writes it; times in us. In somebody's file it may be anything: `_Events.add` leaves out what
+    fails.
+    """
+
+    ph: str
+    cat: str
+    name: str
+    pid: int | str
+    tid: int | str
+    ts: float | str
+    dur: float
+    args: _Args
+
+
+_NOTHING: _Args = {}
+_TOTALS: tuple[tuple[str, Literal["Total Allocated", "Total Reserved"]], ...] = (
+    ("allocated", "Total Allocated"),
+    ("reserved", "Total Reserved"),
+)
 _MOST_KNOWN = 100_000
 """Of names, processes and ranges that are open: what a hostile trace has more of is forgotten or left out."""
 _KNOWN_BYTES = 16 << 20
 _ENTRY_BYTES = 150
 """What an entry of a table takes beside its text, about."""
-_Layout = tuple[Callable[[dict[str, Any]], Any] | None, dict[bytes, int]]
+_Layout = tuple[Callable[[_Args], object] | None, dict[bytes, int]]
 """Of details with equal keys: what takes the values that are told, and the numbers of those that came before."""
 _NO_DETAIL = frozenset(
     {
@@ -117,24 +163,24 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
 class _Events:
     """What is known while a trace is read."""
 
-    def __init__(self, writer: StoreWriter, head: dict[str, Any]) -> None:
+    def __init__(self, writer: StoreWriter, head: Mapping[str, object]) -> None:
         self._writer = writer
         self._facts = dict(head)
         self._base = _whole(head.get("baseTimeNanoseconds"))
-        self._lanes: dict[tuple[Any, Any, str], int] = {}
-        self._keys: dict[int, tuple[Any, Any, str]] = {}
-        self._known: dict[tuple[Any, Any], tuple[str, Category, int]] = {}
+        self._lanes: dict[_LaneKey, int] = {}
+        self._keys: dict[int, _LaneKey] = {}
+        self._known: dict[tuple[str, str], tuple[str, Category, int]] = {}
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._kept_bytes = 0  # of those
         self._open = 0
-        self._opened: dict[int, list[dict[str, Any]]] = {}
-        self._processes: dict[Any, dict[str, Any]] = {}
-        self._threads: dict[tuple[Any, Any], str] = {}
+        self._opened: dict[int, list[_Event]] = {}
+        self._processes: dict[_Id, dict[str, str]] = {}
+        self._threads: dict[tuple[_Id, _Id], str] = {}
         self._counters: dict[tuple[str, int], int] = {}
-        self._first_cpu: Any = None
+        self._first_cpu: int | None = None
         self._unusable = 0
 
-    def add(self, piece: list[Any]) -> None:
+    def add(self, piece: list[_Event]) -> None:
         """Take a piece of the list."""
         for event in piece:
             try:
@@ -155,10 +201,10 @@ class _Events:
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
                 self._unusable += 1
 
-    def finish(self, tail: dict[str, Any]) -> None:
+    def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
         writer = self._writer
-        facts = self._facts | tail
+        facts = {**self._facts, **tail}
         late = _whole(tail.get("baseTimeNanoseconds"))
         if late and not self._base:
             writer.shift(late)
@@ -183,7 +229,7 @@ class _Events:
 
     # -- events --
 
-    def _complete(self, event: dict[str, Any], lasts: Any) -> None:
+    def _complete(self, event: _Event, lasts: float) -> None:
         """Add an event with a beginning and a length."""
         kind = event.get("cat", "")
         if not kind and "Task Type" in (event.get("args") or ()):
@@ -217,7 +263,7 @@ class _Events:
             lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
         )
 
-    def _details(self, args: dict[str, Any]) -> int:
+    def _details(self, args: _Args) -> int:
         """Return the number of an event's details. Most events have those of another one: only what differs between
         events of equal keys is looked at, and the text is made once.
         """
@@ -248,7 +294,7 @@ class _Events:
         self._kept_bytes += size
         return True
 
-    def _know_name(self, kind: Any, name: Any) -> tuple[str, Category, int]:
+    def _know_name(self, kind: str, name: str) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
         place, category = _KINDS.get(kind, (_ON_CPU, Category.OTHER))
         if category is Category.KERNEL:
@@ -263,18 +309,18 @@ class _Events:
         found = self._known[kind, name] = (place, category, self._writer.name(name))
         return found
 
-    def _instant(self, event: dict[str, Any]) -> None:
+    def _instant(self, event: _Event) -> None:
         """Memory is told in moments: what torch's allocator gave out and reserved."""
         args = event.get("args") or {}
         if event.get("name") != "[memory]" or "Total Allocated" not in args:
             return
         device = args.get("Device Id", -1) if args.get("Device Type", 0) else -1
         at = clock.of_microseconds(event["ts"], self._base)
-        for name, key in (("allocated", "Total Allocated"), ("reserved", "Total Reserved")):
+        for name, key in _TOTALS:
             if key in args:
                 self._sample(name, "B", device, at, args[key])
 
-    def _count(self, event: dict[str, Any]) -> None:
+    def _count(self, event: _Event) -> None:
         """Counters: each argument is a series."""
         at = clock.of_microseconds(event["ts"], self._base)
         for key, value in (event.get("args") or {}).items():
@@ -287,24 +333,27 @@ class _Events:
             self._counters[key] = self._writer.counter(name, unit, device=device)
         self._writer.count(self._counters[key], at, float(value))
 
-    def _begin(self, event: dict[str, Any]) -> None:
+    def _begin(self, event: _Event) -> None:
         """Keep a range that begins until it ends."""
         if self._open >= _MOST_KNOWN:
             raise OverflowError
         self._open += 1
         self._opened.setdefault(self._cpu_lane(event), []).append(event)
 
-    def _close(self, event: dict[str, Any]) -> None:
+    def _close(self, event: _Event) -> None:
         """End the range that was opened last in this thread."""
         opened = self._opened.get(self._cpu_lane(event))
         if opened:
             begin = opened.pop()
             self._open -= 1
-            self._complete(begin, event["ts"] - begin["ts"])
+            start, end = begin["ts"], event["ts"]
+            if isinstance(start, str) or isinstance(end, str):
+                raise TypeError
+            self._complete(begin, end - start)
 
     # -- lanes --
 
-    def _cpu_lane(self, event: dict[str, Any]) -> int:
+    def _cpu_lane(self, event: _Event) -> int:
         key = (event.get("pid"), event.get("tid"), _ON_CPU)
         found = self._lanes.get(key)
         if found is None:
@@ -316,7 +365,7 @@ class _Events:
             self._know(key, found)
         return found
 
-    def _device_lane(self, event: dict[str, Any], args: dict[str, Any], place: str) -> int:
+    def _device_lane(self, event: _Event, args: _Args, place: str) -> int:
         key = (event.get("pid"), event.get("tid"), place)
         found = self._lanes.get(key)
         if found is None:
@@ -335,11 +384,11 @@ class _Events:
             self._know(key, found)
         return found
 
-    def _know(self, key: tuple[Any, Any, str], lane: int) -> None:
+    def _know(self, key: _LaneKey, lane: int) -> None:
         self._lanes[key] = lane
         self._keys[lane] = key
 
-    def _metadata(self, event: dict[str, Any]) -> None:
+    def _metadata(self, event: _Event) -> None:
         """Names of processes and threads; they may come after the events."""
         args = event.get("args") or {}
         if len(self._processes) + len(self._threads) >= _MOST_KNOWN:
@@ -371,16 +420,16 @@ def _of_other(kind: str, name: str) -> Category:
     return Category.OVERHEAD if "overhead" in kind.lower() else Category.OTHER
 
 
-def _message(args: dict[str, Any]) -> int:
+def _message(args: _Args) -> int:
     """Return the bytes that a collective takes in, which newer traces tell; 0 if they do not."""
     return int(args.get("In msg nelems", 0)) * _BYTES.get(args.get("dtype", ""), 0)
 
 
-def _groups(config: Any) -> list[dict[str, Any]]:
+def _groups(config: object) -> list[dict[str, str | float]]:
     return [_short(each) for each in config[:256]] if isinstance(config, list) else []
 
 
-def _short(value: Any) -> dict[str, Any]:
+def _short(value: object) -> dict[str, str | float]:
     """Return the plain facts of an object."""
     if not isinstance(value, dict):
         return {}
@@ -389,17 +438,17 @@ def _short(value: Any) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else str(value)[:200]
 
 
-def _number(value: Any) -> int:
+def _number(value: _Id) -> int:
     """Return an identifier as a number, -1 for a text that is none."""
     try:
-        return int(value)
+        return -1 if value is None else int(value)
     except (TypeError, ValueError, OverflowError):
         return -1
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return value if isinstance(value, int) and 0 < value < 1 << 62 else 0

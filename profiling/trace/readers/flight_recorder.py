@@ -8,9 +8,9 @@ of the file's name, as torch writes it.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import orjson
 
@@ -32,6 +32,16 @@ _WIDTHS = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8,
     "ComplexFloat": 8, "ComplexDouble": 16, "Float8_e4m3fn": 1, "Float8_e5m2": 1, "UInt16": 2, "UInt32": 4, "UInt64": 8,
 }  # fmt: skip
+
+
+class _Group(TypedDict, total=False):
+    """What is known of a process group; the numbers are those of its last collectives, -1 where the dump tells none."""
+
+    about: str
+    ranks: list[int]
+    enqueued: int
+    started: int
+    completed: int
 
 
 class FlightRecorderReader:
@@ -78,7 +88,7 @@ class FlightRecorderReader:
         )
 
 
-def _loaded(path: Path, limits: Limits, progress: Progress) -> Any:
+def _loaded(path: Path, limits: Limits, progress: Progress) -> object:
     """Return what the file holds. Raises: Unreadable."""
     with path.open("rb") as file:
         begin = file.read(2)
@@ -94,9 +104,9 @@ def _loaded(path: Path, limits: Limits, progress: Progress) -> Any:
         raise Unreadable(f"The dump is damaged or cut off: {error}.") from error
 
 
-def _groups(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what is known of each process group by its name: description, ranks, number of its last collectives."""
-    found: dict[str, dict[str, Any]] = {}
+def _groups(told: Mapping[str, object]) -> dict[str, _Group]:
+    """Return what is known of each process group by its name."""
+    found: dict[str, _Group] = {}
     status, config = told.get("pg_status"), told.get("pg_config")
     room = _MOST_RANKS
     for name, about in list(config.items() if isinstance(config, dict) else ())[:_MOST_GROUPS]:
@@ -108,13 +118,14 @@ def _groups(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for name, about in list(status.items() if isinstance(status, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
             mine = found.setdefault(str(name)[:100], {"about": "", "ranks": []})
-            for key in ("enqueued", "started", "completed"):
-                mine[key] = _number(about.get(f"last_{key}_collective"))
+            mine["enqueued"] = _number(about.get("last_enqueued_collective"))
+            mine["started"] = _number(about.get("last_started_collective"))
+            mine["completed"] = _number(about.get("last_completed_collective"))
     return found
 
 
 def _add(
-    entry: dict[str, Any], until: int, groups: dict[str, dict[str, Any]], writer: StoreWriter, *, process: str
+    entry: Mapping[str, object], until: int, groups: Mapping[str, _Group], writer: StoreWriter, *, process: str
 ) -> None:
     """Add one collective."""
     named = entry.get("process_group")
@@ -129,7 +140,7 @@ def _add(
     details = {
         "group": group,
         "about": about,
-        "ranks": groups.get(group, {}).get("ranks", [])[:64],
+        "ranks": groups[group].get("ranks", [])[:64] if group in groups else [],
         "sequence": _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")),
         "p2p": is_p2p,
         "state": str(entry.get("state", ""))[:20],
@@ -144,14 +155,14 @@ def _add(
     writer.add(lane, created, max(end - created, 0), writer.name(name), Category.COMMUNICATION, bytes=size, info=info)
 
 
-def _times(entry: dict[str, Any]) -> tuple[int, int, int]:
+def _times(entry: Mapping[str, object]) -> tuple[int, int, int]:
     """Return when it was called, and when torch noticed that it had begun and ended; 0 for not."""
     names = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
     created, started, completed = (_moment(entry.get(name)) for name in names)
     return created, started, completed
 
 
-def _shapes(entry: dict[str, Any], side: str) -> str:
+def _shapes(entry: Mapping[str, object], side: str) -> str:
     """Return sizes and types as a text: "[1024] Float, [7] Half"."""
     sizes, types = entry.get(f"{side}_sizes"), entry.get(f"{side}_dtypes")
     shown = []
@@ -161,7 +172,7 @@ def _shapes(entry: dict[str, Any], side: str) -> str:
     return ", ".join(shown)
 
 
-def _bytes(entry: dict[str, Any], side: str) -> int:
+def _bytes(entry: Mapping[str, object], side: str) -> int:
     """Return the bytes of all tensors of one side, 0 where a type or size is not known."""
     sizes, types = entry.get(f"{side}_sizes"), entry.get(f"{side}_dtypes")
     if not isinstance(sizes, list) or not isinstance(types, list) or len(sizes) != len(types):
@@ -175,29 +186,29 @@ def _bytes(entry: dict[str, Any], side: str) -> int:
     return total if total < 1 << 62 else 0
 
 
-def _place(frames: Any) -> str:
+def _place(frames: object) -> str:
     """Return the innermost line of somebody's own code, "" if no frame was recorded."""
-    known = [frame for frame in _dicts(frames) if isinstance(frame.get("filename"), str)]
-    above = [frame for frame in known if not any(part in frame["filename"] for part in _PLUMBING)]
-    own = [frame for frame in above if "site-packages/" not in frame["filename"]]
-    for frame in own or above or known:
-        return f"{frame['filename'][-200:]}:{_number(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+    known = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
+    above = [(file, frame) for file, frame in known if not any(part in file for part in _PLUMBING)]
+    own = [(file, frame) for file, frame in above if "site-packages/" not in file]
+    for file, frame in own or above or known:
+        return f"{file[-200:]}:{_number(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return ""
 
 
-def _dicts(values: Any) -> Iterator[dict[str, Any]]:
+def _dicts(values: object) -> Iterator[dict[str, object]]:
     return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
 
 
-def _is_rank(value: Any) -> bool:
+def _is_rank(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-def _moment(value: Any) -> int:
+def _moment(value: object) -> int:
     return value if type(value) is int and 0 < value < 1 << 62 else 0
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     """Return a whole number, also of a text: in JSON the numbers of a group's status are texts; -1 for none."""
     if type(value) is int:
         return value if -1 <= value < 1 << 53 else -1

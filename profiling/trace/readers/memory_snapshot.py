@@ -1,9 +1,8 @@
 """Memory snapshots of torch: what `torch.cuda.memory._dump_snapshot()` writes, a pickle of plain values."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from profiling.trace import plain_pickle
 from profiling.trace.category import Category
@@ -47,7 +46,7 @@ class MemorySnapshotReader:
         writer.meta("tool", "torch")
 
 
-def _state(segments: list[dict[str, Any]], writer: StoreWriter) -> None:
+def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
     """Keep what the allocator held at the end, and the places that held most of it."""
     held: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     totals: defaultdict[int, dict[str, int]] = defaultdict(
@@ -71,7 +70,7 @@ def _state(segments: list[dict[str, Any]], writer: StoreWriter) -> None:
     writer.meta("memory", [{"device": device, **each} for device, each in sorted(totals.items())])
 
 
-def _history(device: int, entries: list[Any], segments: list[dict[str, Any]], writer: StoreWriter) -> None:
+def _history(device: int, entries: list[object], segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
     """Keep what was allocated and reserved over time, counted back from the state at the end."""
     events = [each for each in _dicts(entries) if _whole(each.get("time_us"))]
     if not events:
@@ -95,13 +94,13 @@ def _history(device: int, entries: list[Any], segments: list[dict[str, Any]], wr
     _spans(device, events, writer)
 
 
-def _spans(device: int, events: list[dict[str, Any]], writer: StoreWriter) -> None:
+def _spans(device: int, events: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
     """Add the largest allocations, each from its beginning to its end or the end of the history."""
-    opened: dict[int, dict[str, Any]] = {}
+    opened: dict[int, Mapping[str, object]] = {}
     spans: list[tuple[int, int, int, str]] = []
     last = _whole(events[-1]["time_us"])
 
-    def close(begun: dict[str, Any], end: int) -> None:
+    def close(begun: Mapping[str, object], end: int) -> None:
         begin = _whole(begun["time_us"])
         spans.append((_whole(begun.get("size")), begin * 1000, max(end - begin, 0) * 1000, _place(begun.get("frames"))))
 
@@ -123,7 +122,7 @@ def _spans(device: int, events: list[dict[str, Any]], writer: StoreWriter) -> No
         writer.note("info", f"Of {len(spans):,} allocations of 1 MiB and more the largest {_MOST_SPANS:,} are shown.")
 
 
-def _change(event: dict[str, Any]) -> tuple[int, int]:
+def _change(event: Mapping[str, object]) -> tuple[int, int]:
     """Return by how many bytes an entry changes what is allocated and reserved."""
     action, size = event.get("action"), _whole(event.get("size"))
     given = size if action in _GIVEN else -size if action in _TAKEN else 0
@@ -131,20 +130,20 @@ def _change(event: dict[str, Any]) -> tuple[int, int]:
     return given, reserved
 
 
-def _place(frames: Any) -> str:
+def _place(frames: object) -> str:
     """Return the innermost line of somebody's own code, "unknown place" if no frame was recorded."""
-    known = [frame for frame in _dicts(frames) if isinstance(frame.get("filename"), str)]
-    own = [frame for frame in known if not any(part in frame["filename"] for part in _PLUMBING)]
-    for frame in own or known:
-        return f"{frame['filename'][-200:]}:{_whole(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+    known = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
+    own = [(file, frame) for file, frame in known if not any(part in file for part in _PLUMBING)]
+    for file, frame in own or known:
+        return f"{file[-200:]}:{_whole(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return "unknown place"
 
 
-def _dicts(values: Any) -> Iterator[dict[str, Any]]:
+def _dicts(values: object) -> Iterator[dict[str, object]]:
     return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else 0
 
 

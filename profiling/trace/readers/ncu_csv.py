@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -216,7 +215,7 @@ def _add(kernel: _Kernel, at: int, writer: StoreWriter, *, is_european: bool) ->
     if lasts is None or not 0 <= lasts < 1 << 62:
         return None
     about = kernel.about
-    details: dict[str, Any] = {}
+    details: dict[str, object] = {}
     for what in ("grid", "block"):
         sizes = re.findall(r"\d{1,10}", about.get(f"{what.title()} Size", ""))[:3]
         dims = [told.pop(f"{what} {axis}", None) for axis in "xyz"]

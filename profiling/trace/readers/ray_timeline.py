@@ -5,7 +5,7 @@ Ray shows what its tasks wait for and where they run, one lane a worker, and not
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import orjson
 
@@ -17,6 +17,19 @@ from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
+
+
+class _Event(TypedDict, total=False):
+    """An event as Ray writes it; times in us. In somebody's file it may be anything: `read` leaves out what fails."""
+
+    ph: str
+    cat: str
+    name: str
+    pid: str
+    tid: str
+    ts: float
+    dur: float
+    args: dict[str, object]
 
 
 class RayTimelineReader:
@@ -52,7 +65,7 @@ class RayTimelineReader:
         writer.meta("tool", "ray")
 
 
-def _add(event: dict[str, Any], writer: StoreWriter) -> None:
+def _add(event: _Event, writer: StoreWriter) -> None:
     """Add one event; a task is a range, and what Ray does around it is overhead."""
     kind = str(event.get("cat", ""))
     name = str(event["name"])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_ranks_stand_side_by_side_and_the_straggler_is_named(tmp_path, stack) ->
     ]
     first = found.late[0]
     assert (first.role, first.rank, first.last, first.of, first.median) == ("policy", 1, 3, 3, 7 * MS)
-    assert json.loads(json.dumps(found.as_json()))["workers"][1]["communication"]["exposed"] == 39 * MS
+    assert json.loads(json.dumps(asdict(found)))["workers"][1]["communication"]["exposed"] == 39 * MS
 
 
 def test_two_files_of_one_worker_count_once_and_that_of_the_device_tells_more(tmp_path, stack) -> None:
@@ -159,7 +160,7 @@ def test_of_a_trace_that_is_too_long_the_first_steps_count(tmp_path, stack) -> N
 def test_nothing_recorded_is_nothing_told() -> None:
     found = summarise([], NONE)
     assert (found.workers, found.budget.steps, found.late, found.memory) == ((), (), (), ())
-    assert json.dumps(found.as_json())
+    assert json.dumps(asdict(found))
 
 
 def test_phases_alone_have_a_budget(tmp_path) -> None:

@@ -75,7 +75,7 @@ def test_the_wide_form_of_the_raw_page(tmp_path: Path) -> None:
             ("stream", "python", 71, 0, 7),
             ("stream", "python", 71, 0, 20),
         ]
-        assert store.detail(0)["info"] == {
+        assert store.detail(0).info == {
             "grid": [4096, 2, 1],
             "block": [256, 1, 1],
             "DRAM throughput %": 40,
@@ -108,7 +108,7 @@ def test_the_long_form_of_the_details_page(tmp_path: Path) -> None:
     )
     with read(tmp_path / "details.csv", text) as store:
         assert shown(store) == [("kernel_0", 0, 2848), ("kernel_1", 2848, 1_500_000)]
-        assert store.detail(0)["info"] == {
+        assert store.detail(0).info == {
             "grid": [4096, 2, 1],
             "block": [256, 1, 1],
             "memory throughput %": 14.26,
@@ -130,7 +130,7 @@ def test_an_old_table_names_the_launch_and_its_shape_in_metrics(tmp_path: Path) 
     )
     with read(tmp_path / "old.csv", text) as store:
         assert shown(store) == [("compute_flux", 0, 1_250_000)]
-        assert store.detail(0)["info"] == {
+        assert store.detail(0).info == {
             "grid": [8, 2, 1],
             "block": [128, 1, 1],
             "launched": "2020-Apr-07 17:01:05",
@@ -144,7 +144,7 @@ def test_numbers_of_another_language(tmp_path: Path) -> None:
     ]
     with read(tmp_path / "a.csv", table((*ABOUT, *LONG), *rows)) as store:
         assert shown(store) == [("a", 0, 117_344)]
-        assert store.detail(0)["info"]["SM throughput %"] == 65.77
+        assert store.detail(0).info["SM throughput %"] == 65.77
     with read(tmp_path / "b.csv", table((*ABOUT, *LONG), rows[0])) as store:
         assert shown(store) == [("a", 0, 117)]  # nothing says that it is no point
 

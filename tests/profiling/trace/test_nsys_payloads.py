@@ -130,7 +130,6 @@ def test_a_number_that_somebody_attaches_to_a_range_is_shown(tmp_path: Path) -> 
     import_trace(report, tmp_path / "a.store")
     with Store(tmp_path / "a.store") as store:
         told = {
-            name: store.detail(store.search(name, 1)[0].event)["info"].get("payload")
-            for name in ("whole", "part", "none")
+            name: store.detail(store.search(name, 1)[0].event).info.get("payload") for name in ("whole", "part", "none")
         }
     assert told == {"whole": 4096, "part": 0.5, "none": None}

@@ -189,7 +189,7 @@ def test_the_old_schema_with_ranges_of_ours_and_of_others(tmp_path: Path) -> Non
         (lane,) = [lane for lane in store.lanes if lane.kind == "thread"]
         assert (lane.process, lane.pid, lane.thread, lane.tid) == ("worker", 5, "python", 77)
         step = store.detail(store.search("step 3", 1)[0].event)
-        assert step["info"] == {"step": 3}
+        assert step.info == {"step": 3}
         cut, unusable = store.notes
         assert cut.text == "2 ranges were still open when the session ended and are cut: still open, update."
         assert unusable.text.startswith("2 rows were left out")
@@ -223,10 +223,10 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
         assert len(set(kernels["link"].tolist())) == 2
         for number, lane in zip(kernels["id"].tolist(), kernels["lane"].tolist(), strict=True):
             detail = store.detail(number)
-            assert detail["info"] == {"grid": [8, 1, 1], "block": [128, 1, 1], "registersPerThread": 32}
-            (call,) = detail["linked"]
-            assert call["name"] == "cudaLaunchKernel"
-            assert store.lanes[call["lane"]].pid == store.lanes[lane].pid
+            assert detail.info == {"grid": [8, 1, 1], "block": [128, 1, 1], "registersPerThread": 32}
+            (call,) = detail.linked
+            assert call.name == "cudaLaunchKernel"
+            assert store.lanes[call.lane].pid == store.lanes[lane].pid
         assert "Memcpy HtoD (Pageable -> Device)" in store.names
         assert store.events(categories=[Category.SYSTEM])["dur"].tolist() == [10]
         (series,) = store.series

@@ -254,7 +254,7 @@ def test_a_log_of_nccl_shows_calls_with_their_bytes(tmp_path: Path) -> None:
         assert facts.names == 1
         assert store.names == ["ncclAllReduce"]
         assert (store.lanes[0].process, store.lanes[0].pid, store.lanes[0].device) == ("node-1", 71, 0)
-        assert store.detail(0)["info"]["nranks"] == "8"
+        assert store.detail(0).info["nranks"] == "8"
         assert store.meta["tool_version"] == "2.26.2+cuda12.4"
         texts = [note.text for note in store.notes]
         assert "NCCL on node-1: Call to ibv_modify_qp failed" in texts
@@ -370,8 +370,8 @@ def test_a_database_of_ascend_by_its_documented_schema(tmp_path: Path, zipped: b
             ("hcom_allReduce_", "COMMUNICATION", "stream", 100, 100),
         }
         (kernel,) = store.search("MatMulV2", 1)
-        (call,) = store.detail(kernel.event)["linked"]
-        assert call["name"] == "aclnnMatmul"
+        (call,) = store.detail(kernel.event).linked
+        assert call.name == "aclnnMatmul"
         assert store.meta["rank"] == 3
         thread = next(lane for lane in store.lanes if lane.kind == "thread")
         assert (thread.pid, thread.tid) == (71, 90)

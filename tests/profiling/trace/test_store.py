@@ -85,11 +85,11 @@ def test_an_event_tells_its_details_and_what_it_caused(path: Path) -> None:
     with Store(path) as store:
         ids = dict(zip(*[store.events(columns=("ts", "id"))[key].tolist() for key in ("ts", "id")], strict=True))
         launch = store.detail(ids[T + 12])
-        assert launch["name"] == "cudaLaunchKernel"
-        assert [event["name"] for event in launch["linked"]] == ["gemm"]
-        assert [event["name"] for event in store.detail(ids[T + 10])["operators"]] == ["gemm"]
-        assert store.detail(ids[T])["info"] == {"grid": [1, 2, 3]}
-        assert store.detail(99) == {}
+        assert launch.event.name == "cudaLaunchKernel"
+        assert [event.name for event in launch.linked] == ["gemm"]
+        assert [event.name for event in store.detail(ids[T + 10]).operators] == ["gemm"]
+        assert store.detail(ids[T]).info == {"grid": [1, 2, 3]}
+        assert store.detail(99) is None
 
 
 def test_a_search_finds_names_in_any_case_and_takes_signs_as_they_are(path: Path) -> None:
@@ -164,7 +164,7 @@ def test_details_are_bounded_and_kept_apart(path: Path, monkeypatch: pytest.Monk
         writer.finish()
     with Store(path) as store:
         found = store.events(columns=("id",))["id"].tolist()
-        told = [store.detail(event)["info"] for event in found]
+        told = [store.detail(event).info for event in found]
         assert told[:-1] == [{"n": i % 5} for i in range(20)]
         assert told[-1] == {"left out": "16,009 characters"}
 

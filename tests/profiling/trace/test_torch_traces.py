@@ -90,9 +90,9 @@ def test_every_kernel_of_a_real_trace_finds_its_launch(tmp_path: Path) -> None:
         kernels = store.events(categories=[Category.KERNEL, Category.COMMUNICATION], columns=("link", "ts", "id"))
         assert len(kernels["link"]) == 8568
         assert set(kernels["link"].tolist()) <= launches
-        (launch,) = store.detail(int(kernels["id"][0]))["linked"]
-        assert launch["name"] == "cudaLaunchKernel"
-        assert launch["ts"] < kernels["ts"][0]
+        (launch,) = store.detail(int(kernels["id"][0])).linked
+        assert launch.name == "cudaLaunchKernel"
+        assert launch.ts < kernels["ts"][0]
 
 
 def test_kinds_of_events_get_their_categories_and_lanes(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_kinds_of_events_get_their_categories_and_lanes(tmp_path: Path) -> None:
         assert found["outer"][rows["aten::mm"]] == 9
         assert (found["bytes"][nccl], found["bytes"][copy]) == (200, 4096)
         detail = store.detail(int(store.events(categories=[Category.OPERATOR], columns=("id",))["id"][0]))
-        assert detail["info"] == {"Input Dims": [[2, 3]]}
+        assert detail.info == {"Input Dims": [[2, 3]]}
         (stream,) = [lane for lane in store.lanes if lane.kind == "stream"]
         assert (stream.process, stream.pid, stream.device, stream.stream, stream.thread) == (
             "python",
