@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.catalog.runspec import RunSpec, Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
-from jobs.runner.captures.attachable import environment_to_ride
+from jobs.runner.captures.attachable import attach_environment
 
 CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
 _ASK = """
@@ -55,7 +55,7 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
 def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) -> Mapping[str, str]:
     """Return the environment in which the trainer is started, before its launch adds to it.
 
-    Another trainer gets what it takes to be recorded (riders.py).
+    Another trainer gets what it takes to be recorded (attachable.py).
 
     Ray's marks for drivers are not for another trainer: it would take them for those of an actor, and ask Ray for
     devices that a process outside of Ray does not have.
@@ -63,7 +63,7 @@ def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) ->
     if spec.is_native:
         return environ
     kept = {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
-    return environment_to_ride(kept, run_dir)
+    return attach_environment(kept, run_dir)
 
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:

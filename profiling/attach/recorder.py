@@ -1,4 +1,4 @@
-"""Rides in a process of a trainer that knows nothing of Pitwall: a thread that records when the runner asks for it.
+"""A thread in a process of a trainer that knows nothing of Pitwall: it records when the runner asks for it.
 
 A process is a worker once torch.distributed is initialised in it; until then, and in every other process, the thread
 only looks. It says who it is, then waits for requests (messages.py) and records with profiling.captures.recording, by
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.2
 NO_STEPS = {"torch_pieces": "A piece ends with a step, and this trainer's processes do not tell of theirs. Use torch."}
 
 
-class Rider:
+class AttachedRecorder:
     """The recordings of this process, as the runner asks for them."""
 
     def __init__(self, folder: Path) -> None:
@@ -98,12 +98,12 @@ class Rider:
         messages.write(messages.told_path(self._folder, self._pid), message)
 
 
-def ride(folder: Path) -> None:
+def serve_requests(folder: Path) -> None:
     """Look for requests for as long as the process lives."""
-    rider = Rider(folder)
+    attached = AttachedRecorder(folder)
     while folder.is_dir():
         with contextlib.suppress(Exception):  # a full disk, for instance: it is tried again
-            rider.look()
+            attached.look()
         time.sleep(LOOK_SECONDS)
 
 

@@ -25,8 +25,8 @@ from profiling.captures.files import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
 from tests.jobs.engine.conftest import EndedRun, Running
-from tests.proofs.console_custody import CaptureOutcome, outcome_of, set_up
-from tests.proofs.ridden_run import RiddenRun, ShippedRun
+from tests.proofs.console_captures import CaptureOutcome, outcome_of, set_up
+from tests.proofs.shipped_run import ShippedRun, SupervisedRun
 from tests.ray_head import HOUSE, RayHead, running_head
 from tests.waiting import wait_until
 
@@ -66,12 +66,12 @@ def command(running: Running, verb: str, **payload: Any) -> None:
         file.write(json.dumps({"number": time.time_ns(), "verb": verb, "payload": payload}) + "\n")
 
 
-def told(running: Running | RiddenRun, capture: str) -> list[dict[str, Any]]:
+def told(running: Running | SupervisedRun, capture: str) -> list[dict[str, Any]]:
     """Return what was told of a capture so far."""
     return [e for e in running.events() if e["kind"] == "capture" and e["capture"] == capture]
 
 
-def until(running: Running | RiddenRun, capture: str, *states: str) -> None:
+def until(running: Running | SupervisedRun, capture: str, *states: str) -> None:
     """Return when a capture has been in one of the states."""
     wait_until(lambda: any(e["state"] in states for e in told(running, capture)), ASK_SECONDS)
 
@@ -81,7 +81,7 @@ def announced(ended: EndedRun | ShippedRun, capture: str) -> list[Path]:
     return [ended.run_dir / e["path"] for e in ended.of("artifact") if e["meta"].get("capture") == capture]
 
 
-def worker(running: RiddenRun) -> psutil.Process:
+def worker(running: SupervisedRun) -> psutil.Process:
     """Return the process of policy 0: the one that writes its log."""
     log = running.run_dir / "log" / "policy-0.stderr"
     for process in psutil.Process().children(recursive=True):
@@ -101,7 +101,7 @@ class Way:
     """
 
     text: str
-    end: Callable[[RiddenRun], None]
+    end: Callable[[SupervisedRun], None]
     lost: str = ""
     is_cut: bool = False
 
@@ -151,7 +151,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
     way = WAYS[name]
     is_written = number % 4 in (1, 2)
     capture = f"c{number}"
-    running = RiddenRun(folder / name.replace(" ", "-"), SPEC, head, way=name)
+    running = SupervisedRun(folder / name.replace(" ", "-"), SPEC, head, way=name)
     try:
         running.wait_for_step(2)
         running.command("profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[], num_steps=1)

@@ -17,8 +17,8 @@ import profiling.attach
 from profiling.attach import messages
 from profiling.config import TOOLS, Device
 
-FOLDER = "ride"
-VARIABLE = "PITWALL_RIDE"
+FOLDER = "attach"
+VARIABLE = "PITWALL_ATTACH_DIR"
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """What Ray gives a job's driver: the runtime environment that its workers get, as JSON."""
 _PATH = "PYTHONPATH"
@@ -27,7 +27,7 @@ NO_NSYS = "nsys records only processes that it starts, and these are started by 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Riding:
+class AttachableWorker:
     """A process that can be recorded: `name` is its role and rank (policy-0), `problems` are by tool, "" for ready."""
 
     pid: int
@@ -43,7 +43,7 @@ class Riding:
         return f"{self.role}-{self.rank}"
 
 
-def environment_to_ride(environ: Mapping[str, str], run_dir: Path) -> dict[str, str]:
+def attach_environment(environ: Mapping[str, str], run_dir: Path) -> dict[str, str]:
     """Return the environment with what has each Python of the trainer look for requests, its Ray workers among them.
 
     A container image has paths of its own, so workers in one are left as they are.
@@ -65,7 +65,7 @@ def environment_to_ride(environ: Mapping[str, str], run_dir: Path) -> dict[str, 
     return found
 
 
-class Riders:
+class AttachableWorkers:
     """Everybody who has said that he is there. `role_of` names the role of a Ray actor's class."""
 
     def __init__(self, run_dir: Path, *, role_of: Callable[[str], str], label: str) -> None:
@@ -73,7 +73,7 @@ class Riders:
         self._folder.mkdir(exist_ok=True)
         self._numbers: Counter[int] = Counter()
 
-    def there(self) -> dict[str, Riding]:
+    def there(self) -> dict[str, AttachableWorker]:
         """Return the processes that live, by name; ranks are counted anew where several processes claim the same."""
         said = [message for path in self._folder.glob("*.worker.json") if (message := messages.read(path)) is not None]
         by_role: dict[str, list[tuple[int, int, Mapping[str, Any]]]] = {}
@@ -89,7 +89,7 @@ class Riders:
             members.sort(key=lambda member: member[:2])
             is_clear = len({rank for rank, _, _ in members}) == len(members)
             for number, (rank, pid, message) in enumerate(members):
-                riding = Riding(
+                worker = AttachableWorker(
                     pid=pid,
                     role=role,
                     rank=rank if is_clear else number,
@@ -97,25 +97,25 @@ class Riders:
                     device="cuda" if message.get("device") == "cuda" else "cpu",
                     problems=self._problems(message),
                 )
-                found[riding.name] = riding
+                found[worker.name] = worker
         return found
 
-    def ask(self, riding: Riding, verb: messages.Verb, **what: Any) -> int:
+    def ask(self, worker: AttachableWorker, verb: messages.Verb, **what: Any) -> int:
         """Ask a process for something; return the number under which it will answer. Raises: OSError."""
-        self._numbers[riding.pid] += 1
-        number = self._numbers[riding.pid]
+        self._numbers[worker.pid] += 1
+        number = self._numbers[worker.pid]
         message = {"number": number, "verb": verb, "runner": os.getpid(), **what}
-        messages.write(messages.ask_path(self._folder, riding.pid), message)
+        messages.write(messages.ask_path(self._folder, worker.pid), message)
         return number
 
-    def told(self, riding: Riding, number: int) -> Mapping[str, Any] | None:
+    def told(self, worker: AttachableWorker, number: int) -> Mapping[str, Any] | None:
         """Return the answer to that request; None as long as there is none."""
-        found = messages.read(messages.told_path(self._folder, riding.pid))
+        found = messages.read(messages.told_path(self._folder, worker.pid))
         return found if found is not None and found.get("number") == number else None
 
-    def is_there(self, riding: Riding) -> bool:
+    def is_there(self, worker: AttachableWorker) -> bool:
         """Return True while the process lives."""
-        return _lives(riding.pid)
+        return _lives(worker.pid)
 
     def _problems(self, message: Mapping[str, Any]) -> dict[str, str]:
         given = message.get("problems")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.captures.announce import Teller
-from jobs.runner.captures.attachable import Riders, Riding
+from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from profiling.captures.files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
 from profiling.captures.request import CaptureRefused, Request, within
 from profiling.captures.tool_selection import pick
@@ -25,15 +25,17 @@ NOT_ASKED = 0  # no request has this number
 SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
 
 
-class Ridden:
-    """One capture by `riders`; its files go to `folder`, below the run directory."""
+class AttachedCapture:
+    """One capture by `workers`; its files go to `folder`, below the run directory."""
 
     def __init__(
-        self, request: Request, *, riders: Riders, run_dir: Path, teller: Teller, step: int, label: str
+        self, request: Request, *, workers: AttachableWorkers, run_dir: Path, teller: Teller, step: int, label: str
     ) -> None:
         self.request = request
-        self._riders, self._run_dir, self._teller, self._label = riders, run_dir, teller, label
-        self._asked: dict[str, tuple[Riding, int]] = {}  # who was asked, and under which number the answer comes
+        self._workers, self._run_dir, self._teller, self._label = workers, run_dir, teller, label
+        self._asked: dict[
+            str, tuple[AttachableWorker, int]
+        ] = {}  # who was asked, and under which number the answer comes
         self._problems: dict[str, str] = {}
         self._files = 0
         self._state = "armed"
@@ -98,7 +100,7 @@ class Ridden:
         return self._begun_at + self.request.num_steps
 
     def _is_living(self) -> bool:
-        return any(self._riders.is_there(riding) for riding, _ in self._asked.values())
+        return any(self._workers.is_there(worker) for worker, _ in self._asked.values())
 
     def _begin_if_due(self, step: int, now: float) -> None:
         request = self.request
@@ -111,7 +113,7 @@ class Ridden:
             text = f"The log was at step {step} before {request.steps} could be begun. Record by time instead."
             self._fail(text, step)
             return
-        there = self._riders.there()
+        there = self._workers.there()
         if not there and not request.seconds:
             return  # they are being started
         if not step and not request.seconds:
@@ -123,8 +125,8 @@ class Ridden:
                 text = f"No process of {self._label} on this node can be recorded yet. Ask again once it trains."
                 raise CaptureRefused(text)
             sizes: dict[str, int] = {}
-            for riding in there.values():
-                sizes[riding.role] = max(sizes.get(riding.role, 0), riding.rank + 1)
+            for worker in there.values():
+                sizes[worker.role] = max(sizes.get(worker.role, 0), worker.rank + 1)
             chosen = [there[name] for name in within(request, sizes) if name in there]
         except CaptureRefused as refused:
             self._fail(str(refused), step)
@@ -136,7 +138,7 @@ class Ridden:
             return step >= self.request.first_step - 1
         return step > self._armed_at or not self._armed_at
 
-    def _begin(self, chosen: list[Riding], step: int, now: float) -> None:
+    def _begin(self, chosen: list[AttachableWorker], step: int, now: float) -> None:
         folder = recordings(self._run_dir)
         if not self.request.tool:
             self.request = replace(self.request, tool=_picked(self.request, chosen))
@@ -144,23 +146,23 @@ class Ridden:
             self._fail(f"No tool that {self._label}'s processes have shows {self.request.what}.", step)
             return
         tool, what = self.request.tool, "" if self.request.what == "none" else self.request.what
-        for riding in chosen:
-            if problem := riding.problems.get(tool, ""):
-                self._problems[riding.name] = problem
+        for worker in chosen:
+            if problem := worker.problems.get(tool, ""):
+                self._problems[worker.name] = problem
                 continue
             self._ask(
-                riding, "start", tool=tool, what=what, folder=str(folder), name=stem(self.request.capture, riding.name)
+                worker, "start", tool=tool, what=what, folder=str(folder), name=stem(self.request.capture, worker.name)
             )
         self._state, self._since, self._begun_at = "starting", now, step
         self._take_starts(step, now)
 
     def _take_starts(self, step: int, now: float) -> None:
-        for name, (riding, number) in list(self._asked.items()):
-            told = self._riders.told(riding, number)
-            if told is None and self._riders.is_there(riding) and now - self._since < START_SECONDS:
+        for name, (worker, number) in list(self._asked.items()):
+            told = self._workers.told(worker, number)
+            if told is None and self._workers.is_there(worker) and now - self._since < START_SECONDS:
                 return
             if told is None:
-                self._ask(riding, "drop")  # if it begins after all, nobody would end it
+                self._ask(worker, "drop")  # if it begins after all, nobody would end it
                 self._problems[name] = f"it did not begin within {START_SECONDS:.0f} s."
             elif told.get("problem"):
                 self._problems[name] = str(told["problem"])
@@ -187,11 +189,11 @@ class Ridden:
     def _stop(self, step: int, now: float) -> None:
         self._state, self._since, self._ended_at = "stopping", now, step
         self._teller.state(self.request, "stopping", step=step)
-        for name, (riding, _) in list(self._asked.items()):
-            if self._riders.is_there(riding):
-                self._ask_to_stop(riding)
+        for name, (worker, _) in list(self._asked.items()):
+            if self._workers.is_there(worker):
+                self._ask_to_stop(worker)
             else:
-                self._take(name, riding, self._riders.told(riding, self._asked[name][1]), "its process has ended.")
+                self._take(name, worker, self._workers.told(worker, self._asked[name][1]), "its process has ended.")
         self._teller.state(self.request, "writing", step=step)
         self._take_files(step, now)
 
@@ -201,16 +203,16 @@ class Ridden:
             self._close(step)
 
     def _take_answers(self, *, is_last_chance: bool, why: str) -> None:
-        for name, (riding, number) in list(self._asked.items()):
-            told = self._riders.told(riding, number)
+        for name, (worker, number) in list(self._asked.items()):
+            told = self._workers.told(worker, number)
             if told is not None and (told.get("size") or told.get("problem")):
-                self._take(name, riding, told, why)
-            elif is_last_chance or not self._riders.is_there(riding):
-                self._take(name, riding, told, why if is_last_chance else "its process has ended.")
+                self._take(name, worker, told, why)
+            elif is_last_chance or not self._workers.is_there(worker):
+                self._take(name, worker, told, why if is_last_chance else "its process has ended.")
             elif number == NOT_ASKED:
-                self._ask_to_stop(riding)
+                self._ask_to_stop(worker)
 
-    def _take(self, name: str, riding: Riding, told: Mapping[str, Any] | None, why: str) -> None:
+    def _take(self, name: str, worker: AttachableWorker, told: Mapping[str, Any] | None, why: str) -> None:
         """Put the file of one process into place and tell of it, or keep why there is none."""
         del self._asked[name]
         tool = load_tool(self.request.tool)
@@ -226,8 +228,8 @@ class Ridden:
             about = announcement(
                 self._window,
                 path,
-                role=riding.role,
-                rank=riding.rank,
+                role=worker.role,
+                rank=worker.rank,
                 tool_version=str(told.get("version") or version_of(tool)),
                 size=path.stat().st_size,
                 sha256=str(told.get("sha256") or sha256_of(path)),
@@ -269,26 +271,26 @@ class Ridden:
     def _not_recorded(self) -> str:
         return f"Not recorded: {missing_text(self._problems)}" if self._problems else ""
 
-    def _ask(self, riding: Riding, verb: Any, **what: Any) -> None:
+    def _ask(self, worker: AttachableWorker, verb: Any, **what: Any) -> None:
         try:
-            self._asked[riding.name] = riding, self._riders.ask(riding, verb, **what)
+            self._asked[worker.name] = worker, self._workers.ask(worker, verb, **what)
         except OSError as error:
-            self._problems[riding.name] = f"it could not be asked: {error.strerror or error}."
-            self._asked.pop(riding.name, None)
+            self._problems[worker.name] = f"it could not be asked: {error.strerror or error}."
+            self._asked.pop(worker.name, None)
 
-    def _ask_to_stop(self, riding: Riding) -> None:
+    def _ask_to_stop(self, worker: AttachableWorker) -> None:
         """Ask, or keep that it is to be asked again: what goes on to record takes the process's memory, or its disk."""
         number = NOT_ASKED
         with contextlib.suppress(OSError):
-            number = self._riders.ask(riding, "stop")
-        self._asked[riding.name] = riding, number
+            number = self._workers.ask(worker, "stop")
+        self._asked[worker.name] = worker, number
 
     def _fail(self, why: str, step: int) -> None:
         self._state = "over"
         self._teller.state(self.request, "failed", step=step, text=why)
 
 
-def _picked(request: Request, chosen: list[Riding]) -> str:
+def _picked(request: Request, chosen: list[AttachableWorker]) -> str:
     """Return the tool that shows what is asked for on most of these processes, "" if none does."""
-    device: Device = "cuda" if any(riding.device == "cuda" for riding in chosen) else "cpu"
-    return pick(request.what, device=device, workers={riding.name: riding.problems for riding in chosen}).tool
+    device: Device = "cuda" if any(worker.device == "cuda" for worker in chosen) else "cpu"
+    return pick(request.what, device=device, workers={worker.name: worker.problems for worker in chosen}).tool

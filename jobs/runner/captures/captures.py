@@ -1,7 +1,7 @@
 """Captures of a run whose trainer writes no events and takes no commands: asked for by the console, told by the runner.
 
 Two ways lead to files: the trainer's own profiler, which was told at its start (own_recording.py), and our recorder in
-its processes (ridden.py). Everything happens in the thread that calls `look`; nothing here is worth a run, so nothing
+its processes (attached.py). Everything happens in the thread that calls `look`; nothing here is worth a run, so nothing
 is raised.
 """
 
@@ -14,8 +14,8 @@ from jobs.adapters.adapter import Adapter
 from jobs.catalog.own_profile import own_profile
 from jobs.catalog.runspec import RunSpec
 from jobs.runner.captures.announce import Capture, Teller
-from jobs.runner.captures.attachable import Riders, Riding
-from jobs.runner.captures.attached import Ridden
+from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
+from jobs.runner.captures.attached import AttachedCapture
 from jobs.runner.captures.own_profiler import OwnRecording
 from jobs.runner.reporting.commands import Commands
 from profiling.captures.request import CaptureRefused, Request, parse_request
@@ -46,7 +46,7 @@ class Recording:
     ) -> None:
         self._adapter, self._label, self._run_dir, self._attempt = adapter, label, run_dir, attempt
         self._commands, self._say, self._write = commands, say, write
-        self._riders = Riders(
+        self._workers = AttachableWorkers(
             run_dir, role_of=lambda actor: adapter.captures.role_of(spec=spec, actor=actor), label=label
         )
         self._teller = Teller(attempt=attempt, write=write)
@@ -54,8 +54,8 @@ class Recording:
         own = own_profile(spec)
         self._own_until = own.first_step + own.num_steps - 1 if own is not None else 0
         self._next_look = self._next_workers = 0.0
-        self._told: dict[str, Riding] = {}
-        self._seen: dict[str, Riding] = {}
+        self._told: dict[str, AttachableWorker] = {}
+        self._seen: dict[str, AttachableWorker] = {}
         self._is_broken = False
 
     def look(self, *, step: int, now: float) -> None:
@@ -99,7 +99,7 @@ class Recording:
 
         The trainer's own would not be refused but end the run, so as long as it has steps ahead ours stays away.
         """
-        if not isinstance(capture, Ridden) or capture.is_recording:
+        if not isinstance(capture, AttachedCapture) or capture.is_recording:
             return False
         is_ahead = step < self._own_until and capture.request.tool not in HARMLESS
         if is_ahead and capture.request.seconds:
@@ -139,9 +139,9 @@ class Recording:
             self._captures.append(own)
             return
         self._captures.append(
-            Ridden(
+            AttachedCapture(
                 request,
-                riders=self._riders,
+                workers=self._workers,
                 run_dir=self._run_dir,
                 teller=self._teller,
                 step=step,
@@ -157,13 +157,13 @@ class Recording:
         if now < self._next_workers:
             return
         self._next_workers = now + WORKERS_SECONDS
-        there = self._riders.there()
+        there = self._workers.there()
         if there and there == self._seen and there != self._told:
             self._told = there
-            torch = sum(not riding.problems.get("torch") for riding in there.values())
+            torch = sum(not worker.problems.get("torch") for worker in there.values())
             meta = {
-                "profilers": {name: dict(riding.problems) for name, riding in there.items()},
-                "places": {name: riding.node for name, riding in there.items()},
+                "profilers": {name: dict(worker.problems) for name, worker in there.items()},
+                "places": {name: worker.node for name, worker in there.items()},
             }
             text = f"Ready to record: torch on {torch} of {len(there)} workers"
             self._write(note(text, attempt=self._attempt, step=step, meta=meta))

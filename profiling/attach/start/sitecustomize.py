@@ -1,8 +1,8 @@
 """Lets Pitwall record a trainer that knows nothing of it: Python reads this file first, by PYTHONPATH, at its start.
 
-Nothing happens in a process that never imports torch, and nothing anywhere unless PITWALL_RIDE names the folder where
-requests are laid down. Then a thread looks there (profiling.attach.recorder). Whatever goes wrong here stays here. A
-sitecustomize that stands behind this one in the path is read as before.
+Nothing happens in a process that never imports torch, and nothing anywhere unless PITWALL_ATTACH_DIR names the folder
+of requests. Then a thread looks there (profiling.attach.recorder). Whatever goes wrong here stays here. A sitecustomize
+further along the path is read as before.
 
 Every Python process that a trainer starts reads this, so it imports next to nothing until torch is there.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
-FOLDER = "PITWALL_RIDE"
+FOLDER = "PITWALL_ATTACH_DIR"
 PACKAGE = "profiling"
 LOOK_SECONDS = 0.5
 
@@ -26,11 +26,11 @@ class _Noticing:
 
             # a new list: who goes through the old one just now would pass over whoever stands behind this one
             sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
-            threading.Thread(target=_ride, name="pitwall", daemon=True).start()
+            threading.Thread(target=_attach, name="pitwall", daemon=True).start()
         return None
 
 
-def _ride() -> None:
+def _attach() -> None:
     import time
     from pathlib import Path
 
@@ -38,9 +38,9 @@ def _ride() -> None:
         while getattr(sys.modules.get("torch"), "profiler", None) is None:  # it is being imported, or never will be
             time.sleep(LOOK_SECONDS)
         _load_package()
-        from profiling.attach import recorder as rider
+        from profiling.attach import recorder
 
-        rider.ride(Path(os.environ[FOLDER]))
+        recorder.serve_requests(Path(os.environ[FOLDER]))
     except Exception as error:  # the trainer's own work goes on whatever this was
         print(f"pitwall: this process cannot be recorded. {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 

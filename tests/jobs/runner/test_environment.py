@@ -12,7 +12,7 @@ import pytest
 
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import Trainer
-from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, environment_to_ride
+from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, attach_environment
 from jobs.runner.environment import TrainerMissing, environment_for, interpreter
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
@@ -103,21 +103,21 @@ def test_processes_of_another_trainer_and_its_ray_workers_are_told_where_request
     job = {"runtime_env": {"working_dir": "gcs://x.zip", "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": "/mine"}}}
     environ = {RAY_JOB: json.dumps(job), "PYTHONPATH": "/before"}
 
-    told = environment_to_ride(environ, Path("/runs/r/a1"))
+    told = attach_environment(environ, Path("/runs/r/a1"))
 
     folder, _, rest = told["PYTHONPATH"].partition(":")
     assert (Path(folder) / "sitecustomize.py").is_file()
     assert rest == "/before"
-    assert told[VARIABLE] == "/runs/r/a1/ride"
+    assert told[VARIABLE] == "/runs/r/a1/attach"
     assert json.loads(told[RAY_JOB]) == {
         "runtime_env": {
             "working_dir": "gcs://x.zip",
-            "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": f"{folder}:/mine", VARIABLE: "/runs/r/a1/ride"},
+            "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": f"{folder}:/mine", VARIABLE: "/runs/r/a1/attach"},
         }
     }
     image = {RAY_JOB: json.dumps({"runtime_env": {"image_uri": "some/image"}})}
-    assert environment_to_ride(image, Path("/r"))[RAY_JOB] == image[RAY_JOB]
-    assert environment_to_ride({RAY_JOB: "[]"}, Path("/r"))[RAY_JOB] == "[]"
+    assert attach_environment(image, Path("/r"))[RAY_JOB] == image[RAY_JOB]
+    assert attach_environment({RAY_JOB: "[]"}, Path("/r"))[RAY_JOB] == "[]"
 
 
 def test_a_torch_that_another_hook_of_imports_finds_is_found_by_it(tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_a_torch_that_another_hook_of_imports_finds_is_found_by_it(tmp_path: Pat
     assert torch.is_theirs
     assert type(sys.meta_path[0]).__name__ == "Theirs"
     """
-    environ = environment_to_ride(os.environ, tmp_path)
+    environ = attach_environment(os.environ, tmp_path)
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environ, check=True, timeout=120)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner.captures.attachable import RAY_JOB, Riders, environment_to_ride
+from jobs.runner.captures.attachable import RAY_JOB, AttachableWorkers, attach_environment
 from profiling.captures.files import recordings
 from tests.waiting import wait_until
 
@@ -30,8 +30,8 @@ def work(end):
 def started(folder: Path, body: str, *launcher: str, **env: str) -> Iterator[None]:
     """Run a program as a trainer of a run in `folder` until the file `end` is there."""
     (folder / "program.py").write_text(WORK + textwrap.dedent(body))
-    environ = environment_to_ride({**os.environ, **env}, folder)
-    (folder / "ride").mkdir()
+    environ = attach_environment({**os.environ, **env}, folder)
+    (folder / "attach").mkdir()
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, *launcher, "program.py"], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
@@ -45,19 +45,19 @@ def started(folder: Path, body: str, *launcher: str, **env: str) -> Iterator[Non
             process.wait()
 
 
-def riders_of(folder: Path, role_of: Callable[[str], str]) -> Riders:
-    return Riders(folder, role_of=role_of, label="the trainer")
+def workers_of(folder: Path, role_of: Callable[[str], str]) -> AttachableWorkers:
+    return AttachableWorkers(folder, role_of=role_of, label="the trainer")
 
 
-def record(riders: Riders, folder: Path, names: list[str]) -> list[str]:
+def record(workers: AttachableWorkers, folder: Path, names: list[str]) -> list[str]:
     """Record the workers of these names for a moment, and return the names of the files."""
-    there = riders.there()
+    there = workers.there()
     about = {"tool": "stacks", "folder": str(recordings(folder))}
-    asked = [(there[name], riders.ask(there[name], "start", name=name, **about)) for name in names]
-    wait_until(lambda: all(riders.told(worker, number) for worker, number in asked), WAIT_SECONDS)
-    stopped = [(worker, riders.ask(worker, "stop")) for worker, _ in asked]
-    wait_until(lambda: all(riders.told(worker, number) for worker, number in stopped), WAIT_SECONDS)
-    told = [riders.told(worker, number) or {} for worker, number in stopped]
+    asked = [(there[name], workers.ask(there[name], "start", name=name, **about)) for name in names]
+    wait_until(lambda: all(workers.told(worker, number) for worker, number in asked), WAIT_SECONDS)
+    stopped = [(worker, workers.ask(worker, "stop")) for worker, _ in asked]
+    wait_until(lambda: all(workers.told(worker, number) for worker, number in stopped), WAIT_SECONDS)
+    told = [workers.told(worker, number) or {} for worker, number in stopped]
     assert [message["problem"] for message in told] == [""] * len(names)
     return [Path(message["path"]).name for message in told]
 
@@ -70,11 +70,11 @@ def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_pa
     """
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=2")
     with started(tmp_path, body, *torchrun):
-        riders = riders_of(tmp_path, lambda actor: "policy" if not actor else "")
-        wait_until(lambda: len(riders.there()) == 2, WAIT_SECONDS)
+        workers = workers_of(tmp_path, lambda actor: "policy" if not actor else "")
+        wait_until(lambda: len(workers.there()) == 2, WAIT_SECONDS)
 
-        assert sorted(riders.there()) == ["policy-0", "policy-1"]
-        assert record(riders, tmp_path, ["policy-1"]) == ["policy-1.stacks.txt"]
+        assert sorted(workers.there()) == ["policy-0", "policy-1"]
+        assert record(workers, tmp_path, ["policy-1"]) == ["policy-1.stacks.txt"]
 
 
 @pytest.mark.ray
@@ -93,18 +93,18 @@ def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
     """
     body = body.replace("{os.getcwd()}", str(tmp_path))
     with started(tmp_path, body, **{RAY_JOB: '{"runtime_env": {"env_vars": {"A": "b"}}}', "RAY_ADDRESS": ""}):
-        riders = riders_of(tmp_path, lambda actor: {"PolicyModelActor": "policy"}.get(actor, ""))
-        wait_until(lambda: len(riders.there()) == 2, WAIT_SECONDS)
+        workers = workers_of(tmp_path, lambda actor: {"PolicyModelActor": "policy"}.get(actor, ""))
+        wait_until(lambda: len(workers.there()) == 2, WAIT_SECONDS)
 
-        assert sorted(riders.there()) == ["policy-0", "policy-1"]
-        assert record(riders, tmp_path, ["policy-0"]) == ["policy-0.stacks.txt"]
+        assert sorted(workers.there()) == ["policy-0", "policy-1"]
+        assert record(workers, tmp_path, ["policy-0"]) == ["policy-0.stacks.txt"]
 
 
 @pytest.mark.parametrize("odd", ['"pid": -5', '"rank": Infinity', '"pid": 1e999', '"pid": 1e30', '"rank": "x"'])
 def test_a_process_that_tells_nonsense_keeps_nobody_else_from_being_seen(tmp_path: Path, odd: str) -> None:
-    riders = riders_of(tmp_path, lambda _actor: "policy")
+    workers = workers_of(tmp_path, lambda _actor: "policy")
     fine = f'"pid": {os.getpid()}, "rank": 0, "actor": ""'
-    (tmp_path / "ride" / "1.worker.json").write_text(f"{{{fine}}}")
-    (tmp_path / "ride" / "2.worker.json").write_text(f"{{{fine}, {odd}}}")
+    (tmp_path / "attach" / "1.worker.json").write_text(f"{{{fine}}}")
+    (tmp_path / "attach" / "2.worker.json").write_text(f"{{{fine}, {odd}}}")
 
-    assert list(riders.there()) == ["policy-0"]
+    assert list(workers.there()) == ["policy-0"]

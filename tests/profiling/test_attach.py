@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from profiling.attach import messages
-from profiling.attach import recorder as rider
+from profiling.attach import messages, recorder
 from profiling.stacks import lines
 from tests.waiting import wait_until
 
@@ -17,9 +16,9 @@ from tests.waiting import wait_until
 def test_a_file_is_told_with_its_checksum_by_a_python_3_10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(hashlib, "file_digest")  # Python 3.11 brought it
     who = {"pid": os.getpid(), "rank": 0, "world_size": 1, "actor": "", "node": "n", "device": "cpu"}
-    monkeypatch.setattr(rider, "_who", lambda: who)
-    monkeypatch.setattr(rider, "_take_device", lambda: None)
-    mine = rider.Rider(tmp_path)
+    monkeypatch.setattr(recorder, "_who", lambda: who)
+    monkeypatch.setattr(recorder, "_take_device", lambda: None)
+    attached = recorder.AttachedRecorder(tmp_path)
     start = {"tool": "stacks", "folder": str(tmp_path / "made"), "name": "c-1-policy-0"}
 
     def told(number: int, **asked: object) -> dict[str, object]:
@@ -28,7 +27,7 @@ def test_a_file_is_told_with_its_checksum_by_a_python_3_10(tmp_path: Path, monke
         found: dict[str, object] = {}
 
         def is_told() -> bool:
-            mine.look()
+            attached.look()
             found.update(messages.read(messages.told_path(tmp_path, os.getpid())) or {})
             return found.get("number") == number
 

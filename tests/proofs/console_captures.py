@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from profiling.events import Event
-from tests.proofs.ridden_run import ShippedRun
+from tests.proofs.shipped_run import ShippedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

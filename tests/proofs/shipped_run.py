@@ -42,7 +42,7 @@ class ShippedRun:
         return [event for event in self.events if event["kind"] == kind]
 
 
-class RiddenRun:
+class SupervisedRun:
     """One run. `way`, if it is one of ending_run's, is what it does to itself once RUN_DIR/end is there."""
 
     def __init__(self, folder: Path, spec: dict[str, Any], head: RayHead, *, way: str = "") -> None:
