@@ -17,7 +17,7 @@ RUNS_NOWHERE = 1
 class PlanQuestion(ApiCommand, ABC):
     """Does a model train, and where? Exit code 0 it does somewhere, 1 nowhere, 3 refused, 4 the console is away.
 
-    `part` is the last word of the API's path, `numbers` its fields that are whole numbers with what they mean.
+    `part` is the last part of the API's path, `numbers` its fields that are whole numbers with what they mean.
     """
 
     part: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Custody of the files a run hands over: they arrive in pieces, are checked, and are then ready, whole or not at all.
+"""The files that a run hands over: they arrive in pieces, are checked, and are then ready, whole or not at all.
 
 On disk a file is named by its row's number, never by what a runner calls it, so no name can lead anywhere else.
 """

@@ -318,7 +318,7 @@ def test_a_method_that_is_not_in_the_table_is_not_there(address: str, scene: Sce
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("address", ENDPOINTS)
-def test_the_runners_door_opens_only_to_the_token_of_the_very_attempt(address: str, scene: Scene) -> None:
+def test_the_ingest_endpoints_open_only_to_the_token_of_the_very_attempt(address: str, scene: Scene) -> None:
     live = make_run(scene.theirs, state="running")
     Attempt.objects.create(run=live, number=2, state="running", submission_id="s2")
     Run.objects.filter(pk=live.pk).update(latest_attempt=2)

@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
 CLEAN_LINE = """Array.from(document.querySelector('[data-plan="reward"]')?.chart?.shown?.lines?.[0]?.column.x ?? [])"""
-FIRST_WORDS = "I am the second of two"
-LAST_WORDS = "I can see my house from here"
+FIRST_LINE = "I am the second of two"
+LAST_LINE = "I can see my house from here"
 MORE_STEPS = 3  # after the checkpoint from which the run goes on
 POST = """async ([path, body]) => {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value
@@ -73,7 +73,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     machines = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}
     # The second rank writes nothing of its own.
     second = next(machines[n["address"]] for n in nodes if "policy-1" in n["workers"])
-    second.run("bash", "-c", f"echo '{FIRST_WORDS}' >> {RUN_ROOT}/{run_id}/a1/log/policy-1.stderr")
+    second.run("bash", "-c", f"echo '{FIRST_LINE}' >> {RUN_ROOT}/{run_id}/a1/log/policy-1.stderr")
     machine_of_vllm = machines[vllm_node["address"]]
     marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
     forgotten = machine_of_vllm.start("sleep", "1000", env=marks, log=Path(os.devnull))
@@ -84,8 +84,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
 
     expect(state(page)).to_contain_text("failed", timeout=60_000)
     expect(page.locator('[data-field="cause"]')).to_contain_text("vllm")
-    assert api.get("")["cause"]["log_line"] == LAST_WORDS
-    for lane, words in (("role=vllm", LAST_WORDS), ("role=policy&rank=1", FIRST_WORDS)):
+    assert api.get("")["cause"]["log_line"] == LAST_LINE
+    for lane, words in (("role=vllm", LAST_LINE), ("role=policy&rank=1", FIRST_LINE)):
         assert [line["text"] for line in api.get(f"/logs?{lane}&q={words}")["lines"]] == [words]
     proof = api.get("")["cleanup"]
     assert proof["processes_left"] == 0
@@ -185,7 +185,7 @@ def kill_worker(machine: Machine, role: str, run_id: str) -> None:
     find = f"for p in /proc/[0-9]*; do case $(readlink $p/fd/1) in {log}.stdout) echo ${{p#/proc/}};; esac; done"
     pids = machine.run("bash", "-c", find).split()
     assert pids
-    machine.run("bash", "-c", f"echo '{LAST_WORDS}' >> {log}.stderr; kill -9 {' '.join(pids)}")
+    machine.run("bash", "-c", f"echo '{LAST_LINE}' >> {log}.stderr; kill -9 {' '.join(pids)}")
 
 
 def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id: str) -> None:

@@ -418,7 +418,7 @@ def write() -> None:
         "# Captures that survive",
         "",
         "Written by `make proof-captures`: real runs (SFT, one DeepSpeed rank) on a Ray head. For the ways to end",
-        "each is a Ray job with its runner; what its console was sent is played to a real one's capture state, whose",
+        "each is a Ray job with its runner; what its console was sent is replayed to a real console, whose",
         "verdict counts. *Usable*: it is ready, its checksum held, its own reader (nsys itself for its reports)",
         "finds events in it, and it says that it was cut short where it was. *Reason true*: the sentence names",
         "what was done.",

@@ -5,7 +5,7 @@ import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
 import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
-import { lastWord, mark, oneLine, reward } from "./sample.js";
+import { finalWord, mark, oneLine, reward } from "./sample.js";
 import { Timeline } from "./timeline.js";
 
 const MAX_LANES = 4;
@@ -249,7 +249,7 @@ export class Overview {
       el(
         "td",
         { class: `num cut${row.reward >= 1 ? "" : " is-wrong"}`, title: row.completion },
-        lastWord(row.completion),
+        finalWord(row.completion),
       ),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
       el("td", { class: "num" }, grouped(row.tokens)),

@@ -14,7 +14,7 @@ export function mark(reward) {
 export const reward = (value) => (value === null || value === undefined ? "—" : value.toFixed(2).replace("-", "−"));
 
 /** Return what a completion ends with: its last number, else its last words. */
-export function lastWord(text) {
+export function finalWord(text) {
   const numbers = text.match(/-?\d[\d,]*(?:\.\d+)?/g);
   if (numbers) return numbers.at(-1);
   const line = oneLine(text);

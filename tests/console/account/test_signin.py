@@ -58,7 +58,7 @@ def test_a_wrong_password_gets_one_sentence_that_does_not_tell_which_part_was_wr
     assert sentence in unknown
 
 
-def test_too_many_failures_lock_the_door_for_a_while(client: Client, user: User, settings: Any) -> None:
+def test_too_many_failures_lock_sign_in_for_a_while(client: Client, user: User, settings: Any) -> None:
     settings.AXES_ENABLED = True
     settings.AXES_FAILURE_LIMIT = 3
     for _ in range(3):

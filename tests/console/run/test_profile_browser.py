@@ -1,4 +1,4 @@
-"""The Profile tab in a browser, on a real console: custody moves by frames, files arrive, Perfetto shows a trace."""
+"""The Profile tab in a browser, on a real console: states change by frames, files arrive, Perfetto shows a trace."""
 
 import gzip
 import hashlib

@@ -139,9 +139,9 @@ def test_a_layer_whose_importer_was_killed_is_given_away_and_ends_whole(client: 
     layer = made["layers"][0]["id"]
     send(client, made["id"], layer, data)
     row = Layer.objects.select_related("trace").get()
-    leftover = trace_folder(row.trace) / f".import-{layer}-dead"
-    leftover.mkdir()
-    (leftover / "store").write_bytes(b"half")
+    half_imported = trace_folder(row.trace) / f".import-{layer}-dead"
+    half_imported.mkdir()
+    (half_imported / "store").write_bytes(b"half")
     long_ago = timezone.now() - timezone.timedelta(minutes=2)
     Layer.objects.filter(pk=layer).update(state="importing", claim="dead", seen_at=long_ago, tries=1)
 
@@ -154,7 +154,7 @@ def test_a_layer_whose_importer_was_killed_is_given_away_and_ends_whole(client: 
     row.refresh_from_db()
     assert (row.state, row.tries, row.claim) == ("ready", 2, "")
     assert store_path(row).is_file()
-    assert not leftover.exists()
+    assert not half_imported.exists()
 
 
 def test_an_import_that_breaks_off_again_and_again_is_given_up(trace: Trace) -> None:

@@ -49,7 +49,7 @@ def withdraw(running: Running, *captures: str) -> None:
             file.write(json.dumps({"number": number, "verb": "withdraw", "payload": {"capture": capture}}) + "\n")
 
 
-def custody(events: list[dict[str, Any]], capture: str) -> list[str]:
+def states_of(events: list[dict[str, Any]], capture: str) -> list[str]:
     return [e["state"] for e in events if e["kind"] == "capture" and e["capture"] == capture]
 
 
@@ -133,14 +133,14 @@ def command(running: Running, verb: str, payload: dict[str, Any]) -> None:
 
 def told(running: Running, capture: str, state: str) -> None:
     """Return when the capture has been told to be in that state."""
-    wait_until(lambda: state in custody(running.events(), capture), seconds=120)
+    wait_until(lambda: state in states_of(running.events(), capture), seconds=120)
 
 
 def test_a_run_is_recorded_by_time_again_and_again(by_time: EndedRun) -> None:
     assert by_time.code == 10, by_time.output  # stopped, as asked
     for cycle in range(CYCLES):
-        assert custody(by_time.events, f"t{cycle}") == ["armed", "recording", "stopping", "writing", "importing"]
-        assert custody(by_time.events, f"x{cycle}") == ["armed", "failed"]
+        assert states_of(by_time.events, f"t{cycle}") == ["armed", "recording", "stopping", "writing", "importing"]
+        assert states_of(by_time.events, f"x{cycle}") == ["armed", "failed"]
         assert set(files(by_time, f"t{cycle}")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
 
 
@@ -182,7 +182,7 @@ def test_the_tool_for_what_a_spec_asks_for_is_picked_once_workers_have_told(run:
 
 def test_a_capture_asked_for_at_launch_goes_through_its_states(run: EndedRun) -> None:
     assert run.code == 0, run.output
-    assert custody(run.events, "atlaunch") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert states_of(run.events, "atlaunch") == ["armed", "recording", "stopping", "writing", "importing"]
     assert set(files(run, "atlaunch")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
     for worker, event in files(run, "atlaunch").items():
         assert event["name"] == f"atlaunch-{worker}.pt.trace.json.gz"
@@ -235,7 +235,7 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: EndedRun) -> None:
 def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: EndedRun) -> None:
     if problem := problem_of_install():
         pytest.skip(f"needs nsys: {problem}")
-    assert custody(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert states_of(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
     assert set(files(run, "ondemand")) == {"policy-0", "vllm-0"}
     assert {e["meta"]["tool_version"] for e in files(run, "ondemand").values()} == {version_of_install()}
     assert version_of_install().startswith("nsys 2")
@@ -250,7 +250,7 @@ def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run
 
 
 def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: EndedRun) -> None:
-    assert custody(run.events, "withdrawn") == ["armed", "withdrawn"]
+    assert states_of(run.events, "withdrawn") == ["armed", "withdrawn"]
     assert files(run, "withdrawn") == {}
     assert sorted(path.name for path in (run.run_dir / "traces").glob("w*")) == []
 
@@ -298,14 +298,14 @@ def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded
     running.wait_for_step(2)
     doomed = pid_of_rank(running.run_dir, 1)
     ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
-    wait_until(lambda: "recording" in custody(running.events(), "doomed"), 60)
+    wait_until(lambda: "recording" in states_of(running.events(), "doomed"), 60)
     os.kill(doomed, signal.SIGKILL)
 
     ended = running.wait()
 
     assert ended.code == 1
     assert (ended.cause["role"], ended.cause["rank"]) == ("policy", 1)
-    assert custody(ended.events, "doomed") == ["armed", "recording", "stopping", "writing"]  # its end is the runner's
+    assert states_of(ended.events, "doomed") == ["armed", "recording", "stopping", "writing"]  # its end is the runner's
     assert "policy rank 1 died" in terminal_event(ended, "doomed")["meta"]["truncated"]
     assert set(files(ended, "doomed")) == {"policy-0"}
     assert annotations(ended.run_dir / files(ended, "doomed")["policy-0"]["path"])

@@ -76,7 +76,7 @@ def test_the_same_batch_again_changes_nothing(valkey: Valkey) -> None:
     assert LogChunk.objects.count() == 1
 
 
-def test_a_batch_after_a_gap_is_not_taken_and_the_door_asks_the_database_again(valkey: Valkey) -> None:
+def test_a_batch_after_a_gap_is_not_taken_and_the_endpoint_asks_the_database_again(valkey: Valkey) -> None:
     run = make_run(state="running")
     with valkey.client() as client:
         client.set(expect_key(run.pk, 1), 8)
@@ -185,7 +185,7 @@ def test_the_terminal_event_ends_the_run_with_cause_and_proof(valkey: Valkey, wo
     assert losses(run) == [1.0]
 
 
-def test_what_the_door_took_before_the_run_ended_is_still_kept(valkey: Valkey) -> None:
+def test_what_the_endpoint_took_before_the_run_ended_is_still_kept(valkey: Valkey) -> None:
     run = make_run(state="failed")
     put(valkey, run, 1, metric(1, loss=1.0), make.log(["the last words"], attempt=1, role="policy"))
 
@@ -324,7 +324,7 @@ def test_the_ingest_process_says_that_it_lives(valkey: Valkey) -> None:
     assert not status.is_alive(now=status.seen_at + 60)
 
 
-async def test_the_door_moves_expect_and_lets_it_fall_when_redis_lost_the_stream(valkey: Valkey) -> None:
+async def test_the_endpoint_moves_expect_and_lets_it_fall_when_redis_lost_the_stream(valkey: Valkey) -> None:
     from jobs.ingest.batches import Batch
 
     def batch(number: int) -> Batch:

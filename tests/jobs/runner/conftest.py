@@ -107,9 +107,9 @@ class House:
             process.wait()
             if process.stdout:
                 process.stdout.close()
-        for leftover in self.marked():
+        for orphan in self.marked():
             with contextlib.suppress(psutil.Error):
-                leftover.kill()
+                orphan.kill()
 
 
 @pytest.fixture

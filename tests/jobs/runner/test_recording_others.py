@@ -164,9 +164,7 @@ def test_a_trainer_that_is_killed_fails_its_captures_with_the_reason(
 
     assert console.terminal_event["state"] == "failed"
     why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
-    assert (
-        "policy-0: " in why["c-1"]
-    )  # named by the attached recorder, or by recovery after it
+    assert "policy-0: " in why["c-1"]  # named by the attached recorder, or by recovery after it
     assert why["c-2"] == "The run ended after step 1, before step 40."
 
 
