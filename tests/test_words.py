@@ -1,0 +1,71 @@
+"""The field's terms instead of words of our own: in code, names of files, pages, scripts, tables, docs and tests.
+
+A word is looked for as a word and as a part of a name: `ride`, `ride_along`, `RideAlong`. What a trainer, a library or
+somebody's stored data calls so is an exception, named below.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.test_architecture import ROOT, own_code, tracked
+
+BANNED = {
+    "crew": "worker group",
+    "custody": "state of a capture; file transfer",
+    "doors?": "ingest endpoint; lookup; entry point",
+    "last.?word": "terminal event",
+    "leftovers?": "orphan processes",
+    "levers?": "largest terms, change",
+    "processor": "CPU",
+    "reckon(s|ed|ing)?": "estimate; compute",
+    "rides?|riders?|riding|ridden": "attach to a process; attempt supervisor",
+    "salvaged?": "recover",
+    "spell(s|ed|ing|ings)?": "option name; config key; name",
+    "story": "console log lines",
+    "suppos(e|ed|ing|ition)": "assume; hypothetical hardware",
+}
+EXCEPTIONS = {
+    "last_word": ("jobs/runner/reporting/", "tests/jobs/runner/reporting/", "docs/develop/"),  # a run directory's file
+    "levers": ("console/api/", "console/command_line/", "docs/use/", "tests/console/plan/"),  # a field of the API
+    "processor": ("tests/console/captures/test_captures_api.py",),  # a file of Perfetto
+}
+HISTORY = ("CHANGELOG.md",)
+TEXTS = ("*.py", "*.js", "*.html", "*.css", "*.toml", "*.md", "Makefile")
+
+
+def parts_of_names(words: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that finds the words by themselves, in snake_case and at the humps of camelCase."""
+    either = "|".join(words)
+    humps = "|".join(word.capitalize() for word in either.split("|"))
+    return re.compile(rf"(?<![A-Za-z])(?i:{either})(?![a-z])|(?<=[a-z])(?:{humps})(?![a-z])")
+
+
+def texts() -> list[tuple[str, str]]:
+    """Return the name and the text of each file that people read; the name is the first line, as it is read, too."""
+    files = [path for path in tracked(*TEXTS) if own_code(path) and path != Path(__file__)]
+    named = [(str(path.relative_to(ROOT)), path) for path in files]
+    return [(name, f"{name}\n{path.read_text(encoding='utf-8')}") for name, path in named if name not in HISTORY]
+
+
+def is_excepted(name: str, word: str) -> bool:
+    return any(name.startswith(prefix) for prefix in EXCEPTIONS.get(word.lower(), ()))
+
+
+def line_of(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start())
+
+
+def term_for(word: str) -> str:
+    return next(term for banned, term in BANNED.items() if re.fullmatch(banned, word, re.IGNORECASE))
+
+
+def test_nothing_is_called_by_a_word_of_our_own() -> None:
+    banned = parts_of_names(BANNED)
+    found = [
+        f"{name}:{line_of(text, match)}: {match.group()} is: {term_for(match.group())}"
+        for name, text in texts()
+        for match in banned.finditer(text)
+        if not is_excepted(name, match.group())
+    ]
+    assert found == []
