@@ -1,4 +1,4 @@
-"""The states of captures: what the trainer reports, what arrives, what an end cuts off, and what comes twice or late."""
+"""States of captures: what the trainer reports, what arrives, what an end cuts off, and what comes twice or late."""
 
 import hashlib
 import json
