@@ -22,6 +22,8 @@ from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
+OF_RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
+"""What events of Ray's timelines hold, which are lists, too."""
 _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
@@ -138,11 +140,11 @@ _BYTES = {
 
 
 def is_trace(head: bytes) -> bool:
-    """Return True for a JSON object with the keys of a trace, or a list of events with phases."""
+    """Return True for a JSON object with the keys of a trace, or a list of events with phases that are not Ray's."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
         return _TRACE.search(text) is not None
-    return text.startswith(b"[") and b'"ph"' in text and b'"ts"' in text
+    return text.startswith(b"[") and b'"ph"' in text and b'"ts"' in text and OF_RAY.search(text) is None
 
 
 def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:

@@ -4,7 +4,6 @@ None of these tools runs here: pages of DCGM's exporter and memory snapshots nee
 """
 
 import pickle
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import pytest
 
 from profiling.evidence import Evidence, RecordedTrace
 from profiling.finding import Finding, finding_of, rules
-from profiling.trace.importing import import_trace, reader_of
+from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
+from tests.contracts.trace_files import database
 
 T = 1_760_000_000 * 10**9
 MS, MIB = 1_000_000, 1 << 20
@@ -75,7 +75,6 @@ def test_pages_of_dcgm_feed_the_rules_of_counters(tmp_path: Path) -> None:
             (XID, "node-1", 0): [0, 0, 0, 0],
         },
     )
-    assert reader_of(page).name == "dcgm"
     idle, bandwidth, throttling = said(page, "sm_idle", "memory_bandwidth", "throttling")
     assert (idle.state, idle.level, value(idle)) == ("fires", "bad", 0.4)
     assert "device 0 of node-2" in idle.sentence()
@@ -161,7 +160,7 @@ TID, DEVICE, PROCESS = 71 << 32 | 90, 2, 71
 Task = tuple[float, float, int, int]  # start and end in ms, stream, type
 
 
-def database(path: Path, tasks: Sequence[Task], collectives: Sequence[tuple[float, float]], *, says: bool) -> Path:
+def of_ascend(path: Path, tasks: Sequence[Task], collectives: Sequence[tuple[float, float]], *, says: bool) -> Path:
     """Write a database by the documented schema; `says`: it tells on which device a collective ran."""
     names = {1: "AI_CORE", 2: "MEMCPY_ASYNC", 3: "MatMulV2", 4: "hcom_allReduce_", 5: "group", 6: "aclnnMatmul"}
     calls = [
@@ -182,21 +181,14 @@ def database(path: Path, tasks: Sequence[Task], collectives: Sequence[tuple[floa
         f"COMMUNICATION_OP(opName, startNs, endNs, connectionId, groupName{where})": talk,
         "RANK_DEVICE_MAP(rankId, deviceId)": [(3, DEVICE)],
     }
-    with sqlite3.connect(path) as opened:
-        for table, rows in tables.items():
-            opened.execute(f"CREATE TABLE {table}")
-            for row in rows:
-                opened.execute(f"INSERT INTO {table.partition('(')[0]} VALUES ({','.join('?' * len(row))})", row)
-    opened.close()
-    return path
+    return database(path, tables)
 
 
 @pytest.mark.parametrize("says", [True, False])
 def test_a_database_of_msprof_feeds_the_rules_of_devices(tmp_path: Path, says: bool) -> None:
     # 100 ms: 30 of products, 30 of a collective of which 10 are hidden, 10 of a copy; idle for 40
     tasks = [(0.02, 10, 5, 1), (20, 30, 5, 1), (50, 60, 5, 1), (90, 100, 6, 2)]
-    path = database(tmp_path / "ascend_pytorch_profiler_3.db", tasks, [(50, 80)], says=says)
-    assert reader_of(path).name == "msprof"
+    path = of_ascend(tmp_path / "ascend_pytorch_profiler_3.db", tasks, [(50, 80)], says=says)
     idle, exposed, overlap, bound = said(path, "device_idle", "communication_exposed", "no_overlap", "cpu_bound")
     assert (idle.state, value(idle)) == ("fires", 0.6)
     assert (exposed.state, value(exposed)) == ("fires", 0.2)
@@ -206,5 +198,5 @@ def test_a_database_of_msprof_feeds_the_rules_of_devices(tmp_path: Path, says: b
 
 
 def test_a_busy_device_of_ascend_is_clear(tmp_path: Path) -> None:
-    path = database(tmp_path / "ascend_pytorch_profiler_0.db", [(0.02, 100, 5, 1)], [(10, 60)], says=True)
+    path = of_ascend(tmp_path / "ascend_pytorch_profiler_0.db", [(0.02, 100, 5, 1)], [(10, 60)], says=True)
     assert states(path, "device_idle", "communication_exposed", "no_overlap", "cpu_bound") == ["clear"] * 4

@@ -64,9 +64,10 @@ class FlightRecorderReader:
             raise Unreadable("The file is no dump of a flight recorder: it has no list of entries.")
         groups = _groups(told)
         entries = [each for each in _dicts(told["entries"]) if _moment(each.get("time_created_ns"))]
-        if len(entries) > _MOST_ENTRIES:
-            writer.note("warning", f"Only the newest {_MOST_ENTRIES:,} of {len(entries):,} collectives were read.")
-            entries = entries[-_MOST_ENTRIES:]
+        most = min(_MOST_ENTRIES, limits.events)
+        if len(entries) > most:
+            writer.note("warning", f"Only the newest {most:,} of {len(entries):,} collectives were read.")
+            entries = entries[-most:]
         if not entries:
             raise Unreadable("The dump holds no collective. Set TORCH_FR_BUFFER_SIZE=2000 before the processes start.")
         told_at = _moment(told.get("dumped_at_ns"))

@@ -25,10 +25,9 @@ class MemorySnapshotReader:
     title = "a memory snapshot of torch"
     suffixes = (".pickle", ".pkl")
 
-    def sniff(self, path: Path, head: bytes, /) -> bool:
+    def sniff(self, _path: Path, head: bytes, /) -> bool:
         """A pickle that begins with the keys of a snapshot."""
-        is_one = b"segments" in head or b"device_traces" in head or path.suffix in self.suffixes
-        return plain_pickle.is_pickle(head) and is_one
+        return plain_pickle.is_pickle(head) and (b"segments" in head or b"device_traces" in head)
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put memory over time, the largest allocations and who holds what into a store. Raises: Unreadable."""
@@ -42,7 +41,10 @@ class MemorySnapshotReader:
         for device, entries in enumerate(traces if isinstance(traces, list) else []):
             if isinstance(entries, list):
                 mine = [each for each in segments if each.get("device", 0) == device]
-                _history(device, entries[: limits.events], mine, writer)
+                if len(entries) > limits.events:  # it is counted back from the end
+                    kept = f"{limits.events:,} of {len(entries):,} entries of device {device}"
+                    writer.note("warning", f"Only the newest {kept} were read.")
+                _history(device, entries[-limits.events :], mine, writer)
         writer.meta("tool", "torch")
 
 

@@ -43,7 +43,7 @@ class NcclLogReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put calls of collectives into a store, warnings into its notes. Raises: Unreadable where no time is told."""
-        calls, untimed, version = 0, 0, ""
+        calls, untimed, left_out, version = 0, 0, 0, ""
         with UnpackedFile(path, limits=limits, progress=progress) as file:
             rest = b""
             while True:
@@ -63,6 +63,8 @@ class NcclLogReader:
                             untimed += 1
                         elif writer.events < limits.events:
                             _add(line, call, writer)
+                        else:
+                            left_out += 1
                 rest = rest[-_LONGEST_LINE:]
                 if not piece:
                     break
@@ -75,6 +77,8 @@ class NcclLogReader:
                 f"The log tells of {calls:,} collectives, but not when: set NCCL_DEBUG_TIMESTAMP_LEVELS=ALL "
                 "(NCCL 2.26 or newer)."
             )
+        if left_out:
+            writer.note("warning", f"Only the first {writer.events:,} calls were read; the rest is left out.")
         if untimed:
             writer.note("warning", f"{untimed:,} collectives were left out: their lines have no time.")
         writer.note(

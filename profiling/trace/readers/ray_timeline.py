@@ -3,7 +3,6 @@
 Ray shows what its tasks wait for and where they run, one lane a worker, and nothing of what a method does.
 """
 
-import re
 from pathlib import Path
 from typing import TypedDict
 
@@ -13,10 +12,9 @@ from profiling.trace import clock
 from profiling.trace.category import Category
 from profiling.trace.json_list import JsonList
 from profiling.trace.limits import Limits, Progress
+from profiling.trace.torch_trace import OF_RAY
 from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
-
-_RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
 
 
 class _Event(TypedDict, total=False):
@@ -41,7 +39,7 @@ class RayTimelineReader:
 
     def sniff(self, _path: Path, head: bytes, /) -> bool:
         """A list of events of tasks."""
-        return head.lstrip().startswith(b"[") and _RAY.search(head) is not None
+        return head.lstrip().startswith(b"[") and OF_RAY.search(head) is not None
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put the timeline into a store."""

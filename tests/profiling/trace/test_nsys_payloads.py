@@ -16,8 +16,9 @@ from profiling.launch_nsys import problem_of_install
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
+from tests.contracts.trace_files import database
 from tests.profiling.nsys_report import profiled
-from tests.profiling.trace.test_nsys_traces import H100, PROCESS, THREAD, export, small
+from tests.profiling.trace.test_nsys_traces import H100, PROCESS, THREAD, small
 
 NAMES = ("ncclDevKernel_AllReduce_Sum_bf16", "cudaLaunchKernelExC_v11060", "cudaEventRecord_v3020", "gemm")
 NVTX = "NVTX_EVENTS(start, end, eventType, text, globalTid, textId, domainId, int64Value, binaryData TEXT)"
@@ -56,7 +57,7 @@ def sent(
         KERNELS: [(at + 1000, at + 1500, 0, 7, number, PROCESS, name) for number, (at, name) in enumerate(launches, 1)],
     }
     target = path / "a.store"
-    import_trace(export(path / "a.sqlite", tables), target)
+    import_trace(database(path / "a.sqlite", tables), target)
     with Store(target) as store:
         found: dict[str, list[int]] = {}
         told = store.events(categories=[Category.RANGE])

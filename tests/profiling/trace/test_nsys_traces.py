@@ -19,6 +19,7 @@ from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.readers import nsys_rep
 from profiling.trace.schema import StoreFacts
 from profiling.trace.store import Store
+from tests.contracts.trace_files import database
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "traces"
@@ -114,18 +115,6 @@ PROCESS = 5 << 24 | 1 << 48
 THREAD = PROCESS | 77
 
 
-def export(path: Path, tables: dict[str, list[tuple[Any, ...]]]) -> Path:
-    """Make a database with tables of "NAME(columns)" -> rows."""
-    path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as database:
-        for table, rows in tables.items():
-            database.execute(f"CREATE TABLE {table}")
-            for row in rows:
-                database.execute(f"INSERT INTO {table.partition('(')[0]} VALUES ({','.join('?' * len(row))})", row)
-    database.close()
-    return path
-
-
 def small() -> dict[str, list[tuple[Any, ...]]]:
     return {
         "StringIds(id, value)": [(1, "gemm"), (2, "cudaLaunchKernel_v7000"), (3, "python"), (4, "step 3"), (5, "read")],
@@ -167,7 +156,7 @@ def test_the_old_schema_with_ranges_of_ours_and_of_others(tmp_path: Path) -> Non
         (None, None, 59, None, None, None, "no time", THREAD, None, None, 0, None),
         ("x", 5, 59, None, None, None, "no number", THREAD, None, None, 0, None),
     ]
-    _, store = imported(export(tmp_path / "a.sqlite", {**small(), NVTX: rows}), tmp_path)
+    _, store = imported(database(tmp_path / "a.sqlite", {**small(), NVTX: rows}), tmp_path)
     with store:
         found = store.events()
         told = [
@@ -217,7 +206,7 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
         "DIAGNOSTIC_EVENT(timestamp, severity, text)": [(1, 1, "fine"), (2, 2, "lost some events"), (3, 3, "no CUPTI")],
         "TARGET_INFO_GPU(id, name, totalMemory, smCount)": [(0, "NVIDIA H100", 80 << 30, 132)],
     }
-    _, store = imported(export(tmp_path / "a.sqlite", tables), tmp_path)
+    _, store = imported(database(tmp_path / "a.sqlite", tables), tmp_path)
     with store:
         kernels = store.events(categories=[Category.KERNEL], columns=("link", "id", "lane"))
         assert len(set(kernels["link"].tolist())) == 2
@@ -253,17 +242,17 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
 def test_a_database_of_something_else_is_refused(
     tmp_path: Path, tables: dict[str, list[tuple[Any, ...]]], sentence: str
 ) -> None:
-    path = export(tmp_path / "a.sqlite", tables)
+    path = database(tmp_path / "a.sqlite", tables)
     with pytest.raises(Unreadable, match=sentence):
         import_trace(path, tmp_path / "a.store")
 
 
 def test_a_view_in_the_place_of_a_table_is_never_asked(tmp_path: Path) -> None:
-    path = export(tmp_path / "a.sqlite", small())
-    with sqlite3.connect(path) as database:
+    path = database(tmp_path / "a.sqlite", small())
+    with sqlite3.connect(path) as opened:
         endless = "WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start FROM n"
-        database.execute(f"CREATE VIEW OSRT_API AS {endless}")
-    database.close()
+        opened.execute(f"CREATE VIEW OSRT_API AS {endless}")
+    opened.close()
     with pytest.raises(Unreadable, match="holds no events"):
         import_trace(path, tmp_path / "a.store")
 
@@ -274,9 +263,6 @@ def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     path.write_bytes(content)
     with pytest.raises(Unreadable, match="damaged"):
-        import_trace(path, tmp_path / "a.store")
-    path.write_bytes(H100.read_bytes()[:100_000])
-    with pytest.raises(Unreadable):
         import_trace(path, tmp_path / "a.store")
 
 

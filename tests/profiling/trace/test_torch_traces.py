@@ -413,10 +413,3 @@ def test_more_events_than_allowed_are_left_out_and_told(tmp_path: Path) -> None:
     with store:
         assert 1000 <= facts.events < 40_000
         assert "the rest is left out" in store.notes[0].text
-
-
-def test_progress_goes_up_to_one(tmp_path: Path) -> None:
-    told: list[float] = []
-    import_trace(DATA / "torch_sampled_rank0.json.gz", tmp_path / "a.store", progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
