@@ -8,12 +8,12 @@ relative to the run directory, which is the trainer's working directory.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import part
 
-Row = dict[str, Any]
+Row = dict[str, object]
 Format = Literal["jsonl", "parquet"]
 
 MODEL = "inputs/model"

@@ -88,9 +88,12 @@ def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     """Return the spec without its knobs; a field that is refused has its default."""
     given = _known(raw, RunSpec, "", problems)
     given.pop("knobs", None)
-    for section, cls in SECTIONS.items():
-        if isinstance(part := given.get(section), Mapping):
-            given[section] = _known(part, cls, f"{section}.", problems)
+    sections = {
+        section: _known(part, cls, f"{section}.", problems)
+        for section, cls in SECTIONS.items()
+        if isinstance(part := given.get(section), Mapping)
+    }
+    given |= sections
     try:
         return RunSpec.model_validate(given)
     except ValidationError as refused:
@@ -98,11 +101,11 @@ def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     for error in errors:
         *outer, name = place = [str(part) for part in error["loc"]]
         problems.append(Problem(field=".".join(place), message=_SENTENCES[error["type"]](error)))
-        (given[outer[0]] if outer else given).pop(name)
+        (sections[outer[0]] if outer else given).pop(name)
     return RunSpec.model_validate(given)
 
 
-def _known(raw: Mapping[Any, Any], cls: type[Model], prefix: str, problems: list[Problem]) -> dict[str, Any]:
+def _known(raw: Mapping[Any, Any], cls: type[Model], prefix: str, problems: list[Problem]) -> dict[str, object]:
     """Return the fields that a model has; the others are refused by the name that is nearest."""
     known = cls.model_fields
     for key in strangers(raw, known):

@@ -124,7 +124,7 @@ def _accelerators(name: str, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, Any]:
+def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, object]:
     """Return the spec of a recipe with that of its base below it."""
     if name in above:
         raise ValueError(f"{above[0]}: the recipe is based on itself, over {', '.join(above[1:])}.")
@@ -137,12 +137,13 @@ def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str,
     found = _whole(base, tables, (*above, name))
     without = tables[name].get("without", ())
     below = found.get("knobs", {})
+    assert isinstance(below, Mapping)
     if unknown := sorted(set(without) - set(below)):
         raise ValueError(f"{name}: {base} sets no knob {unknown[0]!r} that could be left out.")
     return _over(found | {"knobs": {k: v for k, v in below.items() if k not in without}}, own)
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, object]:
     """Return both, section by section; what stands above wins."""
     found = dict(below)
     for key, value in above.items():

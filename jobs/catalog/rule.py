@@ -166,15 +166,18 @@ def refused(spec: RunSpec, *, say: Say = str) -> list[Problem]:
 def changed(spec: RunSpec, changes: Mapping[str, Value]) -> RunSpec:
     """Return the run with the changes of a fix: values by knob id or dotted field. Nothing is checked."""
     values = dict(spec.knobs)
-    sections: dict[str, Any] = {}
+    whole: dict[str, Value] = {}
+    parts: dict[str, dict[str, Value]] = {}
     for name, value in changes.items():
+        section, _, field = name.partition(".")
         if name in knobs():
             values[name] = KnobValue(value=value, origin="you")
+        elif field:
+            parts.setdefault(section, {})[field] = value
         else:
-            section, _, field = name.partition(".")
-            part = sections.get(section, getattr(spec, section))
-            sections[section] = part.model_copy(update={field: value}) if field else value
-    return spec.model_copy(update={"knobs": values, **sections})
+            whole[section] = value
+    sections = {section: getattr(spec, section).model_copy(update=fields) for section, fields in parts.items()}
+    return spec.model_copy(update={"knobs": values, **whole, **sections})
 
 
 def _field(name: str) -> str:
@@ -188,7 +191,7 @@ def lookup_of(spec: RunSpec) -> Lookup:
     Asked for anything else, it raises NotApplicable.
     """
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
 
     def find(name: str) -> Any:
         if name not in known:

@@ -248,7 +248,7 @@ class RunSpec(Model):
         chosen = self.knobs.get("train.num_steps")
         return int(chosen.value or 0) if chosen is not None else 0
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Value]:
         """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
         found = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
         if self.reward.kind == "model":

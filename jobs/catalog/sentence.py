@@ -21,7 +21,7 @@ class Sentence(str):
     __slots__ = ("template", "values")
 
     template: str
-    values: dict[str, Any]
+    values: dict[str, object]
 
     def __new__(cls, template: str, /, **values: Any) -> "Sentence":
         """Fill the places; a template without values is taken as it stands, braces and all."""

@@ -47,7 +47,7 @@ class Device(Protocol):
     def rollout_arguments(self, spec: RunSpec) -> Mapping[str, Any]:
         """Return the arguments of vLLM's LLM that depend on the device."""
 
-    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, object]:
         """Return the worker side's init info of the transfer backend."""
 
     def open_sender(self, *, host: str, port: int, world_size: int) -> Sender:

@@ -192,7 +192,7 @@ class Session:
         starting = []
         for role in sorted(roles_of(spec), key=lambda role: not role.generates):
             members = workers.by_role[role.id]
-            wants: dict[str, Any] = {"spec": spec, "device": device}
+            wants: dict[str, object] = {"spec": spec, "device": device}
             if role.generates:
                 wants["eos_ids"] = text.eos_ids
             if role.is_trained:

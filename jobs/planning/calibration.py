@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
@@ -30,7 +29,7 @@ from jobs.planner.result import JobInvalid
 from jobs.planning.plan_vs_measured import RunMeasurements, read_measured
 from jobs.planning.question import PlanRefused, Question
 from jobs.planning.run_plan import question_of
-from jobs.planning.settings import constants_of, constants_without, keep_calibration, measured_on
+from jobs.planning.settings import MeasuredConstant, constants_of, constants_without, keep_calibration, measured_on
 
 MAX_RUNS = 40
 """The newest runs that are looked at: it takes some ten milliseconds each."""
@@ -116,14 +115,15 @@ def apply(
     return kind
 
 
-def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, MeasuredConstant]]:
     """Yield what is kept of each constant that is proposed, or that runs confirm as it is."""
     for each in proposals:
-        entry = {"num_runs": len(each.runs), "before": each.before}
-        if each.proposed is not None:
-            yield each.constant, {**entry, "value": each.proposed, "after": each.after}
-        elif each.is_confirmed:
-            yield each.constant, {**entry, "value": each.present, "after": each.before}
+        value, after = each.proposed, each.after
+        if value is None:
+            if not each.is_confirmed:
+                continue
+            value, after = each.present, each.before
+        yield each.constant, {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
 
 
 def _finished(project: Project) -> Sequence[Run]:

@@ -2,8 +2,6 @@
 
 `Project.calibrations` holds, by the id of the accelerator that the runs were on ("cpu" for none), what was taken from
 them (jobs.planning.calibration): it counts for plans on that kind of device alone.
-
-    {"on": ISO date, "num_runs", "constants": {name: {"value", "num_runs", "before", "after"}}, "previous": the same}
 """
 
 import contextlib
@@ -11,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import date
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -32,6 +30,31 @@ MAX_CHANGES = 500
 """Of prices, and of constants, at once: several times what there is of either. Each unknown name is looked up."""
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+class Price(TypedDict):
+    """Of a device hour, in the project's currency, and the ISO date on which somebody set it."""
+
+    price: float
+    on: str
+
+
+class MeasuredConstant(TypedDict):
+    """What runs say of a constant; `before` and `after`: the error of runs left out, with the old value and this."""
+
+    value: float
+    num_runs: int
+    before: float | None
+    after: float | None
+
+
+class StoredCalibration(TypedDict):
+    """What was taken from runs on an ISO date, and what counted before that."""
+
+    on: str
+    num_runs: int
+    constants: dict[str, MeasuredConstant]
+    previous: NotRequired["StoredCalibration | None"]
 
 
 class PlanSettingsRefused(ValueError):
@@ -71,10 +94,9 @@ def constants_without(project: Project, names: Collection[str]) -> Constants:
     return shipped().with_values({name: value for name, value in own.items() if name not in gone})
 
 
-def measured_on(project: Project, accelerator: str) -> dict[str, dict[str, Any]]:
-    """Return what was taken from runs on a kind of device: constant -> its value, from how many runs, with which error
-    of runs left out before and after."""
-    kept: dict[str, dict[str, Any]] = project.calibrations.get(accelerator, {}).get("constants", {})
+def measured_on(project: Project, accelerator: str) -> dict[str, MeasuredConstant]:
+    """Return what was taken from runs on a kind of device, by constant."""
+    kept: dict[str, MeasuredConstant] = project.calibrations.get(accelerator, {}).get("constants", {})
     return kept
 
 
@@ -82,14 +104,14 @@ def keep_calibration(
     *,
     project: Project,
     accelerator: str,
-    found: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, MeasuredConstant],
     num_runs: int,
     actor: AbstractBaseUser,
     today: date,
 ) -> None:
     """Let plans for an accelerator use what its runs measured; what counted there before can be had back.
 
-    `found`: as in measured_on. Constants that are not in it keep what was measured earlier.
+    Constants that are not in `found` keep what was measured earlier.
     Raises: PlanSettingsRefused.
     """
     try:
@@ -97,14 +119,12 @@ def keep_calibration(
     except ConstantInvalid as invalid:
         raise PlanSettingsRefused([Problem(field=f"constants.{invalid.name}", message=told(invalid))]) from invalid
 
-    def changed(kept: dict[str, Any] | None) -> dict[str, Any]:
-        earlier = {name: value for name, value in (kept or {}).items() if name != "previous"}
-        constants = {**earlier.get("constants", {}), **{name: dict(entry) for name, entry in found.items()}}
+    def changed(kept: StoredCalibration | None) -> StoredCalibration:
         return {
             "on": today.isoformat(),
             "num_runs": num_runs,
-            "constants": constants,
-            "previous": earlier or None,
+            "constants": {**(kept["constants"] if kept else {}), **found},
+            "previous": _without_previous(kept) if kept else None,
         }
 
     _change_calibration(project, accelerator, changed, actor, "planner.calibrate")
@@ -116,8 +136,9 @@ def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseU
     if accelerator not in project.calibrations:
         return False
 
-    def undone(kept: dict[str, Any] | None) -> dict[str, Any] | None:
-        return {**kept["previous"], "previous": None} if kept and kept.get("previous") else None
+    def undone(kept: StoredCalibration | None) -> StoredCalibration | None:
+        earlier = kept.get("previous") if kept else None
+        return {**_without_previous(earlier), "previous": None} if earlier else None
 
     _change_calibration(project, accelerator, undone, actor, "planner.uncalibrate")
     return True
@@ -126,7 +147,7 @@ def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseU
 def _change_calibration(
     project: Project,
     accelerator: str,
-    change: Callable[[dict[str, Any] | None], dict[str, Any] | None],
+    change: Callable[[StoredCalibration | None], StoredCalibration | None],
     actor: AbstractBaseUser,
     verb: str,
 ) -> None:
@@ -143,11 +164,15 @@ def _change_calibration(
     project.calibrations = held.calibrations
 
 
-def _values(kept: Mapping[str, Any] | None) -> dict[str, float] | None:
+def _without_previous(kept: StoredCalibration) -> StoredCalibration:
+    return {"on": kept["on"], "num_runs": kept["num_runs"], "constants": kept["constants"]}
+
+
+def _values(kept: StoredCalibration | None) -> dict[str, float] | None:
     return None if kept is None else {name: entry["value"] for name, entry in kept["constants"].items()}
 
 
-def outdated(own: Mapping[str, Any]) -> dict[str, str]:
+def outdated(own: Mapping[str, float]) -> dict[str, str]:
     """Return which of a project's own values no longer hold, with a sentence for each."""
     found = {}
     for name, value in own.items():
@@ -188,23 +213,22 @@ def change_settings(
         raise PlanSettingsRefused(problems)
     with transaction.atomic():
         held = Project.objects.select_for_update().get(pk=project.pk)
-        before: dict[str, Any] = {}
-        after: dict[str, Any] = {}
+        before: dict[str, object] = {}
+        after: dict[str, object] = {}
         if held.currency != code:
             before["currency"], after["currency"] = held.currency, code
             held.currency = code
         for field, changes in (("prices", new_prices), ("plan_constants", new_constants)):
-            stored: dict[str, Any] = getattr(held, field)
-            for name, value in changes.items():
-                if stored.get(name) == value:
-                    continue
-                before.setdefault(field, {})[name] = stored.pop(name, None)
-                after.setdefault(field, {})[name] = value
-                if value is not None:
-                    stored[name] = value
-        for name, value in new_constants.items():
-            if value is not None:  # what somebody sets counts everywhere, whatever runs had measured
-                _forget_measured(held, name, before, after)
+            stored: dict[str, object] = getattr(held, field)
+            now = {name: value for name, value in changes.items() if stored.get(name) != value}
+            if now:
+                before[field], after[field] = {name: stored.pop(name, None) for name in now}, now
+                stored.update({name: value for name, value in now.items() if value is not None})
+        # What somebody sets counts everywhere, whatever runs had measured.
+        forgotten = _forget_measured(held, [name for name, value in new_constants.items() if value is not None])
+        if forgotten:
+            before["calibrations"] = forgotten
+            after["calibrations"] = {accelerator: dict.fromkeys(values) for accelerator, values in forgotten.items()}
         if after:
             held.save(update_fields=["currency", "prices", "plan_constants", "calibrations"])
             slug = project.slug
@@ -213,15 +237,16 @@ def change_settings(
         setattr(project, field, getattr(held, field))
 
 
-def _forget_measured(held: Project, name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Take a constant out of every calibration."""
+def _forget_measured(held: Project, names: Collection[str]) -> dict[str, dict[str, float]]:
+    """Take constants out of every calibration, and return what they were: accelerator -> constant -> value."""
+    found: dict[str, dict[str, float]] = {}
     for accelerator, kept in list(held.calibrations.items()):
-        entry = kept["constants"].pop(name, None)
-        if entry is not None:
-            before.setdefault("calibrations", {}).setdefault(accelerator, {})[name] = entry["value"]
-            after.setdefault("calibrations", {}).setdefault(accelerator, {})[name] = None
-        if not kept["constants"]:
+        values = {name: kept["constants"].pop(name)["value"] for name in names if name in kept["constants"]}
+        if values:
+            found[accelerator] = values
+        if names and not kept["constants"]:
             del held.calibrations[accelerator]
+    return found
 
 
 def _currency(given: str, problems: list[Problem]) -> str:
@@ -234,8 +259,8 @@ def _currency(given: str, problems: list[Problem]) -> str:
 
 def _prices(
     given: Mapping[str, object], project: Project, today: date, problems: list[Problem]
-) -> dict[str, dict[str, Any] | None]:
-    found: dict[str, dict[str, Any] | None] = {}
+) -> dict[str, Price | None]:
+    found: dict[str, Price | None] = {}
     for name, price in given.items():
         if price is None and name in project.prices:
             found[name] = None

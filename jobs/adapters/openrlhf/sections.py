@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from jobs.adapters.adapter import Omission, OptionRename
 from jobs.adapters.inputs import MODEL
@@ -26,7 +25,7 @@ class CommandSections:
     """
 
     fields: dict[str, CommandOption] = field(default_factory=dict)
-    spec: dict[str, Any] = field(default_factory=dict)
+    spec: dict[str, object] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     left_out: list[Omission] = field(default_factory=list)
     unread: list[Omission] = field(default_factory=list)
@@ -104,9 +103,9 @@ def _model(program: str, sections: CommandSections) -> dict[str, str]:
     return {"kind": _kind(text), "id": text}
 
 
-def _data(program: str, sections: CommandSections) -> dict[str, Any]:
+def _data(program: str, sections: CommandSections) -> dict[str, object]:
     given = sections.value("data", program)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     is_ours = _OURS.fullmatch(given) is not None
     if is_ours:
         found["kind"] = "bundled"

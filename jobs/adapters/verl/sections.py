@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from jobs.adapters.adapter import Omission
 from jobs.adapters.command_line.hydra import Plain
@@ -49,7 +48,7 @@ class Sections:
     """The parts of a spec so far, what was taken, what was left out on purpose, and what was not understood."""
 
     version: str
-    spec: dict[str, Any] = field(default_factory=dict)
+    spec: dict[str, object] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     left_out: list[Omission] = field(default_factory=list)
     unread: list[Omission] = field(default_factory=list)
@@ -101,12 +100,14 @@ def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], s
 
 def read_sections(program: str, settings: Settings, sections: Sections) -> None:
     """Fill model, data, reward and name; what is taken is no knob any more."""
+    path = None
     for key in _MODEL:
         if key in settings:
-            sections.spec["model"] = _model(str(settings[key].value))
+            path = str(settings[key].value)
+            sections.spec["model"] = _model(path)
             sections.taken.add(key)
     critic = settings.get("critic.model.path")
-    if critic is not None and str(critic.value) == sections.spec.get("model", {}).get("id"):
+    if critic is not None and str(critic.value) == path:
         sections.taken.add("critic.model.path")  # as the adapter has it where nobody chose another
     _read_data(program, settings, sections)
     if program != SFT:

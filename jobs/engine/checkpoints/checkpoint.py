@@ -88,7 +88,7 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in found if match)
 
 
-def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[str, Any]:
+def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[str, object]:
     """Have every rank's training state written into `partial`; return what `checkpoint.json` says of it."""
     from jobs.engine.roles.parts import PartFile, part_name, to_json, write_part
 

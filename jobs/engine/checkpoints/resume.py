@@ -10,7 +10,7 @@ import shutil
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
@@ -78,7 +78,14 @@ def check_data(checkpoint: Checkpoint, examples: Sequence[Example]) -> None:
     )
 
 
-def fingerprint(examples: Sequence[Example]) -> dict[str, Any]:
+class DataFingerprint(TypedDict):
+    """What tells training data from others: the number of examples, and a digest of some of them."""
+
+    num_examples: int
+    sha256: str
+
+
+def fingerprint(examples: Sequence[Example]) -> DataFingerprint:
     """Return the number of examples and a SHA-256 over the tokens of up to 1,000 of them, evenly spread."""
     digest = hashlib.sha256()
     num_taken = min(len(examples), _NUM_FINGERPRINTED)
@@ -88,7 +95,7 @@ def fingerprint(examples: Sequence[Example]) -> dict[str, Any]:
     return {"num_examples": len(examples), "sha256": digest.hexdigest()}
 
 
-def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, Any] | None:
+def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, object] | None:
     """Take over `model/best` of the attempt that wrote the checkpoint; return what its `pitwall.json` says.
 
     None, and nothing is taken over, if that attempt's best model is not the one that was best at the checkpoint: it may
@@ -96,7 +103,7 @@ def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, Any] | None:
     """
     source = checkpoint.folder.parent.parent / "model" / "best"
     try:
-        about: dict[str, Any] = json.loads((source / ABOUT).read_text(encoding="utf-8"))
+        about: dict[str, object] = json.loads((source / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if about.get("step") != checkpoint.state.best_step:

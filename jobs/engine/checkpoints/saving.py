@@ -7,6 +7,7 @@ from typing import Any
 from jobs.catalog.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
+from jobs.engine.checkpoints.resume import DataFingerprint
 from jobs.engine.reporting.report import Report, folder_bytes
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
@@ -17,7 +18,7 @@ class Saver:
     """Writes what a run leaves behind. `data` is what the training data were (resume.fingerprint)."""
 
     def __init__(
-        self, *, spec: RunSpec, run_dir: Path, workers: WorkerGroup, report: Report, data: Mapping[str, Any]
+        self, *, spec: RunSpec, run_dir: Path, workers: WorkerGroup, report: Report, data: DataFingerprint
     ) -> None:
         self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1
@@ -35,7 +36,7 @@ class Saver:
             saved = self._checkpoints.save(
                 self._workers,
                 state,
-                about={"spec": to_json(self._spec), "data": dict(self._data), "scores": dict(scores)},
+                about={"spec": to_json(self._spec), "data": self._data, "scores": dict(scores)},
             )
         self._saved_step = step
         size = folder_bytes(saved.folder)

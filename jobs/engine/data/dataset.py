@@ -8,13 +8,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jobs.catalog.runspec import DataSource
 from jobs.engine.bundled import word_problems
 from jobs.engine.problem import RunProblem, first_sentence
 
-Row = dict[str, Any]
+Row = dict[str, object]
 _SPLIT_SEED = 0
 
 

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.runspec import DataSource, RunSpec
@@ -129,11 +128,11 @@ def in_order(num_examples: int, *, seed: int, start: int = 0) -> Iterator[int]:
         epoch, offset = epoch + 1, 0
 
 
-def pick(row: Row, column: str) -> Any:
+def pick(row: Row, column: str) -> object:
     """Return the value of `column`, which may reach into nested objects with dots; None if it is not there."""
     if column in row:
         return row[column]
-    value: Any = row
+    value: object = row
     for part in column.split("."):
         value = value.get(part, _MISSING) if isinstance(value, dict) else _MISSING
     return None if value is _MISSING else value
@@ -171,9 +170,8 @@ def _with_system(messages: list[dict[str, str]], data: DataSource) -> list[dict[
     return messages
 
 
-def _as_messages(value: Any, field: str, column: str, number: int) -> list[dict[str, str]]:
-    is_list = isinstance(value, list) and bool(value)
-    if not is_list or not all(
+def _as_messages(value: object, field: str, column: str, number: int) -> list[dict[str, str]]:
+    if not (isinstance(value, list) and value) or not all(
         isinstance(m, dict) and m.get("role") in _ROLES and isinstance(m.get("content"), str) for m in value
     ):
         wanted = "text or a list of messages" if field == "prompt_column" else "a list of messages"
@@ -184,7 +182,7 @@ def _as_messages(value: Any, field: str, column: str, number: int) -> list[dict[
     return [{"role": m["role"], "content": m["content"]} for m in value]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
 
 

@@ -1,8 +1,9 @@
 """Where a model's files are on this node: bundled with the engine, a folder, or fetched from the hub."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from jobs.catalog.runspec import ModelSource
 from jobs.engine.problem import RunProblem, first_sentence
@@ -20,7 +21,7 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     """
     folder = _find(model, with_weights)
     config = read_json(folder / "config.json", field="model.id")
-    names = [str(name) for name in config.get("architectures") or []]
+    names = architectures(config)
     if not any("CausalLM" in name for name in names):
         what = ", ".join(names) or "no architecture"
         raise RunProblem(
@@ -37,7 +38,7 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     return folder
 
 
-def read_config(model: ModelSource) -> dict[str, Any]:
+def read_config(model: ModelSource) -> dict[str, object]:
     """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
     if model.kind != "hub":
         return read_json(_find(model, with_weights=False) / "config.json", field="model.id")
@@ -56,6 +57,18 @@ def read_config(model: ModelSource) -> dict[str, Any]:
             "Check the id and the connection.",
         ) from error
     return read_json(Path(file), field="model.id")
+
+
+def architectures(config: Mapping[str, object]) -> list[str]:
+    """Return the classes that a config.json names."""
+    named = config.get("architectures")
+    return [str(name) for name in named] if isinstance(named, list) else []
+
+
+def context_tokens(config: Mapping[str, object]) -> int:
+    """Return the longest sequence that a config.json allows, 0 where it does not say."""
+    most = config.get("max_position_embeddings")
+    return int(most) if isinstance(most, int | float) else 0
 
 
 def _find(model: ModelSource, with_weights: bool) -> Path:
@@ -96,7 +109,7 @@ def _fetch(model: ModelSource, with_weights: bool) -> Path:
         ) from error
 
 
-def read_json(path: Path, *, field: str) -> dict[str, Any]:
+def read_json(path: Path, *, field: str) -> dict[str, object]:
     """Return the JSON object in `path`. Raises: RunProblem naming `field` if it is not there or not an object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +140,13 @@ def count_parameters(folder: Path, name: str) -> tuple[int, str]:
     return total, {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}.get(kind, kind)
 
 
-def _header(file: Path, name: str) -> dict[str, dict[str, Any]]:
+class _TensorHeader(TypedDict):
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+def _header(file: Path, name: str) -> dict[str, _TensorHeader]:
     """Format: 8 bytes little-endian header length, a JSON header, then the tensors (safetensors' own description)."""
     try:
         with file.open("rb") as stream:

@@ -82,7 +82,7 @@ class Cpu:
             "enforce_eager": True,
         }
 
-    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, object]:
         """The init info of our gloo backend."""
         return {"host": host, "port": port, "world_size": world_size, "rank_offset": rank_offset}
 

@@ -77,7 +77,7 @@ class Cuda:
             "distributed_executor_backend": "uni" if spec.hardware.tensor_parallel_size == 1 else "mp",
         }
 
-    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, Any]:
+    def transfer_init(self, *, host: str, port: int, world_size: int, rank_offset: int) -> dict[str, object]:
         """The init info of vLLM's NCCL backend; both sides pack."""
         return {
             "master_address": host,

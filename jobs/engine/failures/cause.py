@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from ray.exceptions import RayError
 
@@ -30,6 +30,22 @@ class RunStopped(Exception):
     """The run was asked to stop before its first step."""
 
 
+Side = Literal["user", "trainer", "cluster"]
+"""The spec, the work, or what it runs on."""
+
+
+class Cause(TypedDict):
+    """Why a run failed: who is at fault, where and when, a sentence, and the log line behind it."""
+
+    side: Side
+    role: str
+    rank: int
+    step: int
+    text: str
+    log_line: str
+    field: NotRequired[str]
+
+
 NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap)
 """Failures that say themselves who is at fault."""
 
@@ -39,8 +55,8 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
-    """Return the cause of a failure: side is `user` (the spec), `trainer` (the work) or `cluster` (what it runs on)."""
+def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> Cause:
+    """Return the cause of a failure."""
     if isinstance(error, CheckpointLost):  # the console passes it over when it starts the run again
         return _cause("cluster", "driver", 0, step, error.message, "", field=error.field)
     if isinstance(error, RunProblem):
@@ -80,7 +96,7 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
     )
 
 
-def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> Cause:
     line = log_tail.get((error.role, error.rank), "")
     who = f"{error.role} rank {error.rank}"
     at = step if error.step < 0 else error.step
@@ -118,5 +134,8 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _cause(side: str, role: str, rank: int, step: int, text: str, log_line: str, **more: str) -> dict[str, Any]:
-    return {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line, **more}
+def _cause(side: Side, role: str, rank: int, step: int, text: str, log_line: str, *, field: str | None = None) -> Cause:
+    cause: Cause = {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line}
+    if field is not None:
+        cause["field"] = field
+    return cause

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import ray
 
@@ -27,6 +27,7 @@ LOOK_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 MOST_GROUPS = 20
 
+T = TypeVar("T")
 Stacks = Mapping[str, tuple[str, ...]]
 
 
@@ -107,6 +108,7 @@ class HangWatch:
             worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote()
             for worker in self._workers.all()
         }
+        dumps: dict[str, bytes]
         dumps, _ = _answers(asked)
         folder = self._run_dir / "log" / "flight" / f"after-step-{self._step}"
         written = []
@@ -124,11 +126,12 @@ class HangWatch:
             worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote()
             for worker in self._workers.all()
         }
+        found: dict[str, Stacks]
         found, silent = _answers(asked)
         return {"driver": stacks(without=[threading.get_ident()]), **found}, silent
 
 
-def _answers(asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _answers(asked: Mapping[str, "ray.ObjectRef[T]"]) -> tuple[dict[str, T], list[str]]:
     """Return what workers answer within ANSWER_SECONDS together, by name, and who did not."""
     found, silent = {}, []
     deadline = time.monotonic() + ANSWER_SECONDS

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 Status = Literal["ok", "failed", "absent", "not tried"]
 
@@ -37,7 +37,7 @@ class Result:
     status: Status
     text: str = ""
     seconds: float = 0.0
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, object] = field(default_factory=dict)
 
 
 CHECKS = (
@@ -82,7 +82,7 @@ def run_checks(checks: Sequence[Check], probe: Callable[[Check], Result]) -> dic
     return results
 
 
-def report(results: dict[str, Result]) -> dict[str, Any]:
+def report(results: dict[str, Result]) -> dict[str, object]:
     """Return everything as one JSON-able object."""
     return {
         "machine": platform.platform(),

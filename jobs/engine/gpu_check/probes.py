@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 MODEL = Path(__file__).resolve().parents[1] / "bundled" / "tiny-word-problems"
 MATRIX = 8192
@@ -40,7 +39,7 @@ def output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
-def driver() -> dict[str, Any]:
+def driver() -> dict[str, object]:
     """Ask the driver for its version and the GPUs: name, memory in MiB, compute capability."""
     if not Path("/proc/driver/nvidia/version").exists():
         raise Absent("no NVIDIA driver is loaded")
@@ -53,7 +52,7 @@ def driver() -> dict[str, Any]:
     return {"driver_version": cells[0][0], "gpus": gpus}
 
 
-def torch() -> dict[str, Any]:
+def torch() -> dict[str, object]:
     """Return torch's builds; it must see the GPUs if a driver is loaded."""
     require("torch")
     import torch
@@ -66,7 +65,7 @@ def torch() -> dict[str, Any]:
     return found
 
 
-def matmul() -> dict[str, Any]:
+def matmul() -> dict[str, object]:
     """Multiply matrices in bfloat16 and compare a corner with the CPU; returns TFLOP/s (2 n^3 a product)."""
     import torch
 
@@ -93,7 +92,7 @@ def _join_alone(backend: str) -> None:
     dist.init_process_group(backend, rank=0, world_size=1)
 
 
-def nccl() -> dict[str, Any]:
+def nccl() -> dict[str, object]:
     """All-reduce 64 MiB over a group of one: NCCL loads, makes a communicator and runs its kernel."""
     import torch
     import torch.distributed as dist
@@ -108,7 +107,7 @@ def nccl() -> dict[str, Any]:
     return {"version": ".".join(map(str, torch.cuda.nccl.version())), "world_size": 1}
 
 
-def deepspeed() -> dict[str, Any]:
+def deepspeed() -> dict[str, object]:
     """Take one ZeRO-2 step of a small model; its loss on the same batch must fall."""
     require("deepspeed")
     import deepspeed
@@ -135,7 +134,7 @@ def deepspeed() -> dict[str, Any]:
     return {"version": deepspeed.__version__, "losses": losses}
 
 
-def vllm() -> dict[str, Any]:
+def vllm() -> dict[str, object]:
     """Generate greedily with the bundled model; the answer must be the same twice."""
     require("vllm")
     import vllm
@@ -149,7 +148,7 @@ def vllm() -> dict[str, Any]:
     return {"version": vllm.__version__, "answer": first.text}
 
 
-def ray() -> dict[str, Any]:
+def ray() -> dict[str, object]:
     """Return Ray's version."""
     require("ray")
     import ray
@@ -157,7 +156,7 @@ def ray() -> dict[str, Any]:
     return {"version": ray.__version__}
 
 
-def nsys() -> dict[str, Any]:
+def nsys() -> dict[str, object]:
     """Record a small report with Nsight Systems; return its version and the report's size.
 
     Sampling is off: without hardware counters (virtual machines) it would never end.
@@ -173,7 +172,7 @@ def nsys() -> dict[str, Any]:
         return {"version": version, "path": shutil.which("nsys"), "report_bytes": report.stat().st_size}
 
 
-PROBES: dict[str, Callable[[], dict[str, Any]]] = {
+PROBES: dict[str, Callable[[], dict[str, object]]] = {
     probe.__name__: probe for probe in (driver, torch, matmul, nccl, deepspeed, vllm, ray, nsys)
 }
 

@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from jobs.catalog.runspec import RunSpec
 from jobs.engine.data.dataset import Row, Table, load_table
 from jobs.engine.data.examples import Example, mapping_problem, pick, render, token_limit
-from jobs.engine.data.model_files import count_parameters, model_folder, read_json
+from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
 from jobs.engine.rollouts.reward import Completion, RewardFailed, open_reward
@@ -21,7 +20,7 @@ NUM_BINS = 20
 REWARD_SECONDS = 8.0
 
 
-def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
+def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
     """Return columns, counts, rendered samples and the length histogram of a spec's data.
 
     Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond. `share_truncated` is the share of rows
@@ -30,7 +29,7 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
     """
     text = TextModel(model_folder(spec.model, with_weights=False))
     table = load_table(spec.data, inputs_dir=inputs_dir)
-    answer: dict[str, Any] = {
+    answer: dict[str, object] = {
         "columns": list(table.columns),
         "num_rows": table.num_rows,
         "num_train": len(table.train),
@@ -66,7 +65,7 @@ def _spread(rows: Sequence[Row], limit: int) -> list[Row]:
     return [rows[i * len(rows) // limit] for i in range(limit)]
 
 
-def _sample(example: Example) -> dict[str, Any]:
+def _sample(example: Example) -> dict[str, object]:
     return {
         "segments": [asdict(segment) for segment in example.segments],
         "num_tokens": len(example.tokens),
@@ -88,7 +87,7 @@ def histogram(lengths: Sequence[int]) -> dict[str, list[int]]:
     return {"edges": [low + i * width for i in range(num_bins + 1)], "counts": counts}
 
 
-def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, Any]:
+def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
@@ -120,7 +119,8 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
     tries = []
     for row in rows:
         prompt = pick(row, spec.data.prompt_column)
-        shown = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "") if prompt else "")
+        last = prompt[-1] if isinstance(prompt, list) and prompt else {}
+        shown = prompt if isinstance(prompt, str) else str(last.get("content", ""))
         answer = str(pick(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
         response = pick(row, spec.data.response_column) if spec.data.response_column else None
         good = response if isinstance(response, str) else answer
@@ -128,7 +128,7 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
     return tries[:num_samples]
 
 
-def describe_model(spec: RunSpec) -> dict[str, Any]:
+def describe_model(spec: RunSpec) -> dict[str, object]:
     """Return architecture, parameters, context and number type of a model without loading it. Raises: RunProblem."""
     is_remote = spec.model.kind == "hub"
     folder = model_folder(spec.model, with_weights=not is_remote)
@@ -138,9 +138,9 @@ def describe_model(spec: RunSpec) -> dict[str, Any]:
         _count_on_hub(spec.model.id, spec.model.revision) if is_remote else count_parameters(folder, spec.model.id)
     )
     return {
-        "architecture": str(config["architectures"][0]),
+        "architecture": architectures(config)[0],
         "num_parameters": num_parameters,
-        "context_tokens": int(config.get("max_position_embeddings") or 0),
+        "context_tokens": context_tokens(config),
         "dtype": dtype,
     }
 

@@ -19,7 +19,7 @@ from jobs.engine.preflight.preview import describe_model, preview_data, try_rewa
 from jobs.engine.problem import RunProblem
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """Return the answer to one request; never raises for what a person can put right."""
     try:
         spec = parse_spec(request.get("spec"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.data.model_files import model_folder, read_json
+from jobs.engine.data.model_files import architectures, context_tokens, model_folder, read_json
 from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.engine_trace import EngineTrace
@@ -46,7 +46,7 @@ class Generator:
         folder = model_folder(spec.model)
         longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
         config = read_json(folder / "config.json", field="model.id")
-        context = int(config.get("max_position_embeddings") or longest)
+        context = context_tokens(config) or longest
         if longest > context:
             raise RunProblem(
                 "knobs.rollout.max_new_tokens",
@@ -62,7 +62,7 @@ class Generator:
         self._baseline = {"memory_baseline_bytes": float(resident)} if (resident := resident_bytes()) >= 0 else {}
         # The sampled token's log-probability after temperature is what the trainer computes from logits / temperature.
         self._sampling = vllm.SamplingParams
-        _register_architecture(str((config.get("architectures") or [""])[0]))
+        _register_architecture(next(iter(architectures(config)), ""))
         gc.collect()
         gc.freeze()
         # Processes of its own can only be traced by vLLM itself, which has to know before it starts them.

@@ -150,6 +150,6 @@ class Parts:
         return found
 
 
-def to_json(parts: Sequence[PartFile]) -> list[dict[str, Any]]:
+def to_json(parts: Sequence[PartFile]) -> list[dict[str, object]]:
     """Return the parts as plain values."""
     return [asdict(part) for part in parts]

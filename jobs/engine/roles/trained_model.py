@@ -229,7 +229,7 @@ def _shape(parameter: Any) -> tuple[int, ...]:
     return tuple(getattr(parameter, "ds_shape", None) or parameter.shape)
 
 
-def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, Any]:
+def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
     """Return DeepSpeed's configuration of a spec."""
     per_update = int(DERIVED["batch.samples_per_update"](spec))
     micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)

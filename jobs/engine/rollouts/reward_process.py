@@ -14,10 +14,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, TypedDict
 
 Call = Callable[[str, str, str], object]
 UP = b"{}"
+
+
+class Answer(TypedDict, total=False):
+    """Rewards of a batch, or a problem; nothing where the source was loaded."""
+
+    rewards: list[float]
+    problem: str
+    kind: Literal["raised", "wrong_type"]
+    log_line: str
 
 
 def main() -> None:
@@ -40,9 +49,9 @@ def main() -> None:
         answers.flush()
 
 
-def load(source: str, name: str) -> tuple[Call | None, dict[str, Any]]:
+def load(source: str, name: str) -> tuple[Call | None, Answer]:
     """Execute the source and return its `reward`, or a problem."""
-    space: dict[str, Any] = {"__name__": "custom_reward", "__file__": name}
+    space: dict[str, object] = {"__name__": "custom_reward", "__file__": name}
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
         exec(compile(source, name, "exec"), space)  # noqa: S102  the user's own code, in the user's own run
@@ -57,7 +66,7 @@ def load(source: str, name: str) -> tuple[Call | None, dict[str, Any]]:
     return reward, {}
 
 
-def score(reward: Call, batch: list[list[str]], name: str) -> dict[str, Any]:
+def score(reward: Call, batch: list[list[str]], name: str) -> Answer:
     """Return the rewards of a batch, or the first problem."""
     rewards = []
     for number, (prompt, completion, answer) in enumerate(batch, start=1):
@@ -76,7 +85,7 @@ def score(reward: Call, batch: list[list[str]], name: str) -> dict[str, Any]:
     return {"rewards": rewards}
 
 
-def raised(error: BaseException, name: str, when: str) -> dict[str, Any]:
+def raised(error: BaseException, name: str, when: str) -> Answer:
     """Say what the user's code raised and at which of its lines."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = own[-1].lineno if own else (error.lineno if isinstance(error, SyntaxError) else None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table
@@ -42,11 +42,20 @@ def places_of(group: PlacementGroup) -> list[Place]:
     return found
 
 
-def told(workers: Sequence[tuple[str, int, Place]]) -> tuple[str, list[dict[str, Any]]]:
+class NodeWorkers(TypedDict):
+    """A node, as in Place, and the workers on it: "policy-0"."""
+
+    node: str
+    index: int
+    address: str
+    name: str
+    workers: list[str]
+
+
+def told(workers: Sequence[tuple[str, int, Place]]) -> tuple[str, list[NodeWorkers]]:
     """Return a sentence on who sits where, and the same for programs; nothing if all sit with the driver.
 
-    `workers`: role, rank and place of each. The second part is one `{"node", "index", "address", "name", "workers":
-    ["policy-0", ...]}` a node.
+    `workers`: role, rank and place of each.
     """
     by_place: dict[Place, list[str]] = {}
     for role, rank, place in workers:
@@ -58,7 +67,7 @@ def told(workers: Sequence[tuple[str, int, Place]]) -> tuple[str, list[dict[str,
     for place in places:
         label = "the driver's node" if place.index == 0 else f"node {place.index}"
         parts.append(f"{', '.join(by_place[place]).replace('-', ' ')} on {label}, {place}")
-    nodes = [
+    nodes: list[NodeWorkers] = [
         {"node": p.node, "index": p.index, "address": p.address, "name": p.name, "workers": by_place[p]} for p in places
     ]
     return f"Workers: {'; '.join(parts)}", nodes
