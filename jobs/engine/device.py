@@ -67,9 +67,6 @@ class Device(Protocol):
     def reset_peak(self) -> None:
         """Let the peaks begin at what is held now."""
 
-    def sleep(self, engine: Any) -> bool:
-        """Let a vLLM engine give up its device memory; False where that does not apply."""
-
 
 def load_device(name: str) -> Device:
     """Return the device kind of that name. Raises: UnknownPlugin, naming those there are."""

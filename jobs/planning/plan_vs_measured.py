@@ -12,14 +12,8 @@ from typing import Literal
 import numpy as np
 
 from jobs.catalog.metric import metric, peak_name
-from jobs.catalog.runspec import RunSpec
 from jobs.planner.constant import Constants, constants
-from jobs.planner.estimate import estimate
-from jobs.planner.memory.cpu import host_fleet
-from jobs.planner.read.context import Models
-from jobs.planner.read.spec import read_job
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
-from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.steps import PACES, TOGETHER
 from jobs.telemetry.chunks import Floats
 from jobs.telemetry.clean_series import read_clean
@@ -114,22 +108,9 @@ class PlannedRow:
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-def planned_and_measured(run_id: str, plan: Plan) -> tuple[PlannedRow, ...]:
-    """Return the lines of a run: seconds in the order of a step, then bytes role by role, then states."""
-    return planned_rows(plan, read_measured(run_id))
-
-
 def planned_rows(plan: Plan, measured: RunMeasurements) -> tuple[PlannedRow, ...]:
     """Return the lines for the plan of the run's spec and what the run told."""
     return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
-
-
-def plan_on_cpu(spec: RunSpec, shape: ModelShape, *, memory_bytes: int) -> Plan:
-    """Return the plan of a run of the built-in trainer that goes on the CPU: the bytes of the roles that learn and
-    score. Seconds are not planned there, nor what vLLM takes. Raises: JobInvalid."""
-    return plan_of_cpu(
-        estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, memory_bytes))), constants()
-    )
 
 
 def plan_of_cpu(made: Estimate, k: Constants) -> Plan:

@@ -59,14 +59,6 @@ class Events:
         return union(self.ts, self.end)
 
 
-def events_of(columns: Mapping[str, Ints]) -> Events:
-    """Return columns as Events; those that are left out are 0."""
-    n = len(columns["ts"])
-    whole = {name: np.asarray(columns.get(name, np.zeros(n, np.int64)), np.int64) for name in Events.__slots__}
-    order = np.lexsort((-whole["dur"], whole["ts"], whole["lane"]))
-    return Events(**{name: values[order] for name, values in whole.items()})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """What was recorded of one worker. `begin` and `end` (Unix ns): nothing is known of it before and after."""

@@ -105,9 +105,5 @@ class Cpu:
     def reset_peak(self) -> None:
         """As above."""
 
-    def sleep(self, engine: Any) -> bool:  # noqa: ARG002
-        """Sleep mode is not available on CPU."""
-        return False
-
 
 PLUGIN = Cpu()

@@ -118,10 +118,5 @@ class Cuda:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
 
-    def sleep(self, engine: Any) -> bool:
-        """Give up the KV cache and weights until `wake_up`."""
-        engine.sleep(level=2)
-        return True
-
 
 PLUGIN = Cuda()

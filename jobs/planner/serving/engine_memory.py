@@ -157,22 +157,6 @@ def capture_sizes(engine: Engine, accelerator: Accelerator, max_num_seqs: int) -
     return (*sizes, *range(8, min(most + 1, 256), 8), *range(256, most + 1, 16))
 
 
-def default_utilization(engine: Engine, accelerator: Accelerator) -> float:
-    """Return the share of memory that an engine takes when nobody sets it.
-
-    vLLM 0.92 (0.9 before 0.17). SGLang leaves a reserve in MiB: 512 + 1.5 * max(prefill tokens, 2048) + 2 * largest
-    graph + 128 * devices, at least 10 GiB on cards above 60 GiB.
-    """
-    if engine.name == "vllm":
-        return 0.92 if _version(engine) >= (0, 17) else 0.9
-    seqs, tokens = scheduler_sizes(engine, accelerator)
-    graphs = capture_sizes(engine, accelerator, seqs)
-    reserve = 512 + 1.5 * max(tokens, 2048) + 2 * (graphs[-1] if graphs else 0) + 128 * engine.tensor * engine.pipeline
-    if accelerator.usable_bytes > 60 * _GIB:
-        reserve = max(reserve, 10 * 1024)
-    return max(round(1 - reserve * 2**20 / accelerator.usable_bytes, 3), 0.1)
-
-
 def validate_engine(engine: Engine) -> None:
     """Raise JobInvalid, naming the field, for what no engine takes."""
     share = engine.utilization

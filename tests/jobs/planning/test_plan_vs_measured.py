@@ -23,8 +23,6 @@ from jobs.planning.plan_vs_measured import (
     PlannedRow,
     RunMeasurements,
     plan_of_cpu,
-    plan_on_cpu,
-    planned_and_measured,
     planned_rows,
     read_measured,
 )
@@ -264,7 +262,7 @@ def test_on_a_device_its_own_peaks_count() -> None:
 def test_a_run_that_told_nothing_has_nothing_measured() -> None:
     run = make_run(spec={"algorithm": "sft"})
 
-    rows = planned_and_measured(run.pk, Plan(estimate=ESTIMATE))
+    rows = planned_rows(Plan(estimate=ESTIMATE), read_measured(run.pk))
 
     assert rows
     assert all(r.measured is None and r.difference is None for r in rows)
@@ -285,7 +283,8 @@ def test_a_diverged_number_is_not_a_median() -> None:
 def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
     spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
 
-    plan = plan_on_cpu(spec, shape_of(spec.model.id), memory_bytes=16 * GIB)
+    job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
+    plan = plan_of_cpu(estimate(job), constants())
     rows = planned_rows(
         plan, RunMeasurements(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process")
     )

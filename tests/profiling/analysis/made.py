@@ -1,10 +1,11 @@
 """Small traces, written down event by event."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from profiling.analysis.work import Work, events_of
+from profiling.analysis.intervals import Ints
+from profiling.analysis.work import Events, Work
 from profiling.trace.category import Category
 from profiling.trace.store import Lane
 
@@ -41,6 +42,14 @@ def work(rows: Sequence[tuple], *, begin: int = 0, end: int = 1000, role: str = 
         role=role,
         rank=rank,
     )
+
+
+def events_of(columns: Mapping[str, Ints]) -> Events:
+    """Return columns as Events; those that are left out are 0."""
+    n = len(columns["ts"])
+    whole = {name: np.asarray(columns.get(name, np.zeros(n, np.int64)), np.int64) for name in Events.__slots__}
+    order = np.lexsort((-whole["dur"], whole["ts"], whole["lane"]))
+    return Events(**{name: values[order] for name, values in whole.items()})
 
 
 def _lane(number: int, title: str) -> Lane:

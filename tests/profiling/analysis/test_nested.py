@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiling.analysis.nested import Nest
-from profiling.analysis.work import events_of
+from tests.profiling.analysis.made import events_of
 
 MOST = 64
 
