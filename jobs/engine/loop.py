@@ -141,7 +141,7 @@ class Loop:
         with mark("old_logprobs", step=step):
             old_logprobs_BL = self._old_logprobs(batch, shares, step)
             self._check_sync(
-                largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
+                largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
                 synced_at=step - 1,
             )
         with mark("reference", step=step):
@@ -280,7 +280,7 @@ class Loop:
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
         logprobs_BL: Tensor = self.workers.gather(calls)[0]
         self._check_sync(
-            largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL),
+            largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL),
             synced_at=self.step,
         )
 

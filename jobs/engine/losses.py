@@ -25,7 +25,7 @@ def token_logprobs(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float 
 
 
 def token_entropies(logits_BLV: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return the entropy in nats of the distribution that each token was drawn from: [B, L], position 0 is 0.
+    """Return the entropy in nats of the distribution that each token was sampled from: [B, L], position 0 is 0.
 
     H = logsumexp(z) - sum(softmax(z) z).
     """
@@ -50,7 +50,7 @@ def clipped_policy_loss(
 
 
 def kl_estimate(logprobs_BL: Tensor, reference_logprobs_BL: Tensor, *, estimator: KlEstimator) -> Tensor:
-    """Return the estimate per token of KL(policy || reference) from tokens drawn from the policy: [B, L], nats.
+    """Return the estimate per token of KL(policy || reference) from tokens sampled from the policy: [B, L], nats.
 
     With r = log policy - log reference: k1 = r, k2 = r^2 / 2, k3 = exp(-r) - 1 + r.
     Raises: ValueError for another name. Source: Schulman, Approximating KL divergence (2020).

@@ -27,7 +27,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class SampledResponse:
     """One completion: its tokens, end token included, their log-probabilities, and whether it was cut at the longest
     answer.
     """
@@ -90,7 +90,7 @@ class Generator:
         if (manager := self._llm.llm_engine.logger_manager) is not None:
             manager.stat_loggers.append(self._meter)
 
-    def generate(self, requests: Sequence[Request], *, greedy: bool = False) -> list[Drawn]:
+    def generate(self, requests: Sequence[Request], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
         temperature = 0.0 if greedy else self._spec.float_knob("rollout.temperature")
         outputs = self._llm.generate(
@@ -99,7 +99,7 @@ class Generator:
             use_tqdm=False,
         )
         self._work = self._meter.readings()
-        return [_drawn(output.outputs[0]) for output in outputs]
+        return [_sampled_response(output.outputs[0]) for output in outputs]
 
     def _parameters(self, request: Request, temperature: float) -> Any:
         return self._sampling(
@@ -164,9 +164,11 @@ class Generator:
         return self._device.memory_readings() | self._baseline | self._work
 
 
-def _drawn(output: Any) -> Drawn:
+def _sampled_response(output: Any) -> SampledResponse:
     logprobs = tuple(position[token].logprob for token, position in zip(output.token_ids, output.logprobs, strict=True))
-    return Drawn(tokens=tuple(output.token_ids), logprobs=logprobs, is_truncated=output.finish_reason == "length")
+    return SampledResponse(
+        tokens=tuple(output.token_ids), logprobs=logprobs, is_truncated=output.finish_reason == "length"
+    )
 
 
 def _register_architecture(name: str) -> None:

@@ -50,7 +50,7 @@ class Policy(TrainedModel):
         return self._algorithm.policy_loss(micro, self._outputs(micro), self._spec, counts)
 
     def _outputs(self, batch: Batch) -> PolicyOutputs:
-        """Return the forward pass of a micro-batch, under the temperature at which its tokens were drawn."""
+        """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
         logits_BLV = logits_of(self._engine, batch)
         logprobs_BL = token_logprobs(logits_BLV, batch.tokens_BL, temperature=temperature)

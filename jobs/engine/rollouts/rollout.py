@@ -8,49 +8,49 @@ from torch import Tensor
 
 from jobs.engine.batch import Batch, make_batch, stable_seed
 from jobs.engine.data.examples import Example
-from jobs.engine.roles.generator import Drawn, Request
+from jobs.engine.roles.generator import Request, SampledResponse
 from jobs.engine.workers.worker_group import WorkerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """Completions of a step: `examples[i]` was continued as `drawn[i]`; the samples of a prompt lie together."""
+    """Responses of a step: `examples[i]` was continued as `responses[i]`; the samples of a prompt lie together."""
 
     examples: Sequence[Example]
-    drawn: Sequence[Drawn]
+    responses: Sequence[SampledResponse]
 
     @property
     def num_new_tokens(self) -> int:
         """All generated tokens."""
-        return sum(len(d.tokens) for d in self.drawn)
+        return sum(len(r.tokens) for r in self.responses)
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens of each completion: float32 [B]."""
-        return torch.tensor([len(d.tokens) for d in self.drawn], dtype=torch.float32)
+        """Tokens of each response: float32 [B]."""
+        return torch.tensor([len(r.tokens) for r in self.responses], dtype=torch.float32)
 
     @property
     def truncated_share(self) -> float:
-        """Share of completions cut at the longest answer."""
-        return sum(d.is_truncated for d in self.drawn) / len(self.drawn)
+        """Fraction of responses cut at the longest length."""
+        return sum(r.is_truncated for r in self.responses) / len(self.responses)
 
     def batch(self, *, pad_id: int) -> Batch:
-        """Return prompts and completions as sequences whose completion tokens count."""
+        """Return prompts and responses as sequences whose response tokens count."""
         return make_batch(
             [
-                (e.tokens + d.tokens, [False] * len(e.tokens) + [True] * len(d.tokens))
-                for e, d in zip(self.examples, self.drawn, strict=True)
+                (e.tokens + r.tokens, [False] * len(e.tokens) + [True] * len(r.tokens))
+                for e, r in zip(self.examples, self.responses, strict=True)
             ],
             pad_id=pad_id,
         )
 
-    def laid_logprobs(self, width: int) -> Tensor:
-        """Return vLLM's log-probabilities, laid out as the batch's tokens: [B, width], zeros elsewhere."""
-        laid_BL = torch.zeros((len(self.drawn), width))
-        for i, (example, drawn) in enumerate(zip(self.examples, self.drawn, strict=True)):
+    def padded_logprobs(self, width: int) -> Tensor:
+        """Return vLLM's log-probabilities at the batch's positions: [B, width], zeros elsewhere."""
+        padded_BL = torch.zeros((len(self.responses), width))
+        for i, (example, response) in enumerate(zip(self.examples, self.responses, strict=True)):
             begin = len(example.tokens)
-            laid_BL[i, begin : begin + len(drawn.tokens)] = torch.tensor(drawn.logprobs)
-        return laid_BL
+            padded_BL[i, begin : begin + len(response.tokens)] = torch.tensor(response.logprobs)
+        return padded_BL
 
 
 def roll_out(
@@ -80,8 +80,8 @@ def roll_out(
         for k, generator in enumerate(workers.generators)
         if (part := requests[k * per_engine : (k + 1) * per_engine])
     ]
-    drawn: list[Drawn] = [d for part in workers.gather(calls) for d in part]
-    return Rollout(examples=repeated, drawn=drawn)
+    responses: list[SampledResponse] = [r for part in workers.gather(calls) for r in part]
+    return Rollout(examples=repeated, responses=responses)
 
 
 def largest_gap(rollout_logprobs_BL: Tensor, trainer_logprobs_BL: Tensor, mask_BL: Tensor) -> float:

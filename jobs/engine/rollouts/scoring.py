@@ -11,7 +11,7 @@ from jobs.engine.rollouts.rollout import Rollout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutScores:
-    """What a rollout earned: `scores[i]` and `samples[i]` belong to its `drawn[i]`."""
+    """What a rollout earned: `scores[i]` and `samples[i]` belong to its `responses[i]`."""
 
     scores: Sequence[Score]
     samples: Sequence[Sample]
@@ -23,8 +23,8 @@ def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_
     Raises: RewardFailed, from the reward.
     """
     completions = [
-        Completion(prompt=e.prompt, completion=text.decode(d.tokens), answer=e.answer)
-        for e, d in zip(rollout.examples, rollout.drawn, strict=True)
+        Completion(prompt=e.prompt, completion=text.decode(r.tokens), answer=e.answer)
+        for e, r in zip(rollout.examples, rollout.responses, strict=True)
     ]
     scores = reward.score(completions)
     samples = [
@@ -36,8 +36,8 @@ def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_
             expected=c.answer,
             reward=s.total,
             rewards=s.parts,
-            tokens=len(d.tokens),
+            tokens=len(r.tokens),
         )
-        for i, (c, s, d) in enumerate(zip(completions, scores, rollout.drawn, strict=True))
+        for i, (c, s, r) in enumerate(zip(completions, scores, rollout.responses, strict=True))
     ]
     return RolloutScores(scores=scores, samples=samples)

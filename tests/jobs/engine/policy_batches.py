@@ -23,7 +23,7 @@ def spec_of(algorithm: str, **knobs: Any) -> RunSpec:
 
 
 def four() -> tuple[Batch, Tensor]:
-    """Return two groups of two sequences, and the logits of a policy that has changed since they were drawn."""
+    """Return two groups of two sequences, and the logits of a policy that has changed since they were sampled."""
     random = torch.Generator().manual_seed(3)
     sequences = [([1, 2, 3, 4, 5][: 3 + i % 3], [False] + [True] * (2 + i % 3)) for i in range(4)]
     batch = make_batch([(t, m[: len(t)]) for t, m in sequences], pad_id=0)

@@ -114,7 +114,7 @@ class SyncBench:
             batch = replace(batch, advantages_BL=advantages_BL, old_logprobs_BL=logprobs)
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=4)]
             self.workers.gather([self.policy.call("update", [batch], counts, 3e-3)])
-        return largest_gap(rollout.laid_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)
+        return largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)
 
     def sync(self, finish: str) -> None:
         """A sync that ends with another method of the generator."""

@@ -1,11 +1,11 @@
-"""From drawn tokens to scored samples, with the bundled tokenizer and a reward that tells what it saw."""
+"""From sampled tokens to scored samples, with the bundled tokenizer and a reward that tells what it saw."""
 
 from collections.abc import Sequence
 
 from jobs.engine.data.examples import Example
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.data.text import TextModel
-from jobs.engine.roles.generator import Drawn
+from jobs.engine.roles.generator import SampledResponse
 from jobs.engine.rollouts.reward import Completion, Score
 from jobs.engine.rollouts.rollout import Rollout
 from jobs.engine.rollouts.scoring import score_rollout
@@ -28,7 +28,7 @@ def test_each_completion_is_scored_as_text_and_keeps_its_place_in_its_group() ->
     rollout = Rollout(
         examples=[example(row=0, prompt="1+1?", answer="#### 2")] * 2
         + [example(row=1, prompt="2+2?", answer="#### 4")] * 2,
-        drawn=[Drawn(tokens=tuple(text.encode(s)), logprobs=(), is_truncated=False) for s in said],
+        responses=[SampledResponse(tokens=tuple(text.encode(s)), logprobs=(), is_truncated=False) for s in said],
     )
 
     scored = score_rollout(rollout, reward=CountsRightAnswers(), text=text, samples_per_prompt=2)
@@ -37,7 +37,7 @@ def test_each_completion_is_scored_as_text_and_keeps_its_place_in_its_group() ->
     assert [(s.group, s.index) for s in scored.samples] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [s.completion for s in scored.samples] == said
     assert [(s.prompt, s.expected, s.reward) for s in scored.samples][2] == ("2+2?", "#### 4", 1.0)
-    assert [s.tokens for s in scored.samples] == [len(d.tokens) for d in rollout.drawn]
+    assert [s.tokens for s in scored.samples] == [len(r.tokens) for r in rollout.responses]
 
 
 def example(*, row: int, prompt: str, answer: str) -> Example:
