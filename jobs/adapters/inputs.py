@@ -1,7 +1,7 @@
 """Where a trainer that knows nothing of Pitwall finds its model and its data.
 
 Paths on the cluster and hub ids are the trainer's own affair and are handed on as they are. What the console holds
-(bundled models and data, uploads) is laid out below the run directory before the trainer starts, by
+(bundled models and data, uploads) is written below the run directory before the trainer starts, by
 `python -m jobs.engine.data.materialize RUN_DIR`: the model as `inputs/model`, a Hugging Face folder; training and
 held-out rows as `inputs/train` and `inputs/eval` with the suffix of the format that the trainer reads. Paths are
 relative to the run directory, which is the trainer's working directory.
@@ -17,8 +17,8 @@ Row = dict[str, object]
 Format = Literal["jsonl", "parquet"]
 
 MODEL = "inputs/model"
-LAID_OUT = ("bundled", "upload")
-"""The kinds of data source that are laid out as files."""
+MATERIALIZED = ("bundled", "upload")
+"""The kinds of data source that are written as files."""
 
 
 class Inputs(Protocol):
@@ -57,15 +57,15 @@ def model_path(spec: RunSpec) -> str:
 
 def train_path(spec: RunSpec) -> str:
     """Return what the trainer is told as its training data: a file, or a hub id."""
-    return _laid_out(spec, "train") if spec.data.kind in LAID_OUT else spec.data.id
+    return _materialized(spec, "train") if spec.data.kind in MATERIALIZED else spec.data.id
 
 
 def eval_path(spec: RunSpec) -> str:
     """Return what the trainer is told as its held-out data; "" where there is none."""
-    if spec.data.kind not in LAID_OUT:
+    if spec.data.kind not in MATERIALIZED:
         return spec.data.eval_id
-    return _laid_out(spec, "eval") if spec.data.eval_share > 0 else ""
+    return _materialized(spec, "eval") if spec.data.eval_share > 0 else ""
 
 
-def _laid_out(spec: RunSpec, part: str) -> str:
+def _materialized(spec: RunSpec, part: str) -> str:
     return f"inputs/{part}.{inputs_of(spec).suffix}"

@@ -16,7 +16,7 @@ from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, RequestRejected
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import TrainerMissing, interpreter
-from jobs.runner.inputs import NotLaidOut, lay_out
+from jobs.runner.inputs import InputsFailed, materialize_inputs
 
 MAX_DOWNLOADS = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -68,7 +68,7 @@ def prepare(
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
     `python` is the runner's own interpreter, which has the built-in trainer. Another trainer's interpreter is looked
-    for where it is declared, and its model and data are laid out.
+    for where it is declared, and its model and data are written.
     Raises: NotPrepared; OSError if the disk does not take it.
     """
     try:
@@ -87,8 +87,8 @@ def prepare(
         _fetch(console, item, job.run_dir / "inputs", wait)
     if not spec.is_native:
         try:
-            lay_out(job.run_dir)
-        except NotLaidOut as error:
+            materialize_inputs(job.run_dir)
+        except InputsFailed as error:
             raise NotPrepared(error.side, str(error)) from error
     for name, text in launch.files.items():
         path = job.run_dir / name

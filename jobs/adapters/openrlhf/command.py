@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.options import Argument, Conversions, knob_arguments
-from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
+from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
 from jobs.adapters.logs.flushing import environment_to_flush, files_to_flush
 from jobs.adapters.openrlhf.options import RL, option, program_of
 from jobs.adapters.openrlhf.units import (
@@ -154,9 +154,9 @@ def arguments_of(spec: RunSpec, run_dir: Path) -> tuple[list[str], list[str]]:
 def _sections(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
     """Yield what the sections of the spec, and the run directory, say: (field of an option, its value)."""
     yield "model", _placed(model_path(spec), run_dir) if spec.model.kind == "bundled" else spec.model.id
-    is_laid_out = spec.data.kind in LAID_OUT
-    yield "data", _placed(train_path(spec), run_dir) if is_laid_out else spec.data.id
-    yield "split", "train" if is_laid_out else spec.data.split
+    is_materialized = spec.data.kind in MATERIALIZED
+    yield "data", _placed(train_path(spec), run_dir) if is_materialized else spec.data.id
+    yield "split", "train" if is_materialized else spec.data.split
     yield from _columns(spec)
     yield from _held_out(spec, run_dir)
     if program_of(spec.algorithm) == RL:
@@ -185,7 +185,7 @@ def _held_out(spec: RunSpec, run_dir: Path) -> Iterator[tuple[str, str]]:
     """Yield what is evaluated on; for RL that needs a reward which is no model, so there is none beside one."""
     if program_of(spec.algorithm) == RL and spec.reward.kind == "model" and not has_agent(spec):
         return
-    if spec.data.kind in LAID_OUT:
+    if spec.data.kind in MATERIALIZED:
         if path := eval_path(spec):
             yield "eval", _placed(path, run_dir)
             yield "eval_split", "train"  # a file of its own, which has this one split

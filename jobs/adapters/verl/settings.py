@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.adapters.command_line.hydra import Plain, write
 from jobs.adapters.command_line.options import Argument, knob_arguments
-from jobs.adapters.inputs import LAID_OUT, eval_path, model_path, train_path
+from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
 from jobs.adapters.verl.keys import has_key
 from jobs.adapters.verl.units import VERL_CONVERSIONS, options_of
 from jobs.catalog.algorithm import is_in
@@ -114,9 +114,9 @@ def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setti
         )
     model = _below(model_path(spec), run_dir, spec.model.kind == "bundled")
     yield ("actor_rollout_ref.model.path" if is_rl else "model.path"), model
-    is_laid_out = spec.data.kind in LAID_OUT
-    train = _files(train_path(spec), run_dir, is_laid_out)
-    held_out = _files(eval_path(spec), run_dir, is_laid_out)
+    is_materialized = spec.data.kind in MATERIALIZED
+    train = _files(train_path(spec), run_dir, is_materialized)
+    held_out = _files(eval_path(spec), run_dir, is_materialized)
     yield "data.train_files", train
     if is_rl:
         yield "data.val_files", held_out or train  # verl opens them even where nothing is ever evaluated
@@ -124,9 +124,9 @@ def _model_and_data(spec: RunSpec, run_dir: Path, is_rl: bool) -> Iterator[Setti
             yield "trainer.val_before_train", False
     elif held_out:
         yield "data.val_files", held_out
-    if not is_laid_out and is_rl:
+    if not is_materialized and is_rl:
         yield "data.prompt_key", spec.data.prompt_column
-    if not is_laid_out and not is_rl and spec.data.messages_column:
+    if not is_materialized and not is_rl and spec.data.messages_column:
         yield "data.messages_key", spec.data.messages_column
 
 
@@ -289,7 +289,7 @@ def _number(text: str) -> Plain:
 
 
 def _below(path: str, run_dir: Path, is_ours: bool) -> str:
-    """Return a path that workers on any node understand: what is laid out below the run directory, absolutely."""
+    """Return a path that workers on any node understand: what is written below the run directory, absolutely."""
     return str(run_dir / path) if is_ours else path
 
 

@@ -45,7 +45,7 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     """Return the fields of `data` whose column this spec reads."""
     if is_in(spec.algorithm, "answers"):
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
-    if is_in(spec.algorithm, "pairs"):  # the bundled data get their pairs when they are laid out
+    if is_in(spec.algorithm, "pairs"):  # the bundled data get their pairs when they are materialized
         return (
             ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
         )

@@ -25,7 +25,7 @@ FLAW_SEED = 7
 REFUSED = 2
 
 
-def lay_out(spec: RunSpec, run_dir: Path) -> list[str]:
+def materialize_inputs(spec: RunSpec, run_dir: Path) -> list[str]:
     """Write the inputs below the run directory; return their names. Nothing is written for paths and hub ids.
 
     Raises: RunProblem naming the field whose value cannot be used; OSError if the disk does not take the files.
@@ -100,7 +100,9 @@ def main(arguments: Sequence[str]) -> int:
     """Lay out the inputs of the run directory that is named; return the exit code."""
     run_dir = Path(arguments[0])
     try:
-        print(json.dumps(lay_out(parse_spec(json.loads((run_dir / "spec.json").read_text("utf-8"))), run_dir)))
+        print(
+            json.dumps(materialize_inputs(parse_spec(json.loads((run_dir / "spec.json").read_text("utf-8"))), run_dir))
+        )
     except RunProblem as problem:
         print(json.dumps({"field": problem.field, "message": problem.message}))
         return REFUSED

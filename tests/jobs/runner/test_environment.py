@@ -99,7 +99,7 @@ def test_another_trainer_is_not_told_that_it_is_rays_driver() -> None:
     assert environment_for(parse_spec({}), environ, Path("/runs/r/a1")) == environ
 
 
-def test_processes_of_another_trainer_and_its_ray_workers_are_told_where_requests_are_laid_down() -> None:
+def test_processes_of_another_trainer_and_its_ray_workers_are_told_where_requests_are() -> None:
     job = {"runtime_env": {"working_dir": "gcs://x.zip", "env_vars": {"PITWALL_RUN": "r", "PYTHONPATH": "/mine"}}}
     environ = {RAY_JOB: json.dumps(job), "PYTHONPATH": "/before"}
 

@@ -88,7 +88,7 @@ def test_what_is_always_the_same_stands_in_every_command() -> None:
     assert given[key] == launch.env["VERL_FILE_LOGGER_PATH"]
 
 
-def test_what_the_console_holds_is_named_where_it_is_laid_out() -> None:
+def test_what_the_console_holds_is_named_where_it_is_written() -> None:
     given = settings(command({"algorithm": "grpo", "model": {"kind": "bundled"}}))
 
     assert given["actor_rollout_ref.model.path"] == "/srv/runs/r-1/a1/inputs/model"

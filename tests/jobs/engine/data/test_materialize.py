@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.inputs import eval_path, model_path, train_path
 from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.runspec import RunSpec, to_text
-from jobs.engine.data.materialize import REFUSED, lay_out, main
+from jobs.engine.data.materialize import REFUSED, main, materialize_inputs
 from jobs.engine.problem import RunProblem
 
 
@@ -25,7 +25,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_openrlhf_gets_the_model_folder_and_json_lines_where_its_adapter_says(tmp_path: Path) -> None:
     spec = spec_of("openrlhf", "sft")
 
-    lay_out(spec, tmp_path)
+    materialize_inputs(spec, tmp_path)
 
     train, held_out = lines(tmp_path / train_path(spec)), lines(tmp_path / eval_path(spec))
     assert (len(train), len(held_out)) == (3686, 410)
@@ -39,7 +39,7 @@ def test_openrlhf_gets_the_model_folder_and_json_lines_where_its_adapter_says(tm
 def test_the_bundled_data_have_pairs_whose_rejected_answer_is_wrong(tmp_path: Path, algorithm: str) -> None:
     spec = spec_of("openrlhf", algorithm)
 
-    lay_out(spec, tmp_path)
+    materialize_inputs(spec, tmp_path)
 
     for row in lines(tmp_path / train_path(spec)):
         assert row["chosen"].endswith(f"#### {row['answer']}")
@@ -49,7 +49,7 @@ def test_the_bundled_data_have_pairs_whose_rejected_answer_is_wrong(tmp_path: Pa
 def test_verl_gets_messages_in_parquet(tmp_path: Path) -> None:
     spec = spec_of("verl", "sft", data={"system_prompt": "Be brief."})
 
-    lay_out(spec, tmp_path)
+    materialize_inputs(spec, tmp_path)
 
     (first, *_rest) = pyarrow.parquet.read_table(tmp_path / train_path(spec)).to_pylist()
     assert [message["role"] for message in first["messages"]] == ["system", "user", "assistant"]
@@ -59,7 +59,7 @@ def test_verl_gets_messages_in_parquet(tmp_path: Path) -> None:
 def test_verl_gets_prompts_with_their_answer_for_reinforcement_learning(tmp_path: Path) -> None:
     spec = spec_of("verl", "grpo")
 
-    lay_out(spec, tmp_path)
+    materialize_inputs(spec, tmp_path)
 
     (first, *_rest) = pyarrow.parquet.read_table(tmp_path / train_path(spec)).to_pylist()
     assert first["prompt"] == [{"role": "user", "content": first["extra_info"]["prompt"]}]
@@ -67,7 +67,7 @@ def test_verl_gets_prompts_with_their_answer_for_reinforcement_learning(tmp_path
     assert first["data_source"]
 
 
-def test_an_upload_is_laid_out_and_a_path_is_left_where_it_is(tmp_path: Path) -> None:
+def test_an_upload_is_written_and_a_path_is_left_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "inputs").mkdir()
     rows = [{"q": f"{i}?", "a": f"{i}!"} for i in range(10)]
     (tmp_path / "inputs" / ("0" * 64)).write_text("\n".join(map(json.dumps, rows)))
@@ -75,9 +75,9 @@ def test_an_upload_is_laid_out_and_a_path_is_left_where_it_is(tmp_path: Path) ->
     upload = spec_of("openrlhf", "sft", data={"kind": "upload", "id": f"upload:{'0' * 64}", "eval_share": 0, **columns})
     elsewhere = spec_of("openrlhf", "sft", model={"kind": "path", "id": "/m"}, data={"kind": "path", "id": "/d.jsonl"})
 
-    assert lay_out(upload, tmp_path) == ["model", "train.jsonl"]
+    assert materialize_inputs(upload, tmp_path) == ["model", "train.jsonl"]
     assert lines(tmp_path / train_path(upload)) == rows
-    assert lay_out(elsewhere, tmp_path / "other") == []
+    assert materialize_inputs(elsewhere, tmp_path / "other") == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ def test_data_that_the_trainer_cannot_use_are_refused(
     tmp_path: Path, algorithm: str, data: dict[str, Any], field: str, sentence: str
 ) -> None:
     with pytest.raises(RunProblem) as refused:
-        lay_out(spec_of("openrlhf", algorithm, data=data, knobs={"data.apply_chat_template": True}), tmp_path)
+        materialize_inputs(
+            spec_of("openrlhf", algorithm, data=data, knobs={"data.apply_chat_template": True}), tmp_path
+        )
 
     assert refused.value.field == field
     assert sentence in refused.value.message
