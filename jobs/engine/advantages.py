@@ -32,7 +32,7 @@ def over_tokens(values_B: Tensor, mask_BL: Tensor) -> Tensor:
     return torch.where(mask_BL, values_B.unsqueeze(1), 0.0)
 
 
-def groups_without_signal_share(rewards_B: Tensor, *, group_size: int) -> float:
-    """Return the share of groups whose rewards are all equal."""
+def zero_variance_fraction(rewards_B: Tensor, *, group_size: int) -> float:
+    """Return the fraction of groups whose rewards are all equal."""
     rewards_NG = rewards_B.view(-1, group_size)
     return float((rewards_NG.amax(dim=1) == rewards_NG.amin(dim=1)).float().mean())

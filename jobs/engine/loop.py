@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jobs.catalog.runspec import RunSpec
-from jobs.engine.advantages import groups_without_signal_share
+from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
 from jobs.engine.batch import Batch, join_padded, make_batch, share_out
 from jobs.engine.captures.captures import EngineCaptures
@@ -170,7 +170,7 @@ class Loop:
             "reward/mean": float(rewards_B.mean()),
             "reward/std": float(rewards_B.std()),
             **_mean_parts(scores),
-            "groups/without_signal_share": groups_without_signal_share(rewards_B, group_size=group_size),
+            "groups/without_signal_share": zero_variance_fraction(rewards_B, group_size=group_size),
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
             "response/truncated_share": rollout.truncated_share,

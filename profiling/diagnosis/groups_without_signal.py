@@ -4,7 +4,7 @@ from profiling.evaluators import evaluate_median
 from profiling.finding import KnobChange, Rule
 
 PLUGIN = Rule(
-    title="Groups without signal",
+    title="Zero-variance groups",
     question="why",
     definition="Median over steps of the share of groups in which all answers got the same reward.",
     unit="share",
@@ -13,8 +13,8 @@ PLUGIN = Rule(
     source="ours, after DAPO, which filters such groups",
     needs=("readings",),
     is_live=True,
-    fires="{value} of the groups have no signal: their rollout and update change nothing.",
-    clear="{value} of the groups have no signal.",
+    fires="{value} of the groups have zero variance: their rollout and update change nothing.",
+    clear="{value} of the groups have zero variance.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
     changes=(KnobChange("algorithm.dynamic_sampling", "on"), KnobChange("rollout.samples_per_prompt", "raise")),
     evaluate=evaluate_median("groups/without_signal_share"),

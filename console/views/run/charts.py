@@ -98,7 +98,7 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
         Chip(name="kl/reference", label=_("KL to reference")),
         Chip(name="policy/entropy", label=_("Entropy")),
         Chip(name="response/truncated_share", label=_("Truncated"), unit="share"),
-        Chip(name="groups/without_signal_share", label=_("Groups without signal"), unit="share"),
+        Chip(name="groups/without_signal_share", label=_("Zero-variance groups"), unit="share"),
         Chip(name="sync/max_logprob_diff", label=_("vLLM gap"), limit=gap),
     )
 
@@ -149,7 +149,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 
 def _groups(samples: int) -> ChartPlan:
-    title = _("Groups without signal")
+    title = _("Zero-variance groups")
     line = Line(name="groups/without_signal_share", label=title)
     return ChartPlan(
         key="groups", title=title, hint=_("all %(n)s rewards equal") % {"n": samples}, lines=(line,), unit="share"

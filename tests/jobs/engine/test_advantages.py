@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine.advantages import group_advantages, groups_without_signal_share
+from jobs.engine.advantages import group_advantages, zero_variance_fraction
 
 
 def test_a_group_by_hand() -> None:
@@ -27,7 +27,7 @@ def test_a_group_with_equal_rewards_gets_exact_zeros() -> None:
     advantages = group_advantages(rewards, group_size=3, normalize_by_std=True)
 
     assert advantages[:3].tolist() == [0.0, 0.0, 0.0]
-    assert groups_without_signal_share(rewards, group_size=3) == 0.5
+    assert zero_variance_fraction(rewards, group_size=3) == 0.5
 
 
 @given(rewards=st.lists(st.floats(0, 1, width=32), min_size=8, max_size=8), shift=st.floats(-5, 5, width=32))
