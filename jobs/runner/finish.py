@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.console_client.console import Console, ConsoleError
-from jobs.runner.console_client.uploads import UploadFailed, hand_over, planned
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
 from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
+from jobs.runner.uploads import UploadFailed, hand_over, planned
 
 
 def outcome(

@@ -17,8 +17,8 @@ from typing import Any
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, RequestRejected
 from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
-from jobs.runner.console_client.uploads import SPEC_NAME
 from jobs.runner.reporting.progress import Progress
+from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300

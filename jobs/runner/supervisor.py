@@ -11,14 +11,13 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.runner.captures.captures import HURRIED_SECONDS, Recording
-from jobs.runner.captures.uploads import CaptureUploads
+from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
+from jobs.runner.captures.recovery import CaptureRecovery
 from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
-from jobs.runner.failures.recover_captures import CaptureRecovery
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import kill_orphans
@@ -29,12 +28,11 @@ from jobs.runner.reporting.report import Report
 from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
 from jobs.runner.translation import (
     Translation,
-    finish_own,
     label_of,
-    recording_of,
     translation_of,
     translation_of_the_rest,
 )
+from jobs.runner.uploads import CaptureUploads
 from profiling.captures.files import recordings
 
 TICK_SECONDS = 0.1
@@ -115,10 +113,10 @@ class AttemptSupervisor:
             report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
-            recording = None
+            captures = None
             if translation is not None:
                 translation.begin(f"Starting {label_of(prepared.spec)}")
-                recording = recording_of(prepared.spec, self.job, report, translation)
+                captures = RunnerCaptures(prepared.spec, self.job, report, translation)
             oom_kills = oom_kill_count()
             trainer = start(
                 launch=prepared.launch,
@@ -135,7 +133,7 @@ class AttemptSupervisor:
         remote_nodes = RemoteNodes(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, recording)
+                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
@@ -148,10 +146,10 @@ class AttemptSupervisor:
         cleanup = self._clean_up(trainer, report, remote_nodes, f"The trainer's driver ended ({how}).")
         if report.is_fenced:
             return EXIT_FENCED
-        if translation is not None and recording is not None:
+        if translation is not None and captures is not None:
             translation.read_the_rest()
             self.progress.read()
-            recording.finish(step=self.progress.step)
+            captures.finish(step=self.progress.step)
             translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
@@ -178,7 +176,7 @@ class AttemptSupervisor:
         escalation: Escalation,
         remote_nodes: RemoteNodes,
         translation: Translation | None,
-        recording: Recording | None,
+        captures: RunnerCaptures | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir)
         over_at: float | None = None
@@ -195,7 +193,7 @@ class AttemptSupervisor:
                 escalation.hasten(now)
             elif report.commands.stop_wanted.is_set():
                 stop_at = stop_at or now
-                is_writing = recording is not None and recording.end_what_records()
+                is_writing = captures is not None and captures.end_what_records()
                 if not is_writing or now - stop_at > HURRIED_SECONDS:
                     escalation.ask(now)
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
@@ -203,8 +201,8 @@ class AttemptSupervisor:
             if translation is not None:
                 translation.poll_if_due(now)
             self.progress.read()
-            if recording is not None:
-                recording.look(step=self.progress.step, now=now)
+            if captures is not None:
+                captures.look(step=self.progress.step, now=now)
             remote_nodes.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now

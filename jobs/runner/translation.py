@@ -12,16 +12,11 @@ from jobs.adapters.adapter import LogReader, adapter
 from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.runner.captures.announce import Teller
-from jobs.runner.captures.captures import OWN, Recording
-from jobs.runner.captures.own_profiler import OwnRecording
 from jobs.runner.console_client.job import Job
 from jobs.runner.reporting.append_only import AppendFile, Reserve
-from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
-from profiling.captures.request import parse_request
-from profiling.captures.state import next_state
-from profiling.events import Event, artifact, state, to_line
+from profiling import events
+from profiling.events import Event, to_line
 
 POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
@@ -58,7 +53,7 @@ class Translation:
 
     def begin(self, text: str) -> None:
         """Say that the trainer is being started."""
-        self._write(to_line(state("loading", attempt=self._attempt, text=text)))
+        self._write(to_line(events.state("loading", attempt=self._attempt, text=text)))
 
     def poll_if_due(self, now: float) -> None:
         """Look for something new; `now` is monotonic seconds."""
@@ -66,9 +61,23 @@ class Translation:
             self._next_poll = now + POLL_SECONDS
             self._poll()
 
-    def write(self, event: Event) -> None:
-        """Write an event that is not the reader's, to the same log."""
-        self._write(to_line(event))
+    def capture(self, capture: str, state: str, *, step: int, text: str = "", **meta: Any) -> None:
+        """Report that a capture has moved on; it is not the reader's, and goes to the same log."""
+        self._write(to_line(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta)))
+
+    def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
+        """Report that a file of a capture is whole."""
+        self._write(
+            to_line(
+                events.artifact(
+                    name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta
+                )
+            )
+        )
+
+    def note(self, text: str, *, step: int, **meta: Any) -> None:
+        """Report something for the run's history."""
+        self._write(to_line(events.note(text, attempt=self._attempt, step=step, meta=meta)))
 
     def read_the_rest(self) -> None:
         """Take in what is left once the trainer has ended."""
@@ -95,11 +104,11 @@ class Translation:
             self._say(f"The trainer's logs are not read any more.\n{traceback.format_exc()}")
             self._reader = None
             return 0
-        events = [event for event in found if not self._is_old(event)]
-        data = b"".join(to_line({**event, "attempt": self._attempt}) for event in events)  # type: ignore[typeddict-item]
-        if events and not self._is_training and any(event["kind"] == "metric" for event in events):
+        new = [event for event in found if not self._is_old(event)]
+        data = b"".join(to_line({**event, "attempt": self._attempt}) for event in new)  # type: ignore[typeddict-item]
+        if not self._is_training and any(event["kind"] == "metric" for event in new):
             self._is_training = True
-            data = to_line(state("training", attempt=self._attempt)) + data
+            data = to_line(events.state("training", attempt=self._attempt)) + data
         self._write(data)
         return len(found)
 
@@ -141,41 +150,6 @@ def translation_of_the_rest(job: Job, report: Report, *, after_step: int) -> Tra
         return None
 
 
-def recording_of(spec: RunSpec, job: Job, report: Report, translation: Translation) -> Recording:
-    """Return who takes care of the captures of a trainer whose logs are translated. Raises: OSError."""
-    return Recording(
-        adapter=adapter(spec.trainer.name),
-        spec=spec,
-        label=label_of(spec),
-        run_dir=job.run_dir,
-        attempt=job.attempt,
-        commands=report.commands,
-        write=translation.write,
-        say=report.say,
-    )
-
-
-def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
-    """Take what the trainer's own profiler left when its runner was killed; what is told already changes nothing."""
-    try:
-        spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
-        lines = (job.run_dir / "commands.jsonl").read_bytes().splitlines()
-        asked = [json.loads(line)["payload"] for line in lines if b'"profile"' in line]
-        requests = [parse_request(payload) for payload in asked if payload.get("by") == OWN]
-    except (OSError, ValueError, KeyError, AttributeError, SpecInvalid):
-        return
-    for request in requests:
-        if next_state(progress.captures.get(request.capture, {}).get("state", "armed"), "collect"):
-            OwnRecording(
-                request,
-                files=lambda: adapter(spec.trainer.name).captures.files(run_dir=job.run_dir),
-                run_dir=job.run_dir,
-                teller=Teller(attempt=job.attempt, write=translation.write),
-                step=progress.step,
-                label=label_of(spec),
-            ).finish(step=progress.step)
-
-
 def label_of(spec: RunSpec) -> str:
     """Return what people call the run's trainer: its label and version."""
     return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
@@ -192,7 +166,7 @@ def models_left(run_dir: Path, patterns: Sequence[str], *, attempt: int) -> Iter
 def _announced(name: str, folder: Path, run_dir: Path, attempt: int, *, step: int) -> Event:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     path = str(folder.relative_to(run_dir))
-    return artifact(name, artifact="model", path=path, attempt=attempt, step=step, size=size)
+    return events.artifact(name, artifact="model", path=path, attempt=attempt, step=step, size=size)
 
 
 def _is_model(folder: Path) -> bool:

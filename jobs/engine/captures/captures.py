@@ -6,7 +6,7 @@ and holds no lock that the loop needs while it waits for them itself. What goes 
 failure, and never reaches training.
 
 A run that ends leaves a capture open whose files are not all here: workers that are gone may have left some, and the
-runner looks for them (jobs/runner/failures/recover_captures.py).
+runner looks for them (jobs/runner/captures/recovery.py).
 """
 
 import threading

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs.runner.captures.announce import Teller
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from profiling.captures.files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
 from profiling.captures.request import CaptureRefused, Request, within
+from profiling.captures.state import UNFINISHED, Report, TrackedCapture
 from profiling.captures.tool_selection import pick
 from profiling.config import Device
 from profiling.recorders.recorder import load_tool, version_of
@@ -25,72 +25,53 @@ NOT_ASKED = 0  # no request has this number
 SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
 
 
-class AttachedCapture:
-    """One capture by `workers`; its files go to `folder`, below the run directory."""
+class AttachedCapture(TrackedCapture):
+    """One capture by `workers`; its files go below the run directory. What goes wrong fails it: nothing is raised."""
 
     def __init__(
-        self, request: Request, *, workers: AttachableWorkers, run_dir: Path, teller: Teller, step: int, label: str
+        self, request: Request, *, workers: AttachableWorkers, run_dir: Path, report: Report, step: int, label: str
     ) -> None:
-        self.request = request
-        self._workers, self._run_dir, self._teller, self._label = workers, run_dir, teller, label
-        self._asked: dict[
-            str, tuple[AttachableWorker, int]
-        ] = {}  # who was asked, and under which number the answer comes
+        self._workers, self._run_dir, self._label = workers, run_dir, label
+        # who was asked, and under which number the answer comes
+        self._asked: dict[str, tuple[AttachableWorker, int]] = {}
         self._problems: dict[str, str] = {}
         self._files = 0
-        self._state = "armed"
         self._armed_at = step
         self._since = math.inf  # monotonic: of the state, or of when the workers were seen first
-        self._ends = math.inf
-        self._is_ended = False
+        self._ends_at = math.inf
         self._begun_at = self._ended_at = 0  # steps that were over when it began, and when it ended
-        teller.state(request, "armed", step=step)
-
-    @property
-    def is_over(self) -> bool:
-        """See Capture."""
-        return self._state == "over"
+        super().__init__(request, report=report, step=step)
 
     @property
     def is_recording(self) -> bool:
-        """See Capture."""
-        return self._state in ("starting", "recording", "stopping")
+        """True while processes record or write for it, or are about to."""
+        return self.state == "starting" or self.state in UNFINISHED
 
     def look(self, *, step: int, now: float) -> None:
-        """See Capture."""
-        if self._state == "armed":
+        """Go on as far as is due; `step` is the last one that the log says is over, `now` monotonic seconds."""
+        if self.state == "armed":
             self._begin_if_due(step, now)
-        elif self._state == "starting":
+        elif self.state == "starting":
             self._take_starts(step, now)
-        elif self._state == "recording":
+        elif self.state == "recording":
             is_last = not self.request.seconds and step >= self._last_step
-            if is_last or now >= self._ends or self._is_ended or not self._is_living():
+            if is_last or now >= self._ends_at or not self._is_living():
                 self._stop(step, now)
-        elif self._state == "stopping":
+        elif self.state == "writing":
             self._take_files(step, now)
 
-    def withdraw(self, *, step: int) -> bool:
-        """See Capture."""
-        if self._state != "armed":
-            return False
-        self._state = "over"
-        self._teller.state(self.request, "withdrawn", step=step)
-        return True
-
-    def refuse(self, why: str, *, step: int) -> None:
-        """Fail it before it begins."""
-        self._fail(why, step)
-
     def end(self) -> None:
-        """See Capture."""
-        self._is_ended = True
+        """End it at the next look."""
+        self._ends_at = -math.inf
 
     def finish(self, *, step: int) -> None:
-        """See Capture. What was recording is found, and told of, by whoever looks after the trainer's end
-        (recovery)."""
-        if self._state == "armed":
+        """The trainer has ended and `step` was its last: say how what has not begun has ended.
+
+        What was recording is found, and told of, by whoever looks after the trainer's end (recovery).
+        """
+        if self.state == "armed":
             self._fail(f"The run ended after step {step}, before {self.request.steps}.", step)
-        elif self._state == "starting":
+        elif self.state == "starting":
             self._fail("The run ended before its processes began to record.", step)
 
     @property
@@ -104,8 +85,8 @@ class AttachedCapture:
 
     def _begin_if_due(self, step: int, now: float) -> None:
         request = self.request
-        if request.seconds and self._is_ended:
-            self.withdraw(step=step)
+        if request.seconds and now >= self._ends_at:
+            self.move("withdraw", step=step)
             return
         if not request.seconds and not self._is_due(step):
             return
@@ -153,7 +134,8 @@ class AttachedCapture:
             self._ask(
                 worker, "start", tool=tool, what=what, folder=str(folder), name=stem(self.request.capture, worker.name)
             )
-        self._state, self._since, self._begun_at = "starting", now, step
+        self.move("start")
+        self._since, self._begun_at = now, step
         self._take_starts(step, now)
 
     def _take_starts(self, step: int, now: float) -> None:
@@ -171,11 +153,11 @@ class AttachedCapture:
         if not self._asked:
             self._fail(missing_text(self._problems), step)
             return
-        self._state, self._begun_at = "recording", step
-        self._ends = now + self.request.seconds if self.request.seconds else math.inf
-        self._teller.state(
-            self.request,
-            "recording",
+        self._begun_at = step
+        if self.request.seconds:
+            self._ends_at = min(self._ends_at, now + self.request.seconds)
+        self.move(
+            "record",
             step=step + 1,
             text=self._not_recorded(),
             missing=dict(self._problems),
@@ -187,14 +169,14 @@ class AttachedCapture:
         )
 
     def _stop(self, step: int, now: float) -> None:
-        self._state, self._since, self._ended_at = "stopping", now, step
-        self._teller.state(self.request, "stopping", step=step)
+        self._since, self._ended_at = now, step
+        self.move("stop", step=step)
         for name, (worker, _) in list(self._asked.items()):
             if self._workers.is_there(worker):
                 self._ask_to_stop(worker)
             else:
                 self._take(name, worker, self._workers.told(worker, self._asked[name][1]), "its process has ended.")
-        self._teller.state(self.request, "writing", step=step)
+        self.move("write", step=step)
         self._take_files(step, now)
 
     def _take_files(self, step: int, now: float) -> None:
@@ -238,7 +220,7 @@ class AttachedCapture:
             self._problems[name] = f"its file was not kept: {error.strerror or error}."
             return
         self._files += 1
-        self._teller.file(**about)
+        self.report.artifact(**about)
 
     @property
     def _window(self) -> Window:
@@ -255,11 +237,9 @@ class AttachedCapture:
         if not self._files:
             self._fail(missing_text(self._problems) or "Nothing was recorded.", step)
             return
-        self._state = "over"
         window = self._window
-        self._teller.state(
-            self.request,
-            "importing",
+        self.move(
+            "collect",
             step=window.first_step + window.num_steps - 1,
             text=self._not_recorded(),
             num_files=self._files,
@@ -286,8 +266,7 @@ class AttachedCapture:
         self._asked[worker.name] = worker, number
 
     def _fail(self, why: str, step: int) -> None:
-        self._state = "over"
-        self._teller.state(self.request, "failed", step=step, text=why)
+        self.move("fail", step=step, text=why)
 
 
 def _picked(request: Request, chosen: list[AttachableWorker]) -> str:

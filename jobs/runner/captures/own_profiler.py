@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.adapters.captures import CaptureFile
-from jobs.runner.captures.announce import Teller
 from profiling.captures.files import Window, announcement
 from profiling.captures.request import Request
+from profiling.captures.state import Report, TrackedCapture
 
 SETTLE_SECONDS = 5.0
 MAX_FILES = 1000
@@ -20,8 +20,11 @@ MAX_NAME = 200  # characters; the id of the capture stands before it
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+=@-]+")
 
 
-class OwnRecording:
-    """One capture; `files` looks for what the trainer has written so far."""
+class OwnProfilerCapture(TrackedCapture):
+    """One capture; `files` looks for what the trainer has written so far. Nobody but the trainer can end it.
+
+    It is withdrawn as any other; the trainer records these steps anyway, and its files stay in the run directory.
+    """
 
     def __init__(
         self,
@@ -29,45 +32,23 @@ class OwnRecording:
         *,
         files: Callable[[], Sequence[CaptureFile]],
         run_dir: Path,
-        teller: Teller,
+        report: Report,
         step: int,
         label: str,
     ) -> None:
-        self.request = request
-        self._files, self._run_dir, self._teller, self._label = files, run_dir, teller, label
-        self._state = "armed"
+        self._files, self._run_dir, self._label = files, run_dir, label
         self._sizes: dict[Path, int] = {}
         self._still_since = math.inf
-        teller.state(request, "armed", step=step)
-
-    @property
-    def is_over(self) -> bool:
-        """See Capture."""
-        return self._state == "over"
-
-    @property
-    def is_recording(self) -> bool:
-        """Never: nobody but the trainer can end what it records."""
-        return False
+        super().__init__(request, report=report, step=step)
 
     def look(self, *, step: int, now: float) -> None:
-        """See Capture."""
+        """Go on as far as is due; `step` is the last one that the log says is over, `now` monotonic seconds."""
         self._follow(step)
-        if self._state == "writing" and self._are_whole(now):
+        if self.state == "writing" and self._are_whole(now):
             self._announce()
 
-    def withdraw(self, *, step: int) -> bool:
-        """See Capture. The trainer records these steps anyway, and its files stay in the run directory."""
-        if self._state != "armed":
-            return False
-        self._move("over", step, told="withdrawn")
-        return True
-
-    def end(self) -> None:
-        """See Capture: it ends with its steps."""
-
     def finish(self, *, step: int) -> None:
-        """See Capture: nobody writes any more, so all that is there is whole, or as whole as it gets."""
+        """The trainer has ended and `step` was its last: nobody writes any more, so what is there is all."""
         if self.is_over:
             return
         self._follow(step)
@@ -77,18 +58,16 @@ class OwnRecording:
         why = f"The run ended after step {step}, before {self._label} wrote a file of {self.request.steps}."
         if step >= self.request.last_step:
             why = f"{self._label} wrote no file of {self.request.steps}. Its log says why."
-        self._move("over", step, told="failed", text=why)
+        self.move("fail", step=step, text=why)
 
     def _follow(self, step: int) -> None:
-        """Tell how far the trainer has come with these steps."""
-        request = self.request
-        if self._state == "armed" and step >= request.first_step - 1 and step:
-            self._move("recording", min(step + 1, request.first_step))
-        if self._state in ("armed", "recording") and step >= request.last_step:
-            if self._state == "armed":
-                self._move("recording", request.first_step)
-            self._teller.state(request, "stopping", step=request.last_step)
-            self._move("writing", request.last_step)
+        """Report how far the trainer has come with these steps."""
+        first, last = self.request.first_step, self.request.last_step
+        if step >= max(first - 1, 1):
+            self.move("record", step=min(step + 1, first))
+        if step >= last:
+            self.move("stop", step=last)
+            self.move("write", step=last)
 
     def _are_whole(self, now: float) -> bool:
         sizes = {file.path: file.size for file in self._found()}
@@ -109,9 +88,8 @@ class OwnRecording:
             names.add(name)
             step = file.step or request.first_step
             num_steps = 1 if file.step else request.num_steps
-            window = Window(capture=request.capture, tool=request.tool, first_step=step, num_steps=num_steps)
             about = announcement(
-                window,
+                Window(capture=request.capture, tool=request.tool, first_step=step, num_steps=num_steps),
                 file.path.with_name(name),
                 role=file.role,
                 rank=file.rank,
@@ -119,17 +97,11 @@ class OwnRecording:
                 size=file.size,
                 sha256="",  # told when it is handed over
             )
-            self._teller.file(**{**about, "path": str(relative)})
-        self._teller.state(
-            request,
-            "importing",
+            self.report.artifact(**{**about, "path": str(relative)})
+        self.move(
+            "collect",
             step=request.last_step,
             num_files=len(found),
             first_step=request.first_step,
             num_steps=request.num_steps,
         )
-        self._state = "over"
-
-    def _move(self, state: str, step: int, *, told: str = "", text: str = "") -> None:
-        self._state = state
-        self._teller.state(self.request, told or state, step=step, text=text)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner.console_client.uploads import planned
 from jobs.runner.reporting.progress import Progress
+from jobs.runner.uploads import planned
 
 
 @pytest.mark.parametrize(

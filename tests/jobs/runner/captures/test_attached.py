@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.runner.captures.announce import Teller
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import START_SECONDS, AttachedCapture
 from profiling.captures.files import recordings
 from profiling.captures.request import Request
-from profiling.events import Event
 
 WORKER = AttachableWorker(pid=1, role="policy", rank=0, node="", device="cpu", problems={})
 REQUEST = Request(capture="c-1", tool="stacks", first_step=0, num_steps=1, roles=(), ranks=(), seconds=60)
@@ -42,32 +40,41 @@ class StandIn(AttachableWorkers):
         return self.answers.get(number)
 
 
-def attached_capture(folder: Path, workers: AttachableWorkers, told: list[Event]) -> AttachedCapture:
-    teller = Teller(attempt=1, write=told.append)
-    return AttachedCapture(REQUEST, workers=workers, run_dir=folder, teller=teller, step=1, label="the trainer")
+class Reported:
+    """Keeps the states and texts that are reported."""
+
+    def __init__(self) -> None:
+        self.states: list[str] = []
+        self.texts: list[str] = []
+
+    def capture(self, capture: str, state: str, *, step: int, text: str = "", **meta: Any) -> None:
+        self.states.append(state)
+        self.texts.append(text)
+
+    def artifact(self, name: str, **about: Any) -> None: ...
 
 
-def states(told: list[Event]) -> list[str]:
-    return [event["state"] for event in told if event["kind"] == "capture"]
+def attached_capture(folder: Path, workers: AttachableWorkers, reported: Reported) -> AttachedCapture:
+    return AttachedCapture(REQUEST, workers=workers, run_dir=folder, report=reported, step=1, label="the trainer")
 
 
 def test_a_process_that_does_not_begin_on_a_full_disk_fails_its_capture_alone(tmp_path: Path) -> None:
-    workers, told = StandIn(), list[Event]()
-    capture = attached_capture(tmp_path, workers, told)
+    workers, reported = StandIn(), Reported()
+    capture = attached_capture(tmp_path, workers, reported)
     capture.look(step=1, now=0.0)
     workers.is_full = True
 
     capture.look(step=1, now=START_SECONDS)
 
     assert capture.is_over
-    assert states(told) == ["armed", "failed"]
-    assert "did not begin" in told[-1]["text"]
+    assert reported.states == ["armed", "failed"]
+    assert "did not begin" in reported.texts[-1]
 
 
 def test_a_process_is_asked_to_end_again_until_that_can_be_written(tmp_path: Path) -> None:
-    workers, told = StandIn(), list[Event]()
+    workers, reported = StandIn(), Reported()
     workers.answers[1] = {"number": 1, "problem": ""}
-    capture = attached_capture(tmp_path, workers, told)
+    capture = attached_capture(tmp_path, workers, reported)
     capture.look(step=1, now=0.0)
     capture.look(step=1, now=1.0)
     capture.end()
@@ -84,4 +91,4 @@ def test_a_process_is_asked_to_end_again_until_that_can_be_written(tmp_path: Pat
     workers.answers[2] = {"number": 2, "problem": "", "size": 7}
     capture.look(step=1, now=5.0)
 
-    assert states(told) == ["armed", "recording", "stopping", "writing", "importing"]
+    assert reported.states == ["armed", "recording", "stopping", "writing", "importing"]

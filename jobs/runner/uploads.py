@@ -1,13 +1,18 @@
 """Hand files over to the console: in chunks, resumable, checksummed.
 
-Uploads wait until the trainer has ended: they never compete with training, and nothing changes under them. Only the
-files of captures go while it runs (capture_uploads.py), because somebody waits for them; what is left goes here.
+Uploads wait until the trainer has ended (finish.py): they never compete with training, and nothing changes under them.
+Only the files of captures go while it runs, because somebody waits for them: one at a time, in small pieces with a
+pause after each, so that training and the shipping of events do not notice. What is not over when the trainer ends goes
+on with everything else, at the byte where it stopped.
 """
 
+import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from jobs.runner.console_client.backoff import Backoff
@@ -15,21 +20,46 @@ from jobs.runner.console_client.console import (
     ChecksumWrong,
     Console,
     ConsoleAway,
+    ConsoleError,
     ConsoleFull,
     FileState,
     OffsetWrong,
     RequestRejected,
 )
-from jobs.runner.console_client.file_image import FileImage
-from jobs.runner.console_client.zip_image import ZipImage, zip_image
+from jobs.runner.console_client.zip_image import FilesChanged, ZipImage, zip_image
+from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.report import Report
 from profiling.events import Event
 
+LOOK_SECONDS = 0.5
+PIECE_BYTES = 1 << 20  # of a capture's file, and at most so many of them a second
+PIECES_PER_SECOND = 32
+JOIN_SECONDS = 5.0
 CHUNK_BYTES = 8 << 20
 MAX_FRESH_STARTS = 3
 MAX_TRIES_FULL = 24  # two minutes of 5 s
 
 SPEC_NAME = "pitwall_spec.json"  # beside a model: what it was made with, its system prompt among it
 SHIPPED_TYPES = ("model", "tensorboard", "trace")  # checkpoints stay on the cluster
+
+
+class FileImage:
+    """The bytes of one file that does not change any more. Raises: OSError if it is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.size = path.stat().st_size
+        with path.open("rb") as file:
+            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes at `offset`. Raises: FilesChanged if the file has shrunk; OSError if it is gone."""
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(size)
+        if len(data) < min(size, self.size - offset):
+            raise FilesChanged(f"{self._path.name} changed while it was handed over.")
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +168,47 @@ def hand_over(
             if num_full > MAX_TRIES_FULL or wait(backoff.wait_seconds()):
                 raise _failed(upload, str(error)) from error
             received = -1
+
+
+class CaptureUploads:
+    """A thread for the time that the trainer runs; a context manager."""
+
+    def __init__(self, *, run_dir: Path, progress: Progress, console: Console, report: Report) -> None:
+        self._run_dir, self._progress, self._console, self._report = run_dir, progress, console, report
+        self._over: set[str] = set()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="capture uploads", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join(JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while not self._ending.wait(LOOK_SECONDS):
+            for upload in planned_captures(self._run_dir, self._progress.artifacts):
+                if upload.name not in self._over and not self._ending.is_set():
+                    self._hand_over(upload)
+
+    def _hand_over(self, upload: Upload) -> None:
+        try:
+            hand_over(upload, console=self._console, wait=self._pause, chunk_bytes=PIECE_BYTES)
+        except UploadFailed as error:
+            if self._ending.is_set():
+                return
+            self._report.capture_failed(str(upload.meta["capture"]), str(error))
+        except (ConsoleError, OSError) as error:
+            if self._ending.is_set():
+                return
+            self._report.say(f"{upload.name} waits until the run has ended. {error}")
+        self._over.add(upload.name)
+
+    def _pause(self, seconds: float) -> bool:
+        return self._ending.wait(seconds or 1 / PIECES_PER_SECOND)
 
 
 def _send_one(

@@ -11,8 +11,8 @@ import pytest
 
 from jobs.runner.console_client.console import AttemptFenced, Console
 from jobs.runner.console_client.job import Job
-from jobs.runner.console_client.uploads import Upload, UploadFailed, hand_over, planned
 from jobs.runner.console_client.zip_image import zip_image
+from jobs.runner.uploads import Upload, UploadFailed, hand_over, planned
 from profiling import events
 from tests.jobs.runner.fake_console import TOKEN, FakeConsole
 
