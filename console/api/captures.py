@@ -21,7 +21,7 @@ from jobs.captures.profilers import workers
 from jobs.captures.request import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
 from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
-from jobs.traces.import_queue import TIMELESS
+from jobs.traces.imports import TIMELESS
 from profiling.captures.state import STATES
 from profiling.config import TOOLS
 from profiling.launch_nsys import INSTALL

@@ -20,7 +20,7 @@ from django.db.models import F, QuerySet
 
 from jobs.models import Artifact, Capture, Command, Run, RunEvent
 from jobs.telemetry.notify import run_changed
-from jobs.traces.import_queue import add_file, trace_of
+from jobs.traces.imports import add_file, trace_of
 from profiling.captures.state import OPEN, Event, event_of, next_state
 from profiling.config import TOOLS
 

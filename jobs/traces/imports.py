@@ -1,12 +1,15 @@
 """Layers of traces: where their files stand, and their way from a file to a store that can be looked at.
 
-An import runs in a process of its own, which ends with the one that started it: what a hostile file does to a reader,
-it does to that process only. Whoever imports a layer holds its claim and says every few seconds that it is at it; a
-claim that nobody spoke for is given away by the reconciler, so that a killed worker costs seconds, not the trace.
+A file that arrived becomes a layer of its trace, and a message asks a worker to import it. The message may be lost or
+come twice: each layer is taken once, and jobs.processes.reconcile sends again. An import runs in a process of its own,
+which ends with the one that started it: what a hostile file does to a reader, it does to that process only. Whoever
+imports a layer holds its claim and says every few seconds that it is at it; a claim that nobody spoke for is given away
+by the reconciler, so that a killed worker costs seconds, not the trace.
 """
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import select
@@ -19,17 +22,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from celery import current_app
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from kombu.exceptions import OperationalError
 
-from jobs.models import Artifact, Layer, Trace
-from jobs.traces import import_queue as trace_queue
+from jobs.models import Artifact, Capture, Layer, Run, Trace
+from jobs.telemetry.notify import run_changed, trace_changed
 from profiling.trace.store import NotAStore, Store
+
+log = logging.getLogger(__name__)
+
+TASK = "jobs.tasks.import_layer"
+TIMELESS = (".stacks.txt",)
+"""Endings of files that hold no times, so that a timeline has nothing to show of them: they are downloads alone."""
 
 LOST_AFTER = timedelta(seconds=30)  # without a word, whoever imported a layer is gone
 SENT_AGAIN_AFTER = timedelta(seconds=5)  # for a worker to take what was sent
@@ -73,6 +86,53 @@ def delete_folder(trace: Trace) -> None:
     shutil.rmtree(trace_folder(trace), ignore_errors=True)
 
 
+def trace_of(capture: Capture) -> Trace:
+    """Return the trace of a capture, made with the first call."""
+    values = {"run_id": capture.run_id, "project_id": capture.run.project_id, "created_by_id": capture.created_by_id}
+    return Trace.objects.get_or_create(capture=capture, defaults={**values, "name": capture.run.name[:200]})[0]
+
+
+def add_file(artifact: Artifact) -> None:
+    """Make the ready file of a capture a layer of its trace and queue it; again changes nothing."""
+    if artifact.capture is None or artifact.name.endswith(TIMELESS):
+        return
+    trace = trace_of(artifact.capture)
+    meta = artifact.meta if isinstance(artifact.meta, dict) else {}
+    rank = meta.get("rank")
+    values = {
+        "trace": trace,
+        "file_name": artifact.name.rpartition("/")[2][:255],
+        "role": str(meta.get("role") or "")[:20],
+        "rank": rank if isinstance(rank, int) and 0 <= rank < 2**31 else None,
+        "size": artifact.size,
+        "received": artifact.size,
+        "sha256": artifact.sha256,
+    }
+    layer, is_new = Layer.objects.get_or_create(artifact=artifact, defaults=values)
+    if is_new:
+        send(layer.pk)
+        notify(trace.pk)
+
+
+def send(layer_id: int) -> None:
+    """Ask a worker to import the layer, once the open transaction has committed; a broker away costs seconds."""
+
+    def now() -> None:
+        try:
+            if TASK not in current_app.tasks:
+                current_app.loader.import_default_modules()  # this process has not needed any task yet
+            current_app.tasks[TASK].apply_async(kwargs={"layer_id": layer_id}, retry=False)
+        except (OperationalError, OSError) as error:
+            log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
+
+    transaction.on_commit(now)
+
+
+def notify(trace_id: str) -> None:
+    """Let open pages of the trace read it again, once the open transaction has committed."""
+    transaction.on_commit(partial(trace_changed, trace_id))
+
+
 def import_layer(*, layer_id: int) -> None:
     """Import a queued layer, whole or not at all; one that is taken, done or gone is left as it is."""
     layer = _take(layer_id, now=timezone.now())
@@ -94,8 +154,8 @@ def import_again(*, layer: Layer) -> bool:
     ended = Layer.objects.filter(pk=layer.pk, state__in=("failed", "ready"), received=layer.size)
     changed = ended.update(state="queued", problem="", progress=0, tries=0, ended_at=None, created_at=timezone.now())
     if changed:
-        trace_queue.send(layer.pk)
-        _tell(layer)
+        send(layer.pk)
+        _notify(layer)
     return bool(changed)
 
 
@@ -109,7 +169,7 @@ def queue_lost(*, now: datetime) -> None:
         text = _("The import broke off %(n)s times: its process was ended. Make room for it and import again.")
         values = _without_import(layer, text % {"n": layer.tries})
         if lost.filter(pk=layer.pk).update(claim="", ended_at=now, **values):
-            _tell(layer)
+            _notify(layer)
     stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
     if stale.exists():  # an update locks the database each time
         stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
@@ -117,13 +177,13 @@ def queue_lost(*, now: datetime) -> None:
     if room > 0:
         waiting = Layer.objects.filter(state="queued", created_at__lt=now - SENT_AGAIN_AFTER).order_by("created_at")
         for pk in waiting.values_list("pk", flat=True)[:room]:
-            trace_queue.send(pk)
+            send(pk)
     arrived = Artifact.objects.filter(capture__isnull=False, is_ready=True, type="trace", layer=None)
-    for ending in trace_queue.TIMELESS:
+    for ending in TIMELESS:
         arrived = arrived.exclude(name__endswith=ending)
     for artifact in arrived.select_related("capture__run__project")[:20]:
         with transaction.atomic():
-            trace_queue.add_file(artifact)
+            add_file(artifact)
 
 
 def _take(layer_id: int, *, now: datetime) -> Layer | None:
@@ -139,7 +199,7 @@ def _take(layer_id: int, *, now: datetime) -> Layer | None:
     if not mine:
         return None
     layer.claim = claim
-    trace_queue.tell(layer.trace_id)
+    notify(layer.trace_id)
     return layer
 
 
@@ -148,7 +208,7 @@ def _beat(layer: Layer, progress: float) -> bool:
     held = Layer.objects.filter(pk=layer.pk, state="importing", claim=layer.claim)
     is_ours = bool(held.update(seen_at=timezone.now(), progress=min(max(progress, 0.0), 1.0)))
     if is_ours:
-        trace_queue.tell(layer.trace_id)
+        notify(layer.trace_id)
     return is_ours
 
 
@@ -167,7 +227,7 @@ def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> No
             made.replace(store_path(layer))
             kind = str(facts.pop("kind", ""))[:20]
             held.update(state="ready", progress=1, facts=facts, kind=kind or layer.kind, **values)
-    _tell(layer)
+    _notify(layer)
 
 
 def _without_import(layer: Layer, problem: str) -> dict[str, Any]:
@@ -182,13 +242,15 @@ def _without_import(layer: Layer, problem: str) -> dict[str, Any]:
     return {"state": "ready", "progress": 1, "facts": facts, "problem": text[:500]}
 
 
-def _tell(layer: Layer) -> None:
+def _notify(layer: Layer) -> None:
     """Let open pages of the trace and of its run read it again.
 
     Never while the layer is locked: whoever deletes a run locks the run first.
     """
-    trace_queue.tell(layer.trace_id)
-    trace_queue.tell_run(layer.trace)
+    notify(layer.trace_id)
+    if layer.trace.run_id:
+        Run.objects.filter(pk=layer.trace.run_id).update(capture_changes=F("capture_changes") + 1)
+        transaction.on_commit(partial(run_changed, layer.trace.run_id))
 
 
 @contextmanager
@@ -218,7 +280,7 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, Any], str]:
         return {}, text % {"name": layer.file_name}
     named = folder / f"file-{layer.file_name[-200:]}"  # readers look at the ending, and at the rank in it
     named.symlink_to(source)
-    command = [sys.executable, "-m", "profiling.trace", str(named), str(folder / "store")]
+    command = [sys.executable, "-m", "profiling.trace.importing", str(named), str(folder / "store")]
     command += ["--name", layer.file_name, "--most-bytes", str(free)]
     process = subprocess.Popen(
         command,

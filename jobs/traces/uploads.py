@@ -23,8 +23,7 @@ from django.utils.translation import gettext as _
 from jobs.accounts.audit import record
 from jobs.catalog.storable import is_storable
 from jobs.models import Layer, Project, Run, Trace
-from jobs.traces import import_queue as trace_queue
-from jobs.traces.imports import KEEP_FREE_BYTES, delete_folder, source_path, trace_folder
+from jobs.traces.imports import KEEP_FREE_BYTES, delete_folder, notify, send, source_path, trace_folder
 from profiling.trace.importing import reader_of
 from profiling.trace.limits import Unreadable
 
@@ -130,7 +129,7 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
             if why:
                 path.unlink(missing_ok=True)
                 Layer.objects.filter(pk=layer.pk).update(state="failed", problem=why[:500], ended_at=now)
-                trace_queue.tell(layer.trace_id)
+                notify(layer.trace_id)
                 raise TraceRefused("files", why)
         layer.received = done
         values: dict[str, object] = {"received": layer.received}
@@ -142,8 +141,8 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
         with transaction.atomic():
             Layer.objects.filter(pk=layer.pk).update(**values)
             if layer.state == "queued":
-                trace_queue.send(layer.pk)
-            trace_queue.tell(layer.trace_id)
+                send(layer.pk)
+            notify(layer.trace_id)
     return layer
 
 
@@ -161,7 +160,7 @@ def delete_trace(*, trace: Trace, user: AbstractBaseUser | None) -> None:
         trace.delete()
         record(actor=user, verb="trace.delete", object_type="trace", object_id=kept.pk, before=before)
         transaction.on_commit(partial(delete_folder, kept))
-        trace_queue.tell(kept.pk)
+        notify(kept.pk)
 
 
 def _file_name(given: str) -> str:

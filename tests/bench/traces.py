@@ -127,7 +127,7 @@ def imported(source: Path, target: Path) -> Import:
     target.unlink(missing_ok=True)
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "profiling.trace", str(source), str(target)],
+        [sys.executable, "-m", "profiling.trace.importing", str(source), str(target)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from console.views.run.files import visible_run
 from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture
-from jobs.traces.import_queue import TIMELESS
+from jobs.traces.imports import TIMELESS
 from profiling.sampled_stacks import Place, Samples, places, read
 from profiling.stacks import MAIN
 

@@ -8,8 +8,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import Capture, Layer, Run
-from jobs.traces.import_queue import add_file
-from jobs.traces.imports import queue_lost, source_path, trace_folder
+from jobs.traces.imports import add_file, queue_lost, source_path, trace_folder
 from tests.rows import make_artifact, make_project, make_run, make_user, signed_in
 from tests.trace_rows import make_trace, torch_file
 

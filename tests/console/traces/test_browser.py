@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from jobs.models import Artifact, Capture, Layer, Trace
-from jobs.traces import import_queue as trace_queue
-from jobs.traces.imports import import_layer, source_path
+from jobs.traces.imports import add_file, import_layer, source_path, trace_of
 from profiling.launch_nsys import problem_of_install
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
@@ -220,7 +219,7 @@ def test_a_new_layer_appears_beside_the_phases_without_a_reload(
     capture = Capture.objects.create(
         run=run, attempt=1, tool="torch", state="recording", first_step=3, num_steps=2, state_times=times
     )
-    trace = trace_queue.trace_of(capture)
+    trace = trace_of(capture)
     open_trace(page, live_console, trace.pk)
     page.evaluate("window.isSamePage = true")
     groups = "window.pitwallTrace.layout.groups.map(({ title }) => title)"
@@ -237,7 +236,7 @@ def test_a_new_layer_appears_beside_the_phases_without_a_reload(
     )  # fmt: skip
     row.stored_path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(torch_trace, row.stored_path)
-    trace_queue.add_file(row)
+    add_file(row)
     assert Layer.objects.get(trace=trace).state == "ready"  # tasks run in place here
 
     until(page, f"{groups}.join() === 'Phases,policy 0'")

@@ -60,7 +60,7 @@ def test_a_list_that_only_seems_to_begin_is_looked_at_a_few_times(
 def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
     """DuckDB says so in an error of its transactions."""
     source = ROOT / "tests" / "data" / "traces" / "torch_diff_control.json.gz"
-    command = [sys.executable, "-m", "profiling.trace", str(source), str(tmp_path / "a.store")]
+    command = [sys.executable, "-m", "profiling.trace.importing", str(source), str(tmp_path / "a.store")]
     command += ["--name", "rank0.json.gz", "--most-bytes", "200000"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None

@@ -7,7 +7,7 @@ import sys
 OURS = os.getpriority(os.PRIO_PROCESS, 0)
 PROGRAM = """
 import os, subprocess, sys, threading
-from profiling.trace.__main__ import step_back_after
+from profiling.trace.importing import step_back_after
 
 child = subprocess.Popen(["sleep", "60"])
 over = threading.Event()
