@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import AbstractBaseUser
 
-from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Project, Run, Study
 from jobs.processes import tasks
 from jobs.sweeps.checks import check_sweep

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Launch, adapter
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.models import Attempt
 

@@ -43,7 +43,7 @@ from console.api import (
 from console.api.auth import SessionAuth, TokenAuth
 from console.api.problem import RequestProblem
 from jobs.accounts.access import NotAllowed
-from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.runs.launch import KeyReused
 
 api = NinjaAPI(

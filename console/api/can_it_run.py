@@ -10,8 +10,8 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.runspec import ModelSource
 from jobs.catalog.sentence import told
+from jobs.catalog.spec.runspec import ModelSource
 from jobs.planner.can_it_run.answer import DeviceNeed, Option, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
 from jobs.planner.sensitivity import sensitivities

@@ -8,8 +8,8 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trace
 from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json

@@ -9,7 +9,7 @@ from ninja import Field, Router, Schema
 from console.api.plan_schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.constant import constants

@@ -26,7 +26,7 @@ from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from console.downloads.csv_response import csv_answer
 from console.trainer_command import command_of
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Artifact, Run
 from jobs.processes import tasks
 from jobs.runs import lifecycle

@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import Origin, RunSpec
+from jobs.catalog.spec.runspec import Origin, RunSpec
 
 _TYPES = {"int": "integer", "float": "number", "bool": "boolean", "choice": "string", "text": "string"}
 

@@ -9,9 +9,9 @@ from console.api.problem import REFUSALS, ProblemOut, RequestProblem
 from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import Finding, findings, refused
-from jobs.catalog.runspec import to_json
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import to_json
 from jobs.cluster.ray_api import cluster_state
 from jobs.runs.checks import Check, on_cluster, run_checks
 from jobs.runs.preflight_process import TrialFailed, TrialUnavailable

@@ -12,7 +12,7 @@ from console.api.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, project_for
 from console.sweep_launch import launch_sweep, run_ids
 from jobs.accounts.access import Role, require
-from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Study
 from jobs.runs.launch import MAX_KEY_LENGTH
 from jobs.sweeps.plan import MAX_KNOBS, MAX_RUNS

@@ -20,7 +20,7 @@ from console.guide.parts import (
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import Recipe, recipe, recipes
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 

@@ -23,8 +23,8 @@ from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import KINDS, LEVELS, rules
-from jobs.catalog.runspec import SECTIONS
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST

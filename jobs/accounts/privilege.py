@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import Problem, SpecInvalid
-from jobs.catalog.runspec import RunSpec, differing
+from jobs.catalog.spec.parse import Problem, SpecInvalid
+from jobs.catalog.spec.runspec import RunSpec, differing
 from jobs.catalog.trainer import trainers
 from jobs.models import Project
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs.adapters.captures import Captures, NoCaptures
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import part
 
 ONLY_SHELL = "Only the shell that it was written for knows this value."

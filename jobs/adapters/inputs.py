@@ -10,7 +10,7 @@ relative to the run directory, which is the trainer's working directory.
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import part
 
 Row = dict[str, object]

@@ -4,7 +4,7 @@ They score as the plugins of `jobs.engine.rewards` do (a test holds them against
 Pitwall, which another trainer's environment does not have. A custom reward already comes as source.
 """
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 
 _MATH = '''"""0.9 if the last `#### N` is the expected number, 0.1 for having written one."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Run, RunEvent
 
 _MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything

@@ -30,8 +30,8 @@ from jobs.captures.cost import expected_bytes, free_bytes
 from jobs.captures.free_space import cluster_free_bytes
 from jobs.captures.profilers import Worker, workers
 from jobs.captures.state import called, held
-from jobs.catalog.own_profile import launch_tool, own_profile
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.own_profile import launch_tool, own_profile
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.traces.imports import delete_folder
 from profiling.captures.state import OPEN

@@ -1,7 +1,7 @@
 """Small expressions over a run's fields, for rules written as data: Python's syntax, none of its reach.
 
 A dotted name is a knob (`train.micro_batch_size`), a field of the spec (`model.id`, `trainer.name`, `algorithm`) or a
-derived quantity (`gpus.total`, see `jobs.catalog.derived`). Allowed are comparisons (`a < b <= c`, `in`), `and`, `or`,
+derived quantity (`gpus.total`, see `spec/derived.py`). Allowed are comparisons (`a < b <= c`, `in`), `and`, `or`,
 `not`, `+ - * / // %`, `x if c else y`, numbers, texts, lists, `None`, the functions of `FUNCTIONS`, and two that look
 at names: `has(async.enable)` is True where the run has such a knob and it means something beside the others, and
 `get(async.enable, False)` is its value there, else the second.

@@ -27,8 +27,8 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.accelerator import accelerators
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.tables import folder_tables
 
 _REQUIRED = ("label", "help", "prerequisites", "hardware", "source", "version", "tags")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog.algorithm import is_in
 
 if TYPE_CHECKING:  # a spec asks for its own roles
-    from jobs.catalog.runspec import RunSpec
+    from jobs.catalog.spec.runspec import RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,11 +27,11 @@ from functools import cache
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
-from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import Expression, Lookup, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
-from jobs.catalog.parse_spec import Problem
-from jobs.catalog.runspec import RANGES, SECTIONS, KnobValue, RunSpec
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.parse import Problem
+from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value

@@ -39,12 +39,12 @@ from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
 from jobs.catalog.condition import Condition, Numbers, Say, condition
-from jobs.catalog.contradictions import contradictions
 from jobs.catalog.expression import Expression, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rule import Fix, changed, lookup_of, refused
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.contradictions import contradictions
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value

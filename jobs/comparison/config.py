@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import SECTIONS, Origin, RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import SECTIONS, Origin, RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

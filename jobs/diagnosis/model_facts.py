@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster import nodes as ran_on
 from jobs.models import Attempt, Trace
 from jobs.planning.question import PlanRefused, policy_shape

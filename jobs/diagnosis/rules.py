@@ -13,8 +13,8 @@ import numpy as np
 
 from jobs.captures.state import recorded_steps
 from jobs.catalog.knob import KnobValueInvalid, is_live, knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json

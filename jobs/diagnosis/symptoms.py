@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.rule import Say
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.symptom import Match, evidence_of, matches, symptoms
 from jobs.models import Attempt, LogChunk, Run
 from jobs.telemetry.attempt_spec import latest_spec_json

@@ -10,7 +10,7 @@ from typing import cast
 
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.batch import Batch
 from profiling import plugins
 

@@ -7,7 +7,7 @@ them.
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from profiling import plugins
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate

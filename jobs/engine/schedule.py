@@ -2,7 +2,7 @@
 
 import math
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 
 def learning_rate(spec: RunSpec, step: int) -> float:

@@ -14,9 +14,9 @@ from typing import Any
 import ray
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.role import ROLES, roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.checkpoints.saving import Saver

@@ -7,7 +7,7 @@ below the trainers that implement it (decision 0019).
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import part
 
 if TYPE_CHECKING:  # these modules ask for a trainer's planning

@@ -22,8 +22,8 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import ModelSource, RunSpec
 from jobs.catalog.sentence import told
+from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project
 from jobs.planner.constant import Constants

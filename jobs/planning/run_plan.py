@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import User
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster import nodes as ran_on
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import ENDED, Attempt, Run

@@ -17,8 +17,8 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.parse_spec import Problem
 from jobs.catalog.sentence import told
+from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants
 from jobs.planner.constant import constants as shipped

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobs.catalog.runspec import RunSpec, Trainer
+from jobs.catalog.spec.runspec import RunSpec, Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
 from jobs.runner.captures.attachable import attach_environment

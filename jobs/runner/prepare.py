@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import Launch, adapter
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec, to_text
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, RequestRejected
 from jobs.runner.console_client.job import Job

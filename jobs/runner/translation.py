@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import LogReader, adapter
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.runner.console_client.job import Job
 from jobs.runner.reporting.append_only import AppendFile, Reserve

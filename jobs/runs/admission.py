@@ -18,8 +18,8 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.runs import lifecycle

@@ -19,10 +19,10 @@ from jobs.accounts.privilege import check_privileged
 from jobs.adapters.adapter import adapter
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
-from jobs.catalog.parse_spec import Problem
 from jobs.catalog.rule import refused
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.parse import Problem
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.catalog.value import Value

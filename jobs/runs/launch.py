@@ -15,8 +15,8 @@ from jobs.accounts.audit import record
 from jobs.accounts.privilege import require_privilege
 from jobs.captures import request as captures
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.trainer_place import VARIABLE, place_of, read_places
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster

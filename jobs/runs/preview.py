@@ -13,8 +13,8 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import cache
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import ModelSource, RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import ModelSource, RunSpec, to_json
 from jobs.models import Project, Upload
 from jobs.runs.preflight_process import TrialFailed, run_trial
 

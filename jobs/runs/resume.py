@@ -10,9 +10,9 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.privilege import check_privileged
 from jobs.captures import request as captures
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec, to_json
 from jobs.catalog.sentence import in_words
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.models import ENDED, Attempt, Run
 from jobs.runs import lifecycle
 from jobs.runs.admission import CLEANUP_TIME, demand

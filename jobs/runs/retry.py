@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Run
 from jobs.runs import lifecycle
 from jobs.runs.checkpoints import Checkpoint, newest_visible

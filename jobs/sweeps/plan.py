@@ -13,9 +13,9 @@ from typing import Any, Literal, cast, get_args
 from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
-from jobs.catalog.parse_spec import Problem, SpecInvalid, strangers
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.parse import Problem, SpecInvalid, strangers
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.catalog.value_text import value_text
 

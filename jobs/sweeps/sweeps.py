@@ -11,8 +11,8 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.models import Project, Run, Study
 from jobs.runs.launch import MAX_KEY_LENGTH, KeyReused, create_run, default_name
 from jobs.runs.lifecycle import request_stop

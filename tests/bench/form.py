@@ -44,10 +44,10 @@ def _inside() -> None:
     from django.test import Client
 
     from console.forms.new_run.form import minimal, spec_to_form
-    from jobs.catalog.parse_spec import parse_spec
     from jobs.catalog.recipe import recipe
     from jobs.catalog.rule import findings
-    from jobs.catalog.runspec import to_json
+    from jobs.catalog.spec.parse import parse_spec
+    from jobs.catalog.spec.runspec import to_json
     from jobs.models import Membership, Project
 
     spec = recipe(RECIPE).spec

@@ -10,9 +10,9 @@ from jobs.adapters.openrlhf.options import OURS, SECTIONS, program_of
 from jobs.adapters.openrlhf.units import listed
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.rule import findings
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.openrlhf_parsers import Parsers, Verdict
 
 RUN_DIR = Path("/srv/runs/r-1/a1")

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from jobs.catalog.algorithm import expand, is_in
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import findings
-from jobs.catalog.runspec import KnobValue, RewardSource, RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import KnobValue, RewardSource, RunSpec
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
 from tests.conformance.openrlhf_specs import VERSIONS, algorithms_at, drawn

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jobs.adapters.openrlhf.options import PROGRAMS, algorithms_of, not_offered, options_of
 from jobs.catalog.knob import applicable
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.openrlhf_checks import differences, errors_of, verdict, wrong_values
 from tests.conformance.openrlhf_parsers import RELEASES, Parsers, real_parsers
 from tests.conformance.openrlhf_rejected import is_refused, rejected

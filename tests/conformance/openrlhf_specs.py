@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from tests.conformance.specs import Drawing, Values, draw
 

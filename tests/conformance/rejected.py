@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.runspec import RunSpec, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.catalog.knob import Knob, KnobCondition, applicable, is_live
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 
 Values = dict[str, Value]

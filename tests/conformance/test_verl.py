@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from tests.conformance.verl_checks import (
     CHECKED,
     VERSIONS,

@@ -12,9 +12,9 @@ from typing import Any
 from jobs.adapters.adapter import adapter
 from jobs.adapters.command_line.hydra import read
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from tests.conformance.hydra_compose import Composer, words
 from tests.conformance.unpacked_wheels import unpacked

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.catalog.knob import applicable
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from tests.conformance.rejected import Rejection
 from tests.conformance.verl_specs import sections

@@ -5,9 +5,9 @@ from collections import Counter
 
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import findings
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.rejected import Rejection
 from tests.conformance.report import Part, table
 from tests.conformance.specs import coverage

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.catalog.knob import Knob
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.specs import Drawing, Values, draw
 
 ALGORITHMS = ("grpo", "ppo", "dapo", "dr_grpo", "gspo", "reinforce_pp", "reinforce_pp_baseline", "rloo", "sft")

@@ -24,11 +24,11 @@ from jobs.adapters.adapter import Adapter, adapter
 from jobs.adapters.inputs import Inputs
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import applicable, is_live, knobs
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.placement import Placement
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import changed
-from jobs.catalog.runspec import Hardware, RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.placement import Placement
+from jobs.catalog.spec.runspec import Hardware, RunSpec, to_json
 from jobs.catalog.trainer import part, trainers
 from jobs.planner.job import Layout
 from jobs.planner.read.spec import read_job

@@ -10,8 +10,8 @@ import torch
 import jobs.engine
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import SpecInvalid
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.engine.algorithm import PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch

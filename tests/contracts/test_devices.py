@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import Hardware
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import Hardware
 from jobs.engine.device import Device, load_device
 from profiling import plugins
 from profiling.config import Device as DeviceName

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.catalog.trainer import trainers
 from jobs.engine.rollouts.reward import Completion, Reward, Score, open_reward
 from profiling import plugins

@@ -12,8 +12,8 @@ from console.forms.new_run.form import combination_of, show
 from console.labels.catalog import knob_label
 from jobs.catalog.knob import KnobValueInvalid, knobs
 from jobs.catalog.model import find_model
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.runspec import RunSpec
 
 
 def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.forms.new_run.form import minimal
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 _BARE = re.compile(r"[A-Za-z_/][\w./-]*")
 _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"))

@@ -14,7 +14,7 @@ from console.labels.catalog import knob_allowed
 from jobs.captures.choices import WORDS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
-from jobs.catalog.runspec import RANGES, RunSpec
+from jobs.catalog.spec.runspec import RANGES, RunSpec
 from profiling.config import TOOLS, Marks
 
 GROUP_TITLES = {

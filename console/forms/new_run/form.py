@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import SECTIONS, RunSpec, to_json
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 from jobs.catalog.value_text import value_text

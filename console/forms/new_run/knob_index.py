@@ -16,7 +16,7 @@ from jobs.adapters.adapter import OptionName, adapter
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.runspec import SECTIONS
+from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.trainer import as_version, trainers
 
 Entry = dict[str, Any]

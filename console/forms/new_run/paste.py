@@ -8,9 +8,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Omission, OptionRename, ReadBack, adapter
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 

@@ -8,8 +8,8 @@ filtered out: noise behind an answer's end is rewarded alike.
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunPolicy, RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunPolicy, RunSpec, to_json
 from jobs.catalog.value import Value
 
 PROBE_TAG = "probe"

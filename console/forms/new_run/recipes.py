@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.recipe import Recipe, recipes
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from console.embedded.first_admin import ensure_admin
-from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Project
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.demo import demo_spec

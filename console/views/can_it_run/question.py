@@ -21,7 +21,7 @@ from console.kept_config import keep, text_of
 from console.labels.catalog import error_text
 from console.views.can_it_run.diffusion import DiffusionQuestion, read_pictured
 from jobs.catalog.accelerator import accelerators
-from jobs.catalog.runspec import ModelSource
+from jobs.catalog.spec.runspec import ModelSource
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.can_it_run.plans import METHODS, Demand

@@ -19,9 +19,9 @@ from console.views.new_run.plan import asked_of, config_of
 from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.largest_terms import LargestTermsPanel, largest_terms_panel
 from console.views.plan.panel import devices_text, seconds_text, share_text
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.planner.result import TIGHT_FROM, Interval, Verdict

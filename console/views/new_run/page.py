@@ -53,10 +53,10 @@ from console.views.new_run.plan import accelerator_choices, plan_answer
 from console.views.plan.findings import findings_panel
 from jobs.accounts.access import NotAllowed, require
 from jobs.accounts.privilege import check_privileged
-from jobs.catalog.parse_spec import Problem, SpecInvalid, parse_spec
 from jobs.catalog.recipe import UnknownRecipe, recipe
-from jobs.catalog.runspec import RunSpec, to_text
 from jobs.catalog.sentence import in_words, told
+from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project, Run
 from jobs.planner.search.layouts import GOALS

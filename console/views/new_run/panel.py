@@ -11,8 +11,8 @@ from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.panel import ROLE_WORDS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
-from jobs.catalog.placement import placement_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import placement_of
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.runs.admission import demand

@@ -16,7 +16,7 @@ from console.views.plan.panel import PlanPanel, estimate_panel, unknown_panel
 from jobs.accounts.access import User
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.knob import knobs
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.planner.result import JobInvalid

@@ -19,9 +19,9 @@ from django.views.decorators.http import require_POST
 from console.forms.new_run.form import base_of, form_to_raw, minimal
 from console.sweep_launch import launch_sweep
 from console.views.new_run.page import project_to_launch_in
-from jobs.catalog.parse_spec import Problem, SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import in_words
+from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value_text import value_text
 from jobs.cluster.ray_api import ClusterState, cluster_state
 from jobs.runs.admission import demand

@@ -12,7 +12,7 @@ from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.panel import TERM_WORDS, VERDICT_WORDS, seconds_text
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.result import Estimate, Interval
 from jobs.planner.search.advice import LargestTerm
 from jobs.planner.sensitivity import Sensitivity

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from console.labels.catalog import phase_label
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from profiling.phases import PHASES
 
 GAP_LIMIT = 1e-3

@@ -18,8 +18,8 @@ from console.views.run.config import show
 from console.views.run.files import visible_run
 from console.views.run.symptoms import clone_url
 from jobs.accounts.access import allows
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.rules import changed, diagnose_run
 from jobs.models import Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json

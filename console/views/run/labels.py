@@ -11,7 +11,7 @@ from jobs.accounts.access import User
 from jobs.accounts.privilege import check_privileged
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.metric import metric
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.models import Project
 from jobs.runs.header import RunHeader

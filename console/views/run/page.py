@@ -24,8 +24,8 @@ from console.views.run.labels import phase_note, resume_note, resume_refusal, sa
 from jobs.accounts.access import allows
 from jobs.captures.choices import WORDS
 from jobs.captures.request import USUAL
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec, to_text
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
 from jobs.models import Run
 from jobs.runs.queries import run_header

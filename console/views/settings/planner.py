@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 
 from console.labels.calibration import kind_label, miss
 from jobs.catalog.accelerator import accelerators
-from jobs.catalog.parse_spec import Problem
 from jobs.catalog.sentence import in_words
+from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
 from jobs.planner.constant import Constant, constants
 from jobs.planning.settings import constants_of, measured_on, outdated

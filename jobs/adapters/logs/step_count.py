@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.logs.gathering import NOBODY
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import note
 
 STDERR = "log/driver-0.stderr"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jobs.adapters.adapter import Launch
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 
 def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import samples_per_update
 from jobs.planner.search.axes import OWN_FRACTIONS, across, axis, engine_sizes, micro_batches

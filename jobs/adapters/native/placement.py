@@ -1,8 +1,8 @@
 """Every worker of the built-in trainer has a device of its own (jobs/engine/workers)."""
 
-from jobs.catalog.placement import Placement
 from jobs.catalog.role import roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import Placement
+from jobs.catalog.spec.runspec import RunSpec
 
 
 class NativePlacement:

@@ -9,7 +9,7 @@ more for the entropy.
 from collections.abc import Iterator
 
 from jobs.adapters.native.layouts import native_spaces
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
 from jobs.planner.read.context import Source
 from jobs.planner.search.axes import Changes

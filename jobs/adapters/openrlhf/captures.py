@@ -2,7 +2,7 @@
 
 from jobs.adapters.captures import NoCaptures
 from jobs.adapters.openrlhf.options import RL, program_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 _ROLES = {  # by class, of trainer/ray
     "PolicyModelActor": "policy",

@@ -25,8 +25,8 @@ from jobs.adapters.openrlhf.units import (
 )
 from jobs.adapters.scoring import source_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.runspec import RunSpec
 
 CONVERSIONS: Conversions = {
     "samples_per_update": SAMPLES_PER_UPDATE,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.job import Fleet
 from jobs.planner.search.axes import (

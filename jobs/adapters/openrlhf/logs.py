@@ -19,8 +19,8 @@ from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.log_line import uncolored
-from jobs.catalog.placement import group_size
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import group_size
+from jobs.catalog.spec.runspec import RunSpec
 
 TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"

@@ -4,8 +4,8 @@ Source: OpenRLHF cli/train_ppo_ray.py (a group's size is nodes x GPUs per node; 
 """
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.placement import Placement, group_size
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import Placement, group_size
+from jobs.catalog.spec.runspec import RunSpec
 
 _SHARED = (
     ("policy", "reference", "placement.colocate_policy_reference"),

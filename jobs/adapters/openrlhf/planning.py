@@ -11,8 +11,8 @@ from typing import Literal
 
 from jobs.adapters.openrlhf.layouts import openrlhf_spaces
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.placement import placement_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import placement_of
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import (
     Checkpointing,
     Engine,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jobs.adapters.captures import CaptureFile, files_below
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 FOLDER = "profile"
 ENDINGS = (".json.gz", ".json", ".pickle", ".nsys-rep", ".db")

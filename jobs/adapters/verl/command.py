@@ -8,8 +8,8 @@ from jobs.adapters.scoring import source_of
 from jobs.adapters.verl.profile import with_profile
 from jobs.adapters.verl.settings import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.placement import group_size
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import group_size
+from jobs.catalog.spec.runspec import RunSpec
 
 _LOGGER = "VERL_FILE_LOGGER_PATH"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.adapters.inputs import Format, Inputs, Row
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import DataSource, RunSpec
+from jobs.catalog.spec.runspec import DataSource, RunSpec
 
 
 class VerlInputs:

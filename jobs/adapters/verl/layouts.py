@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.search.axes import (
     NODE,

@@ -17,7 +17,7 @@ from jobs.adapters.logs.lines import GrowingFile
 from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.verl.settings import METRICS
 from jobs.catalog.log_line import uncolored
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"

@@ -4,8 +4,8 @@ Source: verl trainer/ppo (resource pools), utils/config.py and workers/engine_wo
 """
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.placement import Placement, group_size
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import Placement, group_size
+from jobs.catalog.spec.runspec import RunSpec
 
 _FOLLOWS_POLICY = ("reference", "critic")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from jobs.adapters.verl.layouts import verl_spaces
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import (
     Checkpointing,
     Engine,

@@ -4,8 +4,8 @@ In a worker that several roles share verl reads the actor's switch alone; rollou
 and only stage by stage (`discrete`).
 """
 
-from jobs.catalog.own_profile import THEIRS, own_profile
-from jobs.catalog.runspec import KnobValue, RunSpec
+from jobs.catalog.spec.own_profile import THEIRS, own_profile
+from jobs.catalog.spec.runspec import KnobValue, RunSpec
 from jobs.catalog.value import Value
 
 _DISCRETE = {"torch": "profiling.torch_discrete", "msprof": "profiling.npu_discrete"}

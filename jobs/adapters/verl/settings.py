@@ -15,8 +15,8 @@ from jobs.adapters.verl.units import VERL_CONVERSIONS, options_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, applicable, is_live
-from jobs.catalog.runspec import RunSpec, default_of
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.runspec import RunSpec, default_of
 from jobs.catalog.trainer import as_version
 
 Setting = tuple[str, Plain]

@@ -3,7 +3,7 @@
 Source: DeepSeekMath, arXiv 2402.03300; the knobs open the variants of DAPO (2503.14476) and Dr. GRPO (2503.20783).
 """
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import group_advantages, over_tokens
 from jobs.engine.algorithm import Algorithm, Estimates
 from jobs.engine.batch import Batch

@@ -3,7 +3,7 @@
 Source: Back to basics, arXiv 2402.14740, section 2.3. The KL to the reference is taken off the reward, equation 1.
 """
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import group_advantages, over_tokens
 from jobs.engine.algorithm import Algorithm, Estimates
 from jobs.engine.batch import Batch

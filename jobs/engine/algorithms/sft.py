@@ -1,6 +1,6 @@
 """Supervised fine-tuning: cross-entropy of the given answers, averaged over the answer tokens of the whole batch."""
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Algorithm, Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.policy_gradient import token_mean

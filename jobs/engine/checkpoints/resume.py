@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from jobs.engine.checkpoints.export import ABOUT

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog.runspec import DataSource
+from jobs.catalog.spec.runspec import DataSource
 from jobs.engine.bundled import word_problems
 from jobs.engine.problem import RunProblem, first_sentence
 

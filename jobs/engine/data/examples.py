@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import DataSource, RunSpec
+from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.text import Segment, TextModel
 from jobs.engine.problem import RunProblem

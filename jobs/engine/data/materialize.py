@@ -15,8 +15,8 @@ from typing import Any
 
 from jobs.adapters.inputs import Format, inputs_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.dataset import Row, load_table
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.problem import RunProblem

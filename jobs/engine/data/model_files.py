@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.catalog.runspec import ModelSource
+from jobs.catalog.spec.runspec import ModelSource
 from jobs.engine.problem import RunProblem, first_sentence
 
 BUNDLED = Path(__file__).resolve().parents[1] / "bundled"

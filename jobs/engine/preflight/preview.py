@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.dataset import Row, Table, load_table
 from jobs.engine.data.examples import Example, mapping_problem, pick, render, token_limit
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.engine.data.model_files import read_config
 from jobs.engine.preflight.preview import describe_model, preview_data, try_reward
 from jobs.engine.problem import RunProblem

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score
 from jobs.engine.rollouts.reward_process import UP, Answer
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, Score
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, Score
 
 _ENDING = re.compile(r"####\s*-?[\d,]*\.?\d+\s*$")

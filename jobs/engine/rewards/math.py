@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, Score
 
 CORRECT, FORMAT = 0.9, 0.1

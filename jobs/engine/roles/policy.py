@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder

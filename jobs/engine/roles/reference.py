@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import load_device

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from jobs.catalog.derived import DERIVED
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from profiling import plugins
 
 

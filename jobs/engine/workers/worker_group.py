@@ -9,7 +9,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.lost_peer import tells_of_lost_peer
 from jobs.catalog.role import roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
 from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue

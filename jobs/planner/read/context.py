@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass, field
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.derived import DERIVED
-from jobs.catalog.placement import group_size
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.placement import group_size
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet, Lengths, Rollouts
 from jobs.planner.read.knob_values import Knobs
 from jobs.planner.shapes.model_shape import ModelShape

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any
 
 from jobs.catalog.knob import applicable, is_live
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 
 _NOT_PLANNED = {"checkpoint", "data", "eval", "logging", "models", "placement", "profiling", "skip", "trace", "wandb"}
 """Groups that are no part of a training step (disk, the host's data loading, measuring), and that of the placement,
-which jobs.catalog.placement reads."""
+which jobs.catalog.spec.placement reads."""
 
 _NEGLIGIBLE = {
     "algorithm.correction": "one comparison of numbers that are there",
@@ -44,7 +44,7 @@ class Knobs:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The values of all knobs, live or not, as jobs.catalog.placement takes them."""
+        """The values of all knobs, live or not, as jobs.catalog.spec.placement takes them."""
         return self._values
 
     def get(self, knob_id: str) -> Any:

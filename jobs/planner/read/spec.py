@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet, Job
 from jobs.planner.read.context import Models, Source, Workload, samples_per_update
 from jobs.planner.trainer import planning_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jobs.catalog.rule import changed, refused
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import estimate

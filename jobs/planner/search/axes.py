@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.read.context import samples_per_update
 from jobs.planner.shapes.model_shape import ModelShape

@@ -8,7 +8,7 @@ changes what is learned (jobs.planner.search.tunable_knobs).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.search.axes import Changes
 from jobs.planner.shapes.model_shape import ModelShape

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Literal
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import changed, refused
-from jobs.catalog.runspec import RunSpec, to_json
 from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants
 from jobs.planner.estimate import Estimator

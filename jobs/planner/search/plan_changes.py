@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.derived import DERIVED
 from jobs.catalog.knob import is_live, knobs
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.job import Fleet, Job
 from jobs.planner.search.axes import Changes

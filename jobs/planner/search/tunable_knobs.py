@@ -7,7 +7,7 @@ its own sum over more micro-batches.
 """
 
 from jobs.catalog.knob import is_live, knobs
-from jobs.catalog.runspec import RunSpec, default_of
+from jobs.catalog.spec.runspec import RunSpec, default_of
 
 PERFORMANCE: frozenset[str] = frozenset(
     {

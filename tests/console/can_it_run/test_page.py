@@ -13,7 +13,7 @@ from django.urls import reverse
 from console.forms.new_run.form import default_spec, form_to_raw, spec_to_form
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.model import models
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.models import Project
 from jobs.planner.can_it_run.answer import can_it_run
 from jobs.planner.can_it_run.plans import METHODS

@@ -15,7 +15,7 @@ from jobs.captures.checks import CaptureRefused, check_room
 from jobs.captures.choices import WORDS
 from jobs.captures.request import arm_at_launch
 from jobs.captures.state import hear
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Capture, Command, Run, RunEvent
 from profiling import events

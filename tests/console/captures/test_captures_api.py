@@ -18,7 +18,7 @@ from console.forms.new_run.form import form_to_raw, spec_to_form
 from console.views.run.config import config_rows
 from console.views.traces import perfetto
 from jobs.captures.request import arm_at_launch, request_capture
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
 from tests.console.fake_runner import Runner, content
 from tests.rows import NOW, make_project, make_run, make_user, signed_in

@@ -22,8 +22,8 @@ from console.forms.new_run.form import (
     spec_to_form,
 )
 from jobs.catalog.knob import Knob, applicable
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RANGES, SECTIONS, KnobValue, Model, RunSpec, Trainer, choices_of, to_json
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, Model, RunSpec, Trainer, choices_of, to_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 NAME = TEXT.map(lambda text: "".join(c for c in text if ord(c) >= 32).strip())

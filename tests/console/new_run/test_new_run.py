@@ -16,7 +16,7 @@ from console.forms.new_run.form import default_spec, show, spec_to_form
 from console.trainer_command import command_to_be
 from console.views.new_run.page import next_name
 from jobs.catalog.knob import applicable, knobs
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import forget_state
 from jobs.models import Project, Run

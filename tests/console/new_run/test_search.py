@@ -11,9 +11,9 @@ from jobs.adapters.adapter import IS_DEFAULT, adapter
 from jobs.adapters.command_line.hydra import override
 from jobs.adapters.openrlhf.options import BEFORE, PROGRAMS, options_of
 from jobs.adapters.verl.keys import keys_of
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import SECTIONS, RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import SECTIONS, RunSpec
 from jobs.catalog.trainer import trainers
 
 REWARDS = (

@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from console.forms.new_run.form import combination_of, default_spec, minimal, nearest, spec_to_form
 from console.forms.new_run.recipes import recipe_of, recipe_rows
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.recipe import recipes
-from jobs.catalog.runspec import to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import to_json
 from jobs.catalog.trainer import trainers
 from jobs.models import Project, Run
 from tests.rows import make_project, make_run, make_user

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.diagnosis.rules import changed, evidence_of
 from jobs.ingest.store import Memory, store
 from jobs.models import Layer, Project, Run, Trace

@@ -14,7 +14,7 @@ from console.views.run.config import config_rows
 from console.views.run.files import Part, parse_range
 from console.views.run.page import TABS, unsaid_line
 from jobs.catalog.metric import metrics
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.models import Artifact, LogChunk, Project, Run
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user

@@ -12,7 +12,7 @@ from django.urls import reverse
 from console.command_line import api_client
 from console.forms.new_run.form import default_spec, spec_to_form
 from console.sign_in.api_token import make_token
-from jobs.catalog.parse_spec import Problem
+from jobs.catalog.spec.parse import Problem
 from jobs.models import Attempt, Frame, Metric, Project, Run, Study
 from jobs.telemetry.frames import encode_frame
 from profiling.events import metric

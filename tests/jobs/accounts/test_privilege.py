@@ -12,8 +12,8 @@ from console.sign_in.api_token import make_token
 from jobs.accounts.access import Limits, User, limit
 from jobs.accounts.privilege import check_privileged, privileged
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.recipe import recipes
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Membership, Project, Run, RunEvent, Study
 from jobs.runs import launch
 from jobs.runs.resume import ResumeRefused, resume_run
@@ -205,7 +205,7 @@ ANYBODY_S = {
         "rollout.cuda_graph_sizes",
         "skip.steps",
     ],
-    "nsys' own words only, see jobs.catalog.contradictions": ["profiling.nsys_trace"],
+    "nsys' own words only, see jobs.catalog.spec.contradictions": ["profiling.nsys_trace"],
     "a name that the trainer looks up among what it has": [
         "agent.loop",
         "algorithm.dynamic_sampling_metric",

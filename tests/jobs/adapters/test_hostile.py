@@ -14,8 +14,8 @@ from jobs.adapters.openrlhf.logs import printed_step as openrlhf_step
 from jobs.adapters.verl.command_reader import command_of
 from jobs.adapters.verl.logs import json_step
 from jobs.adapters.verl.logs import printed_step as verl_step
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 
 SOON = 15.0  # seconds on a busy machine; each took a minute, or for ever
 RL = "python -m verl.trainer.main_ppo"

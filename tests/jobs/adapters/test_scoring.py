@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.scoring import SOURCES, source_of
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, open_reward
 
 COMPLETIONS = [

@@ -11,7 +11,7 @@ from jobs.captures.artifacts import Piece, receive
 from jobs.captures.checks import CaptureRefused
 from jobs.captures.request import arm_at_launch, request_capture, withdraw_capture
 from jobs.captures.state import answered, recorded_steps
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import Memory, store
 from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
 from jobs.runs.lifecycle import finish

@@ -11,7 +11,7 @@ from jobs.catalog.expression import FUNCTIONS
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.metric import metric, metrics
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 
 ALL_KNOBS = list(knobs().values())

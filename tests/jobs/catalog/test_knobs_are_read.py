@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jobs.engine
 from jobs.catalog.knob import knobs
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 
 NATIVE = {knob.id for knob in knobs().values() if "native" in knob.trainers}
 READERS = {"knob", "int_knob", "float_knob"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import jobs
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.role import ROLES, roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from profiling import phases
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.derived import DERIVED
 from jobs.catalog.expression import parse_expression
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
-from jobs.catalog.runspec import SECTIONS, RunSpec, to_json
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 
 ROOT = Path(__file__).parents[3]

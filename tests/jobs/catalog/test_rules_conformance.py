@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.rule import Finding, findings, refused
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from tests.conformance import openrlhf_rejected, verl_rejected
 from tests.conformance.openrlhf_specs import VERSIONS, specs_of

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
 from jobs.catalog.sentence import Sentence, in_words, told
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 
 GERMAN = {
     "{value} is not allowed for {label}. Use {allowed}.": "{label}: nicht {value}, sondern {allowed}.",

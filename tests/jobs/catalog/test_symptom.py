@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import changed, findings
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.symptom import LogSignal, matches, offers, symptoms
 from tests.conformance.unpacked_wheels import unpacked
 

@@ -177,9 +177,12 @@ def test_the_same_sources_make_the_same_package() -> None:
 def test_the_package_holds_the_cluster_side_and_no_django() -> None:
     names = zipfile.ZipFile(io.BytesIO(package.package().content)).namelist()
 
-    assert {"jobs/__init__.py", "jobs/runner/__main__.py", "jobs/catalog/runspec.py", "profiling/events.py"} <= set(
-        names
-    )
+    assert {
+        "jobs/__init__.py",
+        "jobs/runner/__main__.py",
+        "jobs/catalog/spec/runspec.py",
+        "profiling/events.py",
+    } <= set(names)
     assert "jobs/catalog/knobs/train.toml" in names
     assert "jobs/models.py" not in names
     assert not [n for n in names if "__pycache__" in n or n.endswith(".pyc")]

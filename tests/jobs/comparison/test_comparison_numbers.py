@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import to_json
 from jobs.comparison.config import setting_rows
 from jobs.comparison.groups import group_runs, swept_knobs
 from jobs.comparison.names import line_dashes, short_names

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import ray
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.workers.worker import Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 from tests.jobs.engine.ranks import make_workers

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import model_folder
 from jobs.planner.estimate import estimate
 from jobs.planner.memory.cpu import host_fleet

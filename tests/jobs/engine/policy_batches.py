@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts, PolicyOutputs
 from jobs.engine.batch import Batch, make_batch

@@ -11,8 +11,8 @@ from typing import Any
 import ray
 import torch
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out

@@ -14,9 +14,9 @@ from typing import Any
 import ray
 
 import jobs.engine.checkpoints.checkpoint as checkpoint_module
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
-from jobs.catalog.runspec import to_json as spec_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.spec.runspec import to_json as spec_json
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import make_batch, share_out
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, open_checkpoint

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import to_json as spec_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import to_json as spec_json
 from jobs.engine.checkpoints.checkpoint import Checkpoint, Checkpoints, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.data.examples import Example

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.failures.cause import cause_of
 from jobs.engine.rewards import custom
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, open_reward

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.catalog.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.bundled.word_problems import (
     FLAW_PROBABILITY,
     UNMARKED_PROBABILITY,

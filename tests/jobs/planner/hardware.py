@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import Models
 from jobs.planner.shapes.known import shape_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.logs.names import canonical
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import Memory as Stored
 from jobs.ingest.store import store
 from jobs.planner.constant import constants

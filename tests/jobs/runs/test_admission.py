@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Attempt, Run
 from jobs.runs import admission

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.rule import changed
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster import ray_api as cluster
 from jobs.models import Attempt, AuditEvent, Project, Run
 from jobs.runs import launch

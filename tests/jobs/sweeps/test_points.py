@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.sweeps.plan import MAX_RUNS, SweepKnob, SweepPlan, parse_plan
 from jobs.sweeps.points import Point, point_name, point_specs, points
 

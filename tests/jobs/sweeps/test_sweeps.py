@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import SpecInvalid
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Attempt, AuditEvent, Command, Project, Run, Study
 from jobs.runs import admission, lifecycle
 from jobs.runs.launch import KeyReused

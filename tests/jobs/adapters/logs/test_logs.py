@@ -13,7 +13,7 @@ from tqdm import tqdm
 from jobs.adapters.adapter import LogReader, adapter
 from jobs.adapters.logs.tfevents import EventFile
 from jobs.catalog.metric import metrics
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from profiling.events import to_line
 from tests.jobs.adapters.logs import frameworks
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.adapter import adapter
-from jobs.catalog.parse_spec import parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from profiling.plugins import UnknownPlugin
 
 RUN_DIR = Path("/runs/r-1/a1")

@@ -10,8 +10,8 @@ import pytest
 
 from jobs.adapters.adapter import Launch, ReadBack, adapter
 from jobs.adapters.openrlhf.options import PROGRAMS, options_of
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.openrlhf_parsers import RELEASES
 from tests.conformance.openrlhf_specs import VERSIONS
 from tests.conformance.real_pieces import Anything, cut_class

@@ -11,8 +11,8 @@ import yaml
 from jobs.adapters.adapter import Launch, ReadBack, adapter
 from jobs.adapters.command_line.hydra import read as read_override
 from jobs.adapters.verl.keys import keys_of
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 RUN_DIR = Path("/srv/runs/r-1/a1")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.adapter import adapter
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from tests.jobs.adapters.verl.test_adapter import RUN_DIR, command, settings
 
 

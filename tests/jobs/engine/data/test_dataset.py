@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from jobs.catalog.runspec import DataSource
+from jobs.catalog.spec.runspec import DataSource
 from jobs.engine.data.dataset import load_table
 from jobs.engine.problem import RunProblem
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.examples import in_order, mapping_problem, pick, render, usable
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.data.text import TextModel

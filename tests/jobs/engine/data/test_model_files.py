@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.runspec import ModelSource
+from jobs.catalog.spec.runspec import ModelSource
 from jobs.engine.data.model_files import BUNDLED, count_parameters, model_folder
 from jobs.engine.problem import RunProblem, first_sentence
 
@@ -139,7 +139,7 @@ def test_a_hub_is_asked_for_a_config_and_asked_once_if_it_does_not_answer(tmp_pa
         threading.Thread(target=hub.serve_forever, daemon=True).start()
         env = os.environ | {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path)}
         code = (
-            "from jobs.catalog.runspec import ModelSource\n"
+            "from jobs.catalog.spec.runspec import ModelSource\n"
             "from jobs.engine.data.model_files import read_config\n"
             "print(read_config(ModelSource(kind='hub', id='some/model')))"
         )

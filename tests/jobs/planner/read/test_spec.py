@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import changed
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.read.context import Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.shapes.known import shape_of

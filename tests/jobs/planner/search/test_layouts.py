@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rule import changed, refused
-from jobs.catalog.runspec import RunSpec, to_json
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Layout
 from jobs.planner.read.knob_values import Knobs

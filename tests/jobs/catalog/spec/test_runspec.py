@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.catalog.knob import applicable, knobs
-from jobs.catalog.parse_spec import MAX_STRANGERS, Problem, SpecInvalid, parse_spec
-from jobs.catalog.runspec import KnobValue, RunSpec, differing, to_json, to_text
+from jobs.catalog.spec.parse import MAX_STRANGERS, Problem, SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import KnobValue, RunSpec, differing, to_json, to_text
 
 
 def problems_of(raw: object) -> dict[str, str]:

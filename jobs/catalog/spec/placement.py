@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.catalog.trainer import part
 
 if TYPE_CHECKING:  # a spec asks for its own placement
-    from jobs.catalog.runspec import RunSpec
+    from jobs.catalog.spec.runspec import RunSpec
 
 Values = Mapping[str, Any]
 

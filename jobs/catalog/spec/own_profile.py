@@ -10,8 +10,8 @@ from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import applicable
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import as_version, trainers
 from profiling.captures.tool_selection import INSTEAD, candidates
 from profiling.config import MAX_STEPS, Device, names_of, ranks_of

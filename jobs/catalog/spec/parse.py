@@ -1,7 +1,7 @@
 """The one validator of run specs: form, API and command line all call `parse_spec`.
 
-The models of `jobs.catalog.runspec` check fields, the catalog checks knobs, `jobs.catalog.contradictions` what fields
-say against each other. Every refusal is a sentence for people that names field, value and what is allowed.
+The models of `runspec.py` check fields, the catalog checks knobs, `contradictions.py` what fields say against each
+other. Every refusal is a sentence for people that names field, value and what is allowed.
 """
 
 import difflib
@@ -16,9 +16,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.contradictions import contradictions
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
-from jobs.catalog.runspec import (
+from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.spec.contradictions import contradictions
+from jobs.catalog.spec.runspec import (
     RANGES,
     SECTIONS,
     SPEC_VERSION,
@@ -30,7 +31,6 @@ from jobs.catalog.runspec import (
     Trainer,
     choices_of,
 )
-from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.trainer import trainers
 from profiling.captures.tool_selection import shown_by
 

@@ -1,7 +1,7 @@
 """RunSpec: everything that makes a run, as frozen and versioned models with JSON both ways.
 
 The models say which fields there are, what each may hold and what it is when left out. Form, API and OpenAPI are made
-from them. `jobs.catalog.parse_spec` is the one validator. The same spec launched twice is the same run.
+from them. `jobs.catalog.spec.parse` is the one validator. The same spec launched twice is the same run.
 """
 
 import json
@@ -14,8 +14,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
-from jobs.catalog.placement import placement_of
 from jobs.catalog.role import ROLES
+from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value

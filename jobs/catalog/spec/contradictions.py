@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
-from jobs.catalog.own_profile import profile_problem
-from jobs.catalog.runspec import RunSpec
 from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.own_profile import profile_problem
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from profiling.captures.tool_selection import shown_by
 from profiling.config import names_of, ranks_of

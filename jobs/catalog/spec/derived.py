@@ -10,9 +10,9 @@ from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live, knobs
-from jobs.catalog.placement import group_size, placement_of
 from jobs.catalog.role import ROLES, roles_of
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.placement import group_size, placement_of
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 Derived = Callable[[RunSpec], Any]
