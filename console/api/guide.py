@@ -10,8 +10,8 @@ from console.api.problem import REFUSALS, RequestProblem
 from jobs.catalog.advice import QUESTIONS, advice
 from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import rules
-from jobs.catalog.symptom import Symptom, symptoms
+from jobs.catalog.rules.rule import rules
+from jobs.catalog.rules.symptom import Symptom, symptoms
 from jobs.catalog.trainer import trainers
 
 router = Router(tags=["catalog"])

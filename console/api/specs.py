@@ -9,7 +9,7 @@ from console.api.problem import REFUSALS, ProblemOut, RequestProblem
 from console.api.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
-from jobs.catalog.rule import Finding, findings, refused
+from jobs.catalog.rules.rule import Finding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import to_json
 from jobs.cluster.ray_api import cluster_state

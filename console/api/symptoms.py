@@ -9,7 +9,7 @@ from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
-from jobs.catalog.symptom import Evidence, Match, Offer
+from jobs.catalog.rules.symptom import Evidence, Match, Offer
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 
 router = Router(tags=["runs"])

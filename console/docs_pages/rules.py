@@ -4,7 +4,7 @@ from itertools import groupby
 
 from console.docs_pages.doc_page import table_row
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.rule import Rule, rules
+from jobs.catalog.rules.rule import Rule, rules
 from jobs.catalog.trainer import trainers
 
 

@@ -14,8 +14,8 @@ from jobs.catalog.advice import advice
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import Rule, rules
-from jobs.catalog.symptom import symptoms
+from jobs.catalog.rules.rule import Rule, rules
+from jobs.catalog.rules.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
 

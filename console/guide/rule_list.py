@@ -22,7 +22,7 @@ from console.guide.parts import (
 )
 from console.labels.rules import rule_title
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.rule import KINDS, LEVELS, Rule, rules
+from jobs.catalog.rules.rule import KINDS, LEVELS, Rule, rules
 
 _LEVELS = {
     "error": gettext_noop("Errors: cannot run, or trains wrongly"),

@@ -19,8 +19,8 @@ from console.guide.parts import (
 )
 from console.labels.catalog import metric_label
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.condition import Condition
-from jobs.catalog.symptom import Remedy, Symptom, symptoms
+from jobs.catalog.rules.condition import Condition
+from jobs.catalog.rules.symptom import Remedy, Symptom, symptoms
 
 
 def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:

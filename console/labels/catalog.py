@@ -16,16 +16,17 @@ from django.utils.translation import gettext as _
 
 from console.labels.rules import rule_name
 from jobs.adapters.adapter import WHY, adapter
-from jobs.catalog import advice, condition, device_table
+from jobs.catalog import advice, device_table
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import FORMS
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import KINDS, LEVELS, rules
+from jobs.catalog.rules import condition
+from jobs.catalog.rules.rule import KINDS, LEVELS, rules
+from jobs.catalog.rules.symptom import symptoms
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.spec.runspec import SECTIONS
-from jobs.catalog.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST
 from jobs.planner.constant import constants

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.catalog.rule import Say
+from jobs.catalog.rules.rule import Say
+from jobs.catalog.rules.symptom import Match, evidence_of, matches, symptoms
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.symptom import Match, evidence_of, matches, symptoms
 from jobs.models import Attempt, LogChunk, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.clean_series import read_clean
@@ -43,7 +43,7 @@ class RunSymptoms:
 def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     """Return what the run looks like by now. While its latest attempt waits in the queue, the one before is meant.
 
-    `say` gives a text in the reader's language, see `jobs.catalog.symptom.matches`.
+    `say` gives a text in the reader's language, see `jobs.catalog.rules.symptom.matches`.
     """
     spec = parse_spec(latest_spec_json(run))
     attempt = _begun(run)

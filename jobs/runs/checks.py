@@ -19,7 +19,7 @@ from jobs.accounts.privilege import check_privileged
 from jobs.adapters.adapter import adapter
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
-from jobs.catalog.rule import refused
+from jobs.catalog.rules.rule import refused
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.spec.parse import Problem
 from jobs.catalog.spec.runspec import RunSpec

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import User
 from jobs.accounts.privilege import check_privileged
-from jobs.catalog.rule import refused
+from jobs.catalog.rules.rule import refused
 from jobs.catalog.spec.parse import Problem
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import cluster_state

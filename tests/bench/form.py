@@ -21,7 +21,7 @@ LOAD = """
 import time
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import rules
+from jobs.catalog.rules.rule import rules
 began = time.perf_counter()
 knobs(), rules(), recipes()
 print(time.perf_counter() - began)
@@ -45,7 +45,7 @@ def _inside() -> None:
 
     from console.forms.new_run.form import minimal, spec_to_form
     from jobs.catalog.recipe import recipe
-    from jobs.catalog.rule import findings
+    from jobs.catalog.rules.rule import findings
     from jobs.catalog.spec.parse import parse_spec
     from jobs.catalog.spec.runspec import to_json
     from jobs.models import Membership, Project

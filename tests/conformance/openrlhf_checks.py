@@ -10,7 +10,7 @@ from jobs.adapters.openrlhf.options import OURS, SECTIONS, program_of
 from jobs.adapters.openrlhf.units import listed
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import is_live
-from jobs.catalog.rule import findings
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.openrlhf_parsers import Parsers, Verdict

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from jobs.catalog.algorithm import expand, is_in
-from jobs.catalog.rule import findings
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import KnobValue, RewardSource, RunSpec
 from jobs.catalog.trainer import as_version

@@ -5,7 +5,7 @@ from collections import Counter
 
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.rule import findings
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.rejected import Rejection

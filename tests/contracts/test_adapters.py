@@ -25,7 +25,7 @@ from jobs.adapters.inputs import Inputs
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import applicable, is_live, knobs
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import changed
+from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.placement import Placement
 from jobs.catalog.spec.runspec import Hardware, RunSpec, to_json

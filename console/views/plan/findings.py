@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from console.forms.new_run.form import show
 from console.labels.catalog import field_label, knob_label
 from jobs.catalog.knob import knobs
-from jobs.catalog.rule import Finding, findings
+from jobs.catalog.rules.rule import Finding, findings
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState

@@ -15,9 +15,9 @@ from console.labels.catalog import knob_label
 from console.views.run.config import show
 from console.views.run.files import visible_run
 from jobs.accounts.access import allows
+from jobs.catalog.rules.symptom import Evidence, Match, Offer
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.symptom import Evidence, Match, Offer
 from jobs.catalog.value import Value
 from jobs.catalog.value_text import value_text
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms

@@ -30,7 +30,7 @@ _SCORES_BY = {"file": Sentence("the file"), "url": Sentence("the URL"), "model":
 def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     """Return (dotted field, sentence) of everything that fields say against each other. Such a spec cannot run at all.
 
-    Rules of taste, and what other trainers ask of their options, are the business of `jobs.catalog.rule`.
+    Rules of taste, and what other trainers ask of their options, are the business of `jobs.catalog.rules.rule`.
     """
     found: list[tuple[str, str]] = []
 

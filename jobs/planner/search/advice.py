@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.catalog.rule import changed, refused
+from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, constants

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Literal
 
-from jobs.catalog.rule import changed, refused
+from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json

@@ -8,7 +8,7 @@ import pytest
 
 from console.docs_pages.__main__ import TABLES, main
 from jobs.catalog.knob import knobs
-from jobs.catalog.rule import rules
+from jobs.catalog.rules.rule import rules
 from profiling.finding import rules as diagnosis_rules
 
 

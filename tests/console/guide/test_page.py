@@ -10,8 +10,8 @@ from django.urls import reverse
 from jobs.catalog.advice import QUESTIONS
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import rules
-from jobs.catalog.symptom import symptoms
+from jobs.catalog.rules.rule import rules
+from jobs.catalog.rules.symptom import symptoms
 from profiling.finding import rules as diagnosis_rules
 from tests.rows import make_project, make_user
 

@@ -13,7 +13,7 @@ from django.utils import translation
 from console.forms.new_run.form import default_spec, spec_to_form
 from console.labels import catalog as catalog_words
 from jobs.catalog.knob import knobs
-from jobs.catalog.rule import findings
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import parse_spec
 from tests.rows import make_project, make_run, make_user
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.expression import FUNCTIONS
 from jobs.catalog.flag import Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.rules.expression import FUNCTIONS
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 

@@ -8,7 +8,7 @@ import pytest
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import is_live
 from jobs.catalog.recipe import Recipe, UnknownRecipe, recipe, recipes
-from jobs.catalog.rule import findings
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import to_json
 from jobs.catalog.trainer import trainers

@@ -19,7 +19,7 @@ from tests.rows import NOW, make_run
 
 pytestmark = pytest.mark.django_db
 
-# What torch prints; tests/jobs/catalog/test_symptom.py takes such lines from the programs themselves.
+# What torch prints; tests/jobs/catalog/rules/test_symptom.py takes such lines from the programs themselves.
 NO_DEVICE_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 

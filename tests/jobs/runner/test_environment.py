@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import Trainer
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import Trainer
 from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, attach_environment
 from jobs.runner.environment import TrainerMissing, environment_for, interpreter
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import changed
+from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.read.context import Workload

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import changed, refused
+from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value

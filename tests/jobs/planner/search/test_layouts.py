@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import changed, refused
+from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.planner.estimate import estimate

@@ -15,7 +15,7 @@
     kind = "guide"             # one of KINDS
     ref = "T04"
 
-`when`, the texts in braces and the values of `fix` are expressions (jobs.catalog.expression). A rule that reads a knob
+`when`, the texts in braces and the values of `fix` are expressions (expression.py). A rule that reads a knob
 which the run does not have, or which means nothing beside its other knobs, does not apply. A finding is a rule that
 applies; each dict of `fix` is one change on offer, and is offered only where it makes the finding go away.
 """
@@ -27,8 +27,8 @@ from functools import cache
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
-from jobs.catalog.expression import Expression, Lookup, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
+from jobs.catalog.rules.expression import Expression, Lookup, NotApplicable, parse_expression
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import Problem
 from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rule import changed, findings
+from jobs.catalog.rules.rule import changed, findings
+from jobs.catalog.rules.symptom import LogSignal, matches, offers, symptoms
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
-from jobs.catalog.symptom import LogSignal, matches, offers, symptoms
 from tests.conformance.unpacked_wheels import unpacked
 
 WHEELS = {"verl": "verl-0.9.1", "openrlhf": "openrlhf-0.11.2"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.rule import Finding, findings, refused
+from jobs.catalog.rules.rule import Finding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers

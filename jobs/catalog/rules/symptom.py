@@ -28,7 +28,7 @@
 A remedy without `change` is advice. A symptom without logs and metrics is for people only: nothing that a run reports
 tells of it. Patterns are regular expressions, searched line by line in the log and in the exit cause, in what a
 line says without its prefixes, colors and times (`jobs.catalog.log_line`); conditions read canonical metrics
-(jobs.catalog.metric), see `jobs.catalog.condition`.
+(jobs.catalog.metric), see `jobs.catalog.rules.condition`.
 """
 
 import re
@@ -38,11 +38,11 @@ from functools import cache
 from typing import Any, Literal
 
 from jobs.catalog.algorithm import expand
-from jobs.catalog.condition import Condition, Numbers, Say, condition
-from jobs.catalog.expression import Expression, NotApplicable, parse_expression
 from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
-from jobs.catalog.rule import Fix, changed, lookup_of, refused
+from jobs.catalog.rules.condition import Condition, Numbers, Say, condition
+from jobs.catalog.rules.expression import Expression, NotApplicable, parse_expression
+from jobs.catalog.rules.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.tables import folder_entries

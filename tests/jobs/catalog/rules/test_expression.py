@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.expression import ExpressionInvalid, NotApplicable, parse_expression
+from jobs.catalog.rules.expression import ExpressionInvalid, NotApplicable, parse_expression
 
 VALUES = {"train.batch_size": 12, "async.enable": True, "rollout.backend": "vllm", "data.seed": None, "is.rl": True}
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.expression import parse_expression
 from jobs.catalog.knob import knobs
-from jobs.catalog.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
+from jobs.catalog.rules.expression import parse_expression
+from jobs.catalog.rules.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 EXAMPLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     Path(__file__).with_name("rule_examples.toml").read_text(encoding="utf-8")
 )
