@@ -14,7 +14,7 @@ from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trac
 from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.traces.files import NoAnswer
-from profiling.finding import Finding
+from profiling.diagnosis.finding import Finding
 
 router = Router(tags=["runs"])
 traces = Router(tags=["traces"])

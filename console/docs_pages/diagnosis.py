@@ -1,7 +1,7 @@
 """The tables of docs/reference/diagnosis.md, which `make docs` writes."""
 
 from console.docs_pages.doc_page import table_row
-from profiling.finding import QUESTIONS, Rule, amount, rules
+from profiling.diagnosis.finding import QUESTIONS, Rule, amount, rules
 
 
 def rule_tables() -> str:

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from console.guide.parts import Asked, has_words, knob_link, pick, words_of
-from profiling.finding import QUESTIONS, Rule, amount, rules
+from profiling.diagnosis.finding import QUESTIONS, Rule, amount, rules
 
 _NEEDS = {
     "phases": gettext_noop("phases of steps, always recorded"),

@@ -35,10 +35,10 @@ from jobs.planner.search.advice import TOGETHER
 from jobs.planner.search.layouts import GOALS
 from jobs.planner.search.plan_changes import plan_changes
 from jobs.planner.validity import REASONS
-from profiling.evaluators import NO_PHASE
-from profiling.finding import FOLDER as DIAGNOSIS
-from profiling.finding import QUESTIONS, RECORD
-from profiling.finding import rules as diagnosis_rules
+from profiling.diagnosis.evaluators import NO_PHASE
+from profiling.diagnosis.finding import FOLDER as DIAGNOSIS
+from profiling.diagnosis.finding import QUESTIONS, RECORD
+from profiling.diagnosis.finding import rules as diagnosis_rules
 from profiling.phases import BY_KEY, PHASES
 from profiling.recorders.recorder import load_tool, tool_names
 

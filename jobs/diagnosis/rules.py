@@ -1,4 +1,4 @@
-"""What the rules of profiling.diagnosis say of a run: its phases and readings as they are now, and of a capture of it.
+"""What the rules of diagnosis say of a run: its phases and readings as they are now, and of a capture of it.
 
 What is read is bounded: the spans of the newest whole steps (of those nearest to a capture), the newest values of the
 readings that rules look at, and of the files what begins first.
@@ -25,8 +25,8 @@ from jobs.telemetry.spans import as_phase_spans, newest_span, read_steps
 from jobs.traces.files import files_of, recordings
 from jobs.traces.results import answer
 from profiling.analysis.summary import within
+from profiling.diagnosis.finding import Finding, KnobChange, OfFiles, diagnose, evaluate_files
 from profiling.evidence import MOST_STEPS, CaptureFacts, Evidence, Readings, Step
-from profiling.finding import Finding, KnobChange, OfFiles, diagnose, evaluate_files
 from profiling.phases import BY_KEY
 
 METRICS = (

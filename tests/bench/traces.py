@@ -23,8 +23,8 @@ from pathlib import Path
 
 from profiling import plain
 from profiling.analysis.summary import Summary, summarise, within
+from profiling.diagnosis.finding import evaluate_files
 from profiling.evidence import Evidence, RecordedTrace, phase_spans
-from profiling.finding import evaluate_files
 from profiling.trace.store import Store
 from profiling.trace.tiles import MOST_BYTES, tile
 from tests.bench.stage import ROOT, Result, print_table

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profiling.finding import Finding, finding_of, rules
+from profiling.diagnosis.finding import Finding, finding_of, rules
 from tests.jobs.engine.conftest import EndedRun, Running
 from tests.proofs.run_evidence import evidence_of
 from tests.ray_head import HOUSE, RayHead, running_head

@@ -23,7 +23,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.rules import changed, diagnose_run
 from jobs.models import Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
-from profiling.finding import QUESTIONS, Finding, KnobChange, amount
+from profiling.diagnosis.finding import QUESTIONS, Finding, KnobChange, amount
 
 HOW = {
     "raise": gettext_lazy("raise it"),

@@ -9,7 +9,7 @@ import pytest
 from console.docs_pages.__main__ import TABLES, main
 from jobs.catalog.knob import knobs
 from jobs.catalog.rules.rule import rules
-from profiling.finding import rules as diagnosis_rules
+from profiling.diagnosis.finding import rules as diagnosis_rules
 
 
 @pytest.fixture(scope="module")

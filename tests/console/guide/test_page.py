@@ -12,7 +12,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rules.rule import rules
 from jobs.catalog.rules.symptom import symptoms
-from profiling.finding import rules as diagnosis_rules
+from profiling.diagnosis.finding import rules as diagnosis_rules
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db

@@ -16,10 +16,10 @@ from jobs.models import Layer, Project, Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.traces.imports import store_path
 from profiling import events as make
-from profiling.finding import KnobChange, rules
+from profiling.diagnosis.finding import KnobChange, rules
 from profiling.trace.importing import import_trace
 from tests.batches import delivery
-from tests.profiling.diagnosis_runs import BEGIN, SECOND
+from tests.profiling.diagnosis.diagnosis_runs import BEGIN, SECOND
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db

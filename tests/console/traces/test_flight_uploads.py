@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from jobs.traces.imports import import_layer
-from tests.profiling.test_flights import dump, entry
+from tests.profiling.diagnosis.test_flights import dump, entry
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiling.finding import finding_of, rules
+from profiling.diagnosis.finding import finding_of, rules
 from tests.jobs.engine.conftest import EndedRun
 from tests.proofs.diagnosis import Case, planted_head
 from tests.proofs.run_evidence import evidence_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis.summary import open_works, summarise, within
+from profiling.diagnosis.finding import evaluate_files
 from profiling.evidence import Evidence, RecordedTrace, phase_spans
-from profiling.finding import evaluate_files
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter

@@ -9,8 +9,8 @@ import pytest
 
 from profiling.analysis.summary import open_works, summarise
 from profiling.analysis.window import summarise_window
+from profiling.diagnosis.finding import diagnose
 from profiling.evidence import Evidence, RecordedTrace, phase_spans
-from profiling.finding import diagnose
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Limits, Unreadable

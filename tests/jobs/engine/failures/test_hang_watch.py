@@ -8,8 +8,8 @@ import pytest
 
 from jobs.engine.failures import hang_watch as module
 from jobs.engine.failures.hang_watch import HangWatch, patience
+from profiling.diagnosis.flights import flights, partings
 from profiling.evidence import Evidence, RecordedTrace
-from profiling.flights import flights, partings
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
 from tests.jobs.engine.conftest import GRPO, EndedRun

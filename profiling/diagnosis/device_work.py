@@ -1,0 +1,138 @@
+"""What a device did in a recorded file: unions of its work over time, and the calls that launched it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from profiling.analysis.intervals import Intervals, total, union
+from profiling.diagnosis.finding import Observation
+from profiling.evidence import Evidence, Ints, RecordedTrace
+from profiling.trace.category import DEVICE, Category
+
+_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceWork:
+    """Everything that ran on one device within one file; columns [n] sorted by start. `begin` and `end` in Unix ns."""
+
+    recorded: RecordedTrace
+    device: int
+    process: str
+    pid: int
+    start: Ints
+    duration: Ints
+    name: Ints
+    category: Ints
+    link: Ints
+    stream: Ints
+    bytes: Ints
+    begin: int
+    end: int
+
+    @property
+    def window(self) -> int:
+        """Length of the window [ns]."""
+        return max(1, self.end - self.begin)
+
+    def of(self, *categories: Category) -> Intervals:
+        """Return the union of the work of these categories."""
+        rows = np.isin(self.category, [int(one) for one in categories])
+        return union(self.start[rows], self.start[rows] + self.duration[rows])
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """When the device did anything."""
+        return self.of(*DEVICE)
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the window in which it did anything."""
+        return total(self.busy) / self.window
+
+    @cached_property
+    def kernels(self) -> npt.NDArray[np.bool_]:
+        """Which rows are kernels that compute."""
+        return self.category == Category.KERNEL
+
+    @cached_property
+    def launches(self) -> tuple[Ints, Ints]:
+        """Begin and length [ns] of the call that launched each row; -1 where it is not recorded."""
+        store = self.recorded.store
+        threads = [lane.id for lane in store.lanes if lane.kind == "thread" and lane.pid == self.pid]
+        calls = self.recorded.events(lanes=threads, categories=[Category.RUNTIME], columns=("ts", "dur", "link"))
+        order = np.argsort(calls["link"], kind="stable")
+        links = calls["link"][order]
+        at = np.searchsorted(links, self.link)
+        found = (at < len(links)) & (self.link != 0)
+        found[found] &= links[at[found]] == self.link[found]
+        begin, length = np.full(len(self.link), -1, np.int64), np.full(len(self.link), -1, np.int64)
+        begin[found] = calls["ts"][order][at[found]]
+        length[found] = calls["dur"][order][at[found]]
+        return begin, length
+
+    @property
+    def words(self) -> dict[str, object]:
+        """How a sentence calls it."""
+        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        return {"device": f"device {self.device}{whose}"}
+
+    def observation(self, value: float, *, is_firing: bool | None = None, **words: object) -> Observation:
+        """Return what a rule measured of it over the whole window."""
+        return Observation(
+            value=value,
+            begin=self.begin,
+            end=self.end,
+            words={**self.words, **words},
+            is_firing=is_firing,
+            role=self.recorded.role,
+            rank=self.recorded.rank,
+        )
+
+
+_READ: WeakKeyDictionary[Evidence, tuple[DeviceWork, ...]] = WeakKeyDictionary()
+"""What was read for the rules that look at the same evidence, for as long as it is there."""
+
+
+def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
+    """Return the work of every device in every file of a capture; it is read with the first rule that asks.
+
+    Files without a clock are left out: rules ask how things lie to each other in time.
+    """
+    found = _READ.get(evidence)
+    if found is None:
+        timed = [recorded for recorded in evidence.recorded if recorded.has_clock]
+        found = _READ[evidence] = tuple(work for recorded in timed for work in _devices_of(recorded))
+    return found
+
+
+def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
+    store = recorded.store
+    streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
+    for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
+        mine = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
+        found = recorded.events(lanes=[lane.id for lane in mine], categories=sorted(DEVICE), columns=_COLUMNS)
+        if not len(found["ts"]):
+            continue
+        order = np.argsort(found["ts"], kind="stable")
+        stream_of = np.full(max(lane.id for lane in mine) + 1, -1, np.int64)
+        stream_of[[lane.id for lane in mine]] = [lane.stream for lane in mine]
+        yield DeviceWork(
+            recorded=recorded,
+            device=device,
+            process=mine[0].process,
+            pid=pid,
+            start=found["ts"][order],
+            duration=found["dur"][order],
+            name=found["name"][order],
+            category=found["cat"][order],
+            link=found["link"][order],
+            stream=stream_of[found["lane"][order]],
+            bytes=found["bytes"][order],
+            begin=recorded.begin,
+            end=recorded.end,
+        )

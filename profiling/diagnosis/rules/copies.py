@@ -1,0 +1,57 @@
+"""The device spends its time copying from and to the host, or copies block because host memory is not pinned."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from profiling.analysis.intervals import total, union
+from profiling.diagnosis.device_work import devices
+from profiling.diagnosis.evaluators import evaluate_worst
+from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule, amount
+from profiling.evidence import Evidence
+from profiling.trace.category import Category
+
+_HOST = re.compile(r"HtoD|DtoH|Host", re.I)
+_PAGEABLE = re.compile(r"pageable", re.I)
+_LARGE = 1 << 20
+
+
+def _look(evidence: Evidence) -> Iterator[Observation]:
+    for work in devices(evidence):
+        names = work.recorded.store.names
+        host = {i for i, name in enumerate(names) if _HOST.search(name)}
+        pageable = {i for i, name in enumerate(names) if _PAGEABLE.search(name)}
+        copies = (work.category == Category.COPY) & np.isin(work.name, list(host))
+        slow = copies & np.isin(work.name, list(pageable)) & (work.bytes >= _LARGE)
+        share = total(union(work.start[copies], (work.start + work.duration)[copies])) / work.window
+        yield work.observation(
+            share,
+            is_firing=share > PLUGIN.watch or bool(slow.any()),
+            bytes=amount(float(work.bytes[copies].sum()), "bytes"),
+            pageable=int(slow.sum()),
+        )
+
+
+PLUGIN = Rule(
+    title="Copies from and to the host",
+    question="why",
+    definition="Share of the recorded time in which a device copies from or to the host; it also fires on any "
+    "copy of a mebibyte or more from memory that is not pinned.",
+    unit="share",
+    watch=0.05,
+    bad=0.15,
+    source="the rule cuda-async-memcpy of nsys; 5 % from lists of root causes",
+    needs=("device_trace",),
+    fires="{device} copies {bytes} from and to the host for {value} of the time; {pageable} large copies "
+    "are from memory that is not pinned.",
+    clear="{device} copies from and to the host for {value} of the time, and no large copy is from unpinned memory.",
+    advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
+    changes=(
+        KnobChange("memory.optimizer_offload", "off"),
+        KnobChange("memory.param_offload", "off"),
+        KnobChange("memory.activation_offload", "off"),
+        KnobChange("data.num_workers", "raise"),
+    ),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+)

@@ -1,0 +1,45 @@
+"""The device takes each kernel the moment it is launched, and then waits for the next one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from profiling.diagnosis.device_work import devices
+from profiling.diagnosis.evaluators import evaluate_worst
+from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule, amount
+from profiling.evidence import Evidence
+
+_AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
+
+
+def _look(evidence: Evidence) -> Iterator[Observation]:
+    for work in devices(evidence):
+        begin, length = work.launches
+        known = work.kernels & (length >= 0)
+        if not known.any():
+            continue
+        delay = float(np.median(work.start[known] - (begin[known] + length[known])))
+        idle = 1 - work.busy_share
+        is_firing = delay < _AT_ONCE and idle > PLUGIN.watch
+        yield work.observation(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))
+
+
+PLUGIN = Rule(
+    title="CPU-bound",
+    question="why",
+    definition="Share of time in which the device is idle, where kernels start within 10 µs (median) of their launch.",
+    unit="share",
+    watch=0.20,
+    bad=0.50,
+    source="Holistic Trace Analysis, its notion of waiting for the host; the thresholds are ours",
+    needs=("device_trace",),
+    fires="{device} is idle for {value} and starts kernels {delay} after their launch: its queue is empty.",
+    clear="{device} is idle for {value}; kernels start {delay} after their launch.",
+    advice="Take Python work off the step, compile the model, or give each launch more to do.",
+    changes=(
+        KnobChange("kernels.torch_compile", "on"),
+        KnobChange("train.micro_batch_size", "raise"),
+        KnobChange("rollout.enforce_eager", "off"),
+    ),
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+)

@@ -1,0 +1,72 @@
+"""The CPU waits for the device inside the step, so that the device then waits for the CPU."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from profiling.analysis.intervals import total, union
+from profiling.diagnosis.evaluators import evaluate_worst
+from profiling.diagnosis.finding import InsufficientData, Observation, Rule
+from profiling.evidence import Evidence
+from profiling.trace.category import DEVICE, Category
+from profiling.trace.store import Store
+
+_WAITS = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(cudaMemcpy|hipMemcpy|cuMemcpy)(?!.*Async)")
+_LEAST = 1_000_000  # ns
+
+
+def _look(evidence: Evidence) -> Iterator[Observation]:
+    for recorded in evidence.recorded:
+        store = recorded.store
+        waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
+        threads = [lane.id for lane in store.lanes if lane.kind == "thread"]
+        found = recorded.events(
+            lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("lane", "ts", "dur", "name")
+        )
+        if not len(found["ts"]) or not _has_device(recorded.store):
+            continue
+        mine = np.isin(found["name"], list(waits))
+        lengths = {
+            int(lane): total(union(found["ts"][rows], (found["ts"] + found["dur"])[rows]))
+            for lane in np.unique(found["lane"][mine])
+            for rows in [mine & (found["lane"] == lane)]
+        }
+        most = max(lengths.values(), default=0)
+        longest = int(np.where(mine, found["dur"], -1).argmax())
+        words = {"calls": int(mine.sum()), "name": store.names[int(found["name"][longest])][:80] if mine.any() else "—"}
+        begin = int(found["ts"][longest]) if mine.any() else recorded.begin
+        end = int((found["ts"] + found["dur"])[longest]) if mine.any() else recorded.end
+        share = most / recorded.window
+        is_firing = share > PLUGIN.watch and most >= _LEAST
+        yield Observation(
+            value=share,
+            begin=begin,
+            end=end,
+            words=words,
+            is_firing=is_firing,
+            role=recorded.role,
+            rank=recorded.rank,
+        )
+
+
+def _has_device(store: "Store") -> bool:
+    found = store.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", [sorted(map(int, DEVICE))])
+    return len(found["one"]) > 0
+
+
+PLUGIN = Rule(
+    title="Hidden synchronisation",
+    question="why",
+    definition="Time that a thread spends waiting for the device (Synchronize, copies that block), divided by the "
+    "recorded time, of the thread with most.",
+    unit="share",
+    watch=0.02,
+    bad=0.15,
+    source="the rules cuda-sync-api and cuda-sync-memcpy of nsys; 2 % and 1 ms from lists of root causes",
+    needs=("device_trace",),
+    fires="A thread waits for the device for {value} of the time, in {calls} calls; the longest is {name}.",
+    clear="Threads wait for the device for {value} of the time.",
+    advice="Take .item(), .cpu() and prints of tensors out of the step; torch.cuda.set_sync_debug_mode finds them.",
+    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+)

@@ -1,0 +1,61 @@
+"""A device stood still for long at one stretch, and what the CPU did meanwhile."""
+
+import numpy as np
+
+from profiling.diagnosis.device_work import DeviceWork, devices
+from profiling.diagnosis.finding import InsufficientData, Observation, Rule
+from profiling.evidence import Evidence
+from profiling.trace.category import Category
+
+_NAMED = (Category.PHASE, Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.PYTHON)
+
+
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    longest: tuple[int, int, DeviceWork] | None = None
+    for work in devices(evidence):
+        ends = np.maximum.accumulate(work.start + work.duration)
+        gaps = work.start[1:] - ends[:-1]
+        if len(gaps):
+            at = int(gaps.argmax())
+            if longest is None or gaps[at] > longest[1] - longest[0]:
+                longest = int(ends[at]), int(work.start[at + 1]), work
+    if longest is None:
+        return InsufficientData(what="device_trace")
+    begin, end, work = longest
+    return Observation(
+        value=max(0, end - begin) / 1e9,
+        begin=begin,
+        end=end,
+        words={**work.words, "meanwhile": _meanwhile(work, begin, end) or "nothing that was recorded"},
+        role=work.recorded.role,
+        rank=work.recorded.rank,
+    )
+
+
+def _meanwhile(work: DeviceWork, begin: int, end: int) -> str:
+    """Return the name of the shortest recorded range of the process that covers most of the gap."""
+    store = work.recorded.store
+    lanes = [lane.id for lane in store.lanes if lane.kind != "stream" and lane.pid == work.pid]
+    found = store.events(lanes=lanes, categories=_NAMED, begin=begin, end=end, columns=("ts", "dur", "name"))
+    if not len(found["ts"]):
+        return ""
+    covered = np.minimum(found["ts"] + found["dur"], end) - np.maximum(found["ts"], begin)
+    most = covered >= 0.8 * covered.max()
+    at = np.flatnonzero(most)[found["dur"][most].argmin()]
+    return store.names[int(found["name"][at])][:80]
+
+
+PLUGIN = Rule(
+    title="Long gap on a device",
+    question="where",
+    definition="Longest stretch between two pieces of work of one device.",
+    unit="seconds",
+    watch=0.5,
+    bad=2.0,
+    source="the rule gpu-starv of nsys (500 ms)",
+    needs=("device_trace",),
+    fires="{device} stood still for {value} at one stretch; meanwhile: {meanwhile}.",
+    clear="The longest gap of a device is {value}.",
+    advice="Take what stands there off the step, or mark it, so that the next recording names its parts.",
+    evaluate=_evaluate,
+)

@@ -1,0 +1,62 @@
+"""A step took far longer than the others, and which phase and rank made it so."""
+
+import numpy as np
+
+from profiling.diagnosis.finding import InsufficientData, Observation, Rule
+from profiling.evidence import Evidence
+from profiling.phases import STEP_PHASES, WAITING
+
+
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    if not evidence.has_steps:
+        return InsufficientData(what="phases")
+    seconds = evidence.step_seconds
+    worst = int(seconds.argmax())
+    step = evidence.steps[worst]
+    phase, role, rank = _cause(evidence, worst)
+    words = {"step": step.number, "seconds": f"{step.seconds:.3g}", "phase": phase, "role": role, "rank": rank}
+    ratio = float(seconds[worst] / np.median(seconds))
+    return Observation(value=ratio, begin=step.begin, end=step.end, words=words, role=role, rank=rank)
+
+
+def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
+    """Return the phase that exceeds its median most in that step, and the role and rank that was longest in it."""
+    excess: dict[str, float] = {}
+    for phase in STEP_PHASES:
+        seconds = evidence.phase_seconds(phase)
+        if seconds is not None and np.isfinite(seconds[worst]):
+            excess[phase] = float(seconds[worst] - np.nanmedian(seconds))
+    phase = max(excess, key=lambda key: excess[key], default="")
+    over = evidence.steps[worst].seconds - float(np.median(evidence.step_seconds))
+    if not phase or excess[phase] < 0.5 * over:
+        return "no phase that was told", "driver", 0
+    spans = evidence.spans
+    number = evidence.steps[worst].number
+    mine = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))
+    found: dict[tuple[bool, str, int], float] = {}
+    for key in set(zip((mine.depth > 0).tolist(), mine.role.tolist(), mine.rank.tolist(), strict=True)):
+        own = mine.take(((mine.depth > 0) == key[0]) & (mine.role == key[1]) & (mine.rank == key[2]))
+        by_step = {int(step): own.duration[own.step == step].sum() / 1e9 for step in np.unique(own.step)}
+        found[key] = by_step.get(number, 0.0) - float(np.median(list(by_step.values())))
+    if not found:
+        return phase, "driver", 0
+    # A detail tells who was late; where none is told, or none exceeds, whoever took longest in the phase is named.
+    _inside, role, rank = max(found, key=lambda key: (key[0] and found[key] > 0.5 * excess[phase], found[key]))
+    return phase, role, int(rank)
+
+
+PLUGIN = Rule(
+    title="Outlying step",
+    question="where",
+    definition="Longest of the newest steps divided by their median.",
+    unit="ratio",
+    watch=2.0,
+    bad=4.0,
+    source="ours",
+    needs=("phases",),
+    is_live=True,
+    fires="Step {step} took {seconds} s, {value} times the median; {phase} on {role} {rank} made it so.",
+    clear="The longest of the newest steps is {value} times the median.",
+    advice="Look at that moment: the logs, the node's readings, a checkpoint or evaluation of another run.",
+    evaluate=_evaluate,
+)
