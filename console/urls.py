@@ -6,7 +6,7 @@ from console.api.api import urls as api_urls
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include((api_urls(), "api"))),
-    path("ingest/", include("console.api.ingest")),
+    path("ingest/", include("console.api.ingest.ingest")),
     path("", include("console.views.health")),
     path("", include("console.views.frame")),
     path("", include("console.views.account.signin")),

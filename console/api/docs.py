@@ -11,7 +11,7 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET
 from ninja import NinjaAPI
 
-from console.api.auth import TokenAuth
+from console.api.account.auth import TokenAuth
 from console.api.problem import RequestProblem
 
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -17,8 +17,8 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest
 from django.urls import path
 
-from console.api.trace_schema import trace_out
-from console.api.traces import whole
+from console.api.traces.schema import trace_out
+from console.api.traces.traces import whole
 from console.live.hub import Mailbox, end, hub
 from console.live.run_headers import headers
 from jobs.accounts.access import role

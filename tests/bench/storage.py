@@ -141,7 +141,7 @@ def long_runs(names: list[str]):  # type: ignore[no-untyped-def]
 def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
     import orjson
 
-    from console.api.series import series_json
+    from console.api.runs.series import series_json
     from jobs.telemetry.series import read_series
 
     names = [f"metric/{k}" for k in range(METRICS)]

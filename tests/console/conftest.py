@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.api import diagnosis, trace_summary
+from console.api.diagnosis import diagnosis
+from console.api.traces import trace_summary
 from jobs.cluster.ray_api import forget_state
 from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)

@@ -14,8 +14,8 @@ from django.utils.http import content_disposition_header
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from console.api.trace_schema import trace_out
-from console.api.traces import whole
+from console.api.traces.schema import trace_out
+from console.api.traces.traces import whole
 from console.labels.catalog import phase_label
 from console.views.frame import current_project
 from console.views.run.files import send_pieces, visible_run

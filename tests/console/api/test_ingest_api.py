@@ -138,7 +138,7 @@ def test_a_full_redis_is_503_and_takes_nothing(run: Run, valkey: Valkey) -> None
 
 
 def test_a_queue_that_is_too_long_is_503(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from console.api import ingest
+    from console.api.ingest import ingest
     from jobs.ingest.inbox import accept
 
     async def short(*args: Any, **kwargs: Any) -> Any:
@@ -160,7 +160,7 @@ def test_without_the_database_the_runner_is_told_to_come_back(run: Run, monkeypa
     def away(*_: Any) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("console.api.ingest_access._find", away)
+    monkeypatch.setattr("console.api.ingest.access._find", away)
 
     answer = Runner(run).events(1, metric(1, loss=1.0))
 

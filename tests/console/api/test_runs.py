@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.api import runs as runs_api
+from console.api.runs import runs as runs_api
 from console.sign_in.api_token import make_token
 from jobs.models import AuditEvent, Command, Project, Run
 from jobs.runs.checks import check_launchable

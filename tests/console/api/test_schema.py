@@ -86,10 +86,10 @@ def _one_connection() -> Iterator[None]:
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the token of an admin of a project with a run; trials of data and models have tests of their own."""
-    checks = ("api.runs.check_launchable", "api.specs.run_checks", "sweep_launch.check_sweep")
+    checks = ("api.runs.runs.check_launchable", "api.runs.specs.run_checks", "sweep_launch.check_sweep")
     for name in (f"console.{check}" for check in checks):
         monkeypatch.setattr(name, lambda *_args, **_kwargs: [])
-    for name in ("console.api.specs.preview_data", "console.api.specs.try_reward"):
+    for name in ("console.api.runs.specs.preview_data", "console.api.runs.specs.try_reward"):
         monkeypatch.setattr(name, _refuse_trial)
     project = make_project("pit")
     make_artifact(make_run(project, state="finished"))

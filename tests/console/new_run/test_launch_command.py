@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from console.api import runs as runs_api
+from console.api.runs import runs as runs_api
 from console.command_line import api_client, api_command
 from console.command_line.run_table import run_table
 from console.sign_in.api_token import make_token

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.api.plan_schema import PlanOut
+from console.api.planner.schema import PlanOut
 from console.command_line.plan_text import plan_text
 from console.forms.new_run.form import default_spec, minimal, spec_to_form
 from console.forms.new_run.probe import PROBE_STEPS, probe_of

@@ -56,7 +56,7 @@ def state_of(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
         gpus_total=node["gpus"],
     )
     monkeypatch.setattr("console.views.run.plan.cluster_state", lambda: state)
-    monkeypatch.setattr("console.api.run_plan.cluster_state", lambda: state)
+    monkeypatch.setattr("console.api.planner.run_plan.cluster_state", lambda: state)
 
 
 def told(run: Run, *some: Any) -> None:

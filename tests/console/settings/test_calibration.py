@@ -40,7 +40,7 @@ def admin(person: AbstractUser) -> Client:
 
 @pytest.fixture(autouse=True)
 def _away(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("console.views.settings.calibration", "console.api.calibration"):
+    for module in ("console.views.settings.calibration", "console.api.planner.calibration"):
         monkeypatch.setattr(f"{module}.cluster_state", lambda: AWAY)
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import Body, Header, Query, Router, Status
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.run_schema import (
+from console.api.runs.schema import (
     ArtifactOut,
     ArtifactsOut,
     DoneOut,
@@ -22,7 +22,7 @@ from console.api.run_schema import (
     RunsOut,
     TrainerCommandOut,
 )
-from console.api.spec_schema import SpecIn
+from console.api.runs.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from console.downloads.csv_response import csv_answer
 from console.trainer_command import command_of

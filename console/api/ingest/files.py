@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest, JsonResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from console.api.ingest_access import RequestRefused, fenced, refusal, runner_view
+from console.api.ingest.access import RequestRefused, fenced, refusal, runner_view
 from jobs.captures import artifacts as files
 from jobs.ingest.batches import name_problem
 from jobs.models import Attempt, Upload

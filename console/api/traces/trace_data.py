@@ -10,9 +10,9 @@ from django.utils.cache import patch_vary_headers
 from ninja import Query, Router
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.series import spans_json
-from console.api.series_schema import SpansOut
-from console.api.trace_schema import (
+from console.api.runs.series import spans_json
+from console.api.runs.series_schema import SpansOut
+from console.api.traces.schema import (
     CounterSamplesOut,
     DeviceSumOut,
     FoundOut,
@@ -26,7 +26,7 @@ from console.api.trace_schema import (
     layer_detail_out,
     made_of,
 )
-from console.api.traces import layer_for, trace_for
+from console.api.traces.traces import layer_for, trace_for
 from console.downloads.trace_stores import opened
 from jobs.models import Layer, Trace
 from jobs.traces.files import damaged

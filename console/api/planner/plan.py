@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema
 
-from console.api.plan_schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
+from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec

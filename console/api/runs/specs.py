@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Body, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemOut, RequestProblem
-from console.api.spec_schema import SpecIn, spec_schema
+from console.api.runs.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
 from jobs.catalog.rules.rule import Finding, findings, refused

@@ -8,7 +8,7 @@ from django.utils import timezone
 from ninja import Query, Router, Status
 
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
-from console.api.trace_schema import LayerOut, TraceIn, TraceOut, TracesOut, layer_out, trace_out
+from console.api.traces.schema import LayerOut, TraceIn, TraceOut, TracesOut, layer_out, trace_out
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.access import Role, require
 from jobs.models import Layer, Run, Trace

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
-from console.api.traces import API_PATIENCE, trace_for
+from console.api.traces.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec

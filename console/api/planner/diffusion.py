@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from console.api.plan_schema import PlanInterval, PlanPool
+from console.api.planner.schema import PlanInterval, PlanPool
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import project_for
 from jobs.catalog.accelerator import find_accelerator

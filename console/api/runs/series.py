@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
+from console.api.runs.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric
 from jobs.telemetry.clean_series import read_clean

@@ -14,8 +14,8 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 
-from console.api import ingest_files
-from console.api.ingest_access import RequestRefused, fenced, refusal, runner_view
+from console.api.ingest import files
+from console.api.ingest.access import RequestRefused, fenced, refusal, runner_view
 from jobs.captures import state as captures
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, parse_batch
 from jobs.ingest.inbox import accept
@@ -142,7 +142,7 @@ urlpatterns = [
     path("<slug:run>/<int:number>/launch", launch),
     path("<slug:run>/<int:number>/events", events),
     path("<slug:run>/<int:number>/answers/<int:answer_id>", answer),
-    path("<slug:run>/<int:number>/inputs/<slug:sha256>", ingest_files.uploaded),
-    path("<slug:run>/<int:number>/files/<path:name>/content", ingest_files.content),
-    path("<slug:run>/<int:number>/files/<path:name>", ingest_files.file),
+    path("<slug:run>/<int:number>/inputs/<slug:sha256>", files.uploaded),
+    path("<slug:run>/<int:number>/files/<path:name>/content", files.content),
+    path("<slug:run>/<int:number>/files/<path:name>", files.file),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from console.api.plan_schema import PlanInterval
+from console.api.planner.schema import PlanInterval
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from jobs.cluster.ray_api import cluster_state

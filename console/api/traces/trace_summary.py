@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
-from console.api.traces import API_PATIENCE, trace_for
+from console.api.traces.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
 from jobs.diagnosis.model_facts import OfRun, of_run
 from jobs.traces.files import NoAnswer, ready_layers

@@ -8,10 +8,10 @@ import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from console.api.compare_schema import CompareOut, CompareSeriesListOut, compare_out
+from console.api.compare.schema import CompareOut, CompareSeriesListOut, compare_out
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.series import Names, Points, Smooth, Step
-from console.api.series_schema import numbers
+from console.api.runs.series import Names, Points, Smooth, Step
+from console.api.runs.series_schema import numbers
 from console.api.visible import caller
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of

@@ -6,8 +6,8 @@ from typing import Any
 from django.urls import reverse
 from ninja import Field, Schema
 
-from console.api.captures import CaptureOut, capture_out
-from console.api.series_schema import Number
+from console.api.runs.captures import CaptureOut, capture_out
+from console.api.runs.series_schema import Number
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
 from jobs.comparison.config import setting_rows

@@ -8,7 +8,7 @@ from django.utils import timezone
 from ninja import Field, Header, Query, Router, Schema, Status
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.spec_schema import SpecIn
+from console.api.runs.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, project_for
 from console.sweep_launch import launch_sweep, run_ids
 from jobs.accounts.access import Role, require

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from ninja import Body, Field, Schema
 
-from console.api.spec_schema import SpecIn
+from console.api.runs.spec_schema import SpecIn
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
 from jobs.planner.search.advice import Advice, LargestTerm, OfferedChange
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
