@@ -7,7 +7,7 @@
     layouts(asked, goal="time") -> SearchResult
 
 A model is read from a config.json that somebody pasted, the catalog of known models, or, for people who may launch,
-the config.json of a folder or a hub repository (jobs.runs.preview.read_config). Hardware is hypothetical
+the config.json of a folder or a hub repository (jobs.preflight.preview.read_config). Hardware is hypothetical
 (`WhatIf`) or what the cluster has. Whatever cannot be is a PlanRefused: the field at fault and a sentence.
 """
 
@@ -40,8 +40,8 @@ from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
 from jobs.planning.settings import constants_of, prices_of
-from jobs.runs.preflight_process import TrialFailed
-from jobs.runs.preview import kept_config, known_data, read_config
+from jobs.preflight.client import TrialFailed
+from jobs.preflight.preview import kept_config, known_data, read_config
 
 MAX_LAYOUTS_LISTED = 100
 _MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_path", "teacher": "models.teacher_path"}

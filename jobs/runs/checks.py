@@ -28,9 +28,9 @@ from jobs.catalog.trainer_place import how_to_make, place_of, read_places
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
+from jobs.preflight.client import TrialFailed, TrialUnavailable
+from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.runs.admission import Ask, Verdict, demand, holders, judge, waiting
-from jobs.runs.preflight_process import TrialFailed, TrialUnavailable
-from jobs.runs.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 
 CheckState = Literal["passed", "failed", "unknown"]
 

@@ -14,7 +14,7 @@ from console.api.ingest.access import RequestRefused, fenced, refusal, runner_vi
 from jobs.captures import artifacts as files
 from jobs.ingest.batches import name_problem
 from jobs.models import Attempt, Upload
-from jobs.runs.preview import uploads_dir
+from jobs.preflight.preview import uploads_dir
 
 READ_BYTES = 256 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -13,9 +13,9 @@ from jobs.catalog.rules.rule import Finding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import to_json
 from jobs.cluster.ray_api import cluster_state
+from jobs.preflight.client import TrialFailed, TrialUnavailable
+from jobs.preflight.preview import DataPreview, RewardResult, preview_data, try_reward
 from jobs.runs.checks import Check, on_cluster, run_checks
-from jobs.runs.preflight_process import TrialFailed, TrialUnavailable
-from jobs.runs.preview import DataPreview, RewardResult, preview_data, try_reward
 
 router = Router(tags=["specs"])
 

@@ -10,7 +10,7 @@ from ninja.files import UploadedFile
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
-from jobs.runs.uploads import DiskFull, UploadRefused, store_upload
+from jobs.preflight.data_files import DiskFull, UploadRefused, store_upload
 
 router = Router(tags=["uploads"])
 

@@ -15,6 +15,8 @@ from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
+from jobs.preflight.client import TrialFailed
+from jobs.preflight.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
 from jobs.runs.admission import demand
 from jobs.runs.checks import (
     Check,
@@ -26,8 +28,6 @@ from jobs.runs.checks import (
     longest_sequence,
     place,
 )
-from jobs.runs.preflight_process import TrialFailed
-from jobs.runs.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
 
 HISTOGRAM_WIDTH = 560
 HISTOGRAM_HEIGHT = 64

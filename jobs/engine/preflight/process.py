@@ -15,7 +15,7 @@ from typing import Any
 
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.engine.data.model_files import read_config
-from jobs.engine.preflight.preview import describe_model, preview_data, try_reward
+from jobs.engine.preflight.inspection import describe_model, preview_data, try_reward
 from jobs.engine.problem import RunProblem
 
 

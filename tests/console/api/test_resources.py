@@ -148,7 +148,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
     api: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.FILES_DIR = tmp_path
-    monkeypatch.setattr("jobs.runs.uploads.os.fsync", _full)
+    monkeypatch.setattr("jobs.preflight.data_files.os.fsync", _full)
 
     answer = upload(api, "rows.jsonl", b"{}\n")
 

@@ -98,7 +98,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def _refuse_trial(*_args: Any, **_kwargs: Any) -> Any:
-    from jobs.runs.preflight_process import TrialFailed
+    from jobs.preflight.client import TrialFailed
 
     raise TrialFailed("data.id", "Not tried in this test.")
 

@@ -14,8 +14,11 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project
+from jobs.preflight import preview as previews
+from jobs.preflight.client import TrialFailed, TrialUnavailable
+from jobs.preflight.data_files import store_upload
+from jobs.preflight.preview import ModelFacts, preview_data, try_reward, uploads_dir
 from jobs.runs import checks as module
-from jobs.runs import preview as previews
 from jobs.runs.checks import (
     check_cluster,
     check_data,
@@ -25,9 +28,6 @@ from jobs.runs.checks import (
     check_reward,
     check_trainer,
 )
-from jobs.runs.preflight_process import TrialFailed, TrialUnavailable
-from jobs.runs.preview import ModelFacts, preview_data, try_reward, uploads_dir
-from jobs.runs.uploads import store_upload
 from tests.rows import NOW, make_project, make_run
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.preflight.preview import histogram
+from jobs.engine.preflight.inspection import histogram
 from jobs.engine.preflight.process import answer
 
 HOUSE = Path(__file__).parents[4]

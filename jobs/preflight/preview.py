@@ -16,7 +16,7 @@ from django.core.cache import cache
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import ModelSource, RunSpec, to_json
 from jobs.models import Project, Upload
-from jobs.runs.preflight_process import TrialFailed, run_trial
+from jobs.preflight.client import TrialFailed, run_trial
 
 PREVIEW_SAMPLES = 5
 REWARD_SAMPLES = 8

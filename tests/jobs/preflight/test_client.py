@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.preflight_process import TrialFailed, run_trial
+from jobs.preflight.client import TrialFailed, run_trial
 
 ECHO = "import json, sys; op = json.load(sys.stdin); json.dump({'op': op['op'], 'n': op['samples']}, sys.stdout)"
 
