@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from profiling.trace import unpack
+from profiling.trace.formats import unpack
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from profiling import plugins
-from profiling.trace import unpack
 from profiling.trace.category import Category
+from profiling.trace.formats import unpack
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.nesting import MOST_DEPTHS

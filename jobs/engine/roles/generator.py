@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import architectures, context_tokens, model_folder, read_json
 from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem

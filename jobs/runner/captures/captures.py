@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
-from jobs.catalog.own_profile import own_profile
-from jobs.catalog.parse_spec import SpecInvalid, parse_spec
-from jobs.catalog.runspec import RunSpec
+from jobs.catalog.spec.own_profile import own_profile
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import AttachedCapture
 from jobs.runner.captures.own_profiler import OwnProfilerCapture

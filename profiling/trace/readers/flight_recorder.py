@@ -14,10 +14,10 @@ from typing import TypedDict
 
 import orjson
 
-from profiling.trace import plain_pickle
 from profiling.trace.category import Category
+from profiling.trace.formats import plain_pickle
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _ENTRY, _KEYS = b"collective_seq_id", (b"pg_status", b"pg_config")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from profiling.trace.formats.msprof_tables import is_database, read_database
+from profiling.trace.formats.sqlite_tables import MAGIC
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.msprof_tables import is_database, read_database
-from profiling.trace.tables import MAGIC
 from profiling.trace.writer import StoreWriter
 
 

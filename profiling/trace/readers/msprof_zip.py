@@ -9,9 +9,9 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from profiling.trace.formats.msprof_tables import is_database, read_database
+from profiling.trace.formats.torch_trace import read_trace
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.msprof_tables import is_database, read_database
-from profiling.trace.torch_trace import read_trace
 from profiling.trace.writer import StoreWriter
 
 _MOST_MEMBERS = 100_000

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 
 from profiling.trace.category import Category
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _LINE = re.compile(

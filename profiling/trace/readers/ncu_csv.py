@@ -16,8 +16,8 @@ from pathlib import Path
 import orjson
 
 from profiling.trace.category import of_kernel
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 ORIGIN = 946_684_800 * 10**9

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from profiling.trace.formats.nsys_export import is_export, read_export
+from profiling.trace.formats.sqlite_tables import MAGIC
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.nsys_export import is_export, read_export
-from profiling.trace.tables import MAGIC
 from profiling.trace.writer import StoreWriter
 
 

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from profiling.launch_nsys import find_nsys, version_of_install, without_injection
+from profiling.trace.formats.nsys_export import read_export
+from profiling.trace.formats.sqlite_tables import MAGIC, Tables
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.nsys_export import read_export
-from profiling.trace.tables import MAGIC, Tables
 from profiling.trace.writer import StoreWriter
 
 _MAGIC = b"NVIDIA Tegra Profiler Report"

@@ -10,10 +10,10 @@ import orjson
 
 from profiling.trace import clock
 from profiling.trace.category import Category
-from profiling.trace.json_list import JsonList
+from profiling.trace.formats.json_list import JsonList
+from profiling.trace.formats.torch_trace import OF_RAY
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.torch_trace import OF_RAY
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from profiling.trace.formats.torch_trace import is_trace, read_trace
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.torch_trace import is_trace, read_trace
 from profiling.trace.writer import StoreWriter
 
 

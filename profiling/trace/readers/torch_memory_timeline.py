@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 CATEGORIES = ("weights", "optimizer", "inputs", "temporary", "activations", "gradients", "autograd", "unknown")

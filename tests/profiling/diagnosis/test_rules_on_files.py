@@ -12,7 +12,6 @@ import pytest
 
 from profiling.diagnosis.finding import Finding, finding_of, rules
 from profiling.evidence import Evidence, RecordedTrace
-from profiling.finding import Finding, finding_of, rules
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
 from tests.contracts.trace_files import database

@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from profiling.trace import json_list, pyramid
+from profiling.trace import pyramid
 from profiling.trace.category import Category
+from profiling.trace.formats import json_list
 from profiling.trace.importing import import_trace
 from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.store import Store

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from profiling.trace import unpack
 from profiling.trace.category import DEVICE, Category
+from profiling.trace.formats import unpack
 from profiling.trace.importing import import_trace
 from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.schema import StoreFacts

@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from jobs.adapters.inputs import eval_path, model_path, train_path
-from jobs.catalog.parse_spec import parse_spec
-from jobs.catalog.runspec import RunSpec, to_text
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.engine.data.materialize import REFUSED, main, materialize_inputs
 from jobs.engine.problem import RunProblem
 

@@ -16,9 +16,9 @@ import orjson
 
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
-from profiling.trace.json_list import JsonList
+from profiling.trace.formats.json_list import JsonList
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.unpack import UnpackedFile
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')

@@ -14,9 +14,9 @@ import orjson
 from profiling.phases import BY_KEY
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.formats.nsys_payloads import Payloads
+from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.nsys_payloads import Payloads
-from profiling.trace.tables import Tables
 from profiling.trace.writer import LONGEST_NAME, StoreWriter
 
 TRUNCATED_NS = 5_000_000

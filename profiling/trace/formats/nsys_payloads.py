@@ -13,7 +13,7 @@ import struct
 from collections import Counter
 from typing import Any
 
-from profiling.trace.tables import Tables
+from profiling.trace.formats.sqlite_tables import Tables
 
 _HEAD = struct.Struct("<4Q")
 _SIZE = re.compile(r"message size|^bytes$", re.I)

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Unreadable
-from profiling.trace.unpack import UnpackedFile
 
 _PIECE = 1 << 20
 _LONGEST = 32 << 20

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.tables import Tables
 from profiling.trace.writer import StoreWriter
 
 _RANK = re.compile(r"_(\d+)\.db$")
