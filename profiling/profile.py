@@ -137,7 +137,7 @@ def configure(marks: Marks, *, device: DeviceMemory | None = None) -> tuple[str,
             _say(f"Marks of the backend {name} are off. {problem}")
         else:
             chosen.append(backend)
-    _set(tuple(b for b in chosen if b.name != "none"), records_details=any(b.records_details for b in chosen))
+    _set(tuple(chosen), records_details=any(backend.records_details for backend in chosen))
     return tuple(backend.name for backend in chosen)
 
 
@@ -157,8 +157,9 @@ def detach(name: str) -> None:
 def _set(backends: tuple[Profiler, ...], *, records_details: bool) -> None:
     global _backends, _is_off, _records_details
     with _lock:
-        _backends, _records_details = backends, records_details
-        _is_off = not backends and not records_details
+        _backends = tuple(backend for backend in backends if backend.name != "none")
+        _records_details = records_details
+        _is_off = not _backends and not records_details
 
 
 def _open(phase: str, step: int, name: str) -> tuple[tuple[Profiler, Any], ...]:

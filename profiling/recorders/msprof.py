@@ -22,7 +22,7 @@ class MsprofRecorder:
 
     def __init__(self) -> None:
         self._path = Path()
-        self._folder = Path()
+        self._folder: Path | None = None  # there is none before it starts, and a Path() would be the working directory
         self._profile: Any = None
 
     def sees_other_threads(self) -> bool:
@@ -32,7 +32,8 @@ class MsprofRecorder:
     def start(self, path: Path) -> None:
         """Start it. `msprof_tx` keeps the marks: without it they are absent."""
         profiler = importlib.import_module("torch_npu").profiler
-        self._path, self._folder = path, Path(tempfile.mkdtemp(prefix="pitwall-msprof-"))
+        self._path = path
+        self._folder = Path(tempfile.mkdtemp(prefix="pitwall-msprof-"))
         self._profile = profiler.profile(
             activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
             on_trace_ready=profiler.tensorboard_trace_handler(str(self._folder)),
@@ -53,23 +54,30 @@ class MsprofRecorder:
 
     def write(self) -> None:
         """Zip the folder. Raises: RecorderFailed."""
+        folder = self._folder
+        assert folder is not None, "it was started"
         try:
-            if not any(self._folder.rglob("*")):
+            if not any(folder.rglob("*")):
                 raise RecorderFailed("Ascend's profiler wrote nothing.")
             part = self._path.with_name(f".part-{self._path.name}")
-            made = shutil.make_archive(str(part).removesuffix(".zip"), "zip", root_dir=self._folder)
+            made = shutil.make_archive(str(part).removesuffix(".zip"), "zip", root_dir=folder)
             Path(made).replace(self._path)
         except OSError as error:
             raise RecorderFailed(f"The folder of Ascend's profiler was not kept: {error}") from error
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove()
 
     def discard(self) -> None:
         """Stop it and drop what it wrote."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
 
 class MsprofTool(InMemory):

@@ -23,7 +23,11 @@ class WrongThread(RecorderFailed):
 
 
 class Recorder(Protocol):
-    """One recording: `start`, steps, `stop`, `write`, in this order. `marks` is the backend that is on meanwhile."""
+    """One recording: `start`, steps, `stop`, `write`, in this order. `marks` is the backend that is on meanwhile.
+
+    The file stands under its name once it is whole; whatever else it takes has other names and is gone at the end, also
+    where the recording failed or was dropped.
+    """
 
     marks: str
 
@@ -46,12 +50,14 @@ class Recorder(Protocol):
         """Return when the file is complete; may run in another thread than the rest. Raises: RecorderFailed."""
 
     def discard(self) -> None:
-        """End whatever is under way, without a file."""
+        """End whatever is under way, without a file; also of a recording that has not started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRank:
     """How a tool shows a thing: `on` which devices, and at which place among the tools that show it there, from 1.
+
+    No two tools have the same place for a thing on a device.
 
     `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `is_extra`: it is
     there only where it is asked for, and only in a recording of whole steps.
@@ -64,9 +70,10 @@ class ToolRank:
 
 
 class Tool(Protocol):
-    """What a file of the folder offers."""
+    """What a file of the folder offers. It is read wherever a tool is chosen, so its file imports no library."""
 
     name: str
+    """That of its file."""
     about: str
     """What it records, in a few words."""
     shows: Mapping[What, ToolRank]
@@ -82,7 +89,7 @@ class Tool(Protocol):
     """What to say where a process that was killed while it recorded left no file."""
 
     def problem(self) -> str:
-        """Return why it cannot record in this process, "" if it can."""
+        """Return why it cannot record in this process, in a sentence, "" if it can."""
 
     def version(self) -> str:
         """Return what makes its files, with the version: "torch 2.9.0 (kineto)"; "" where that cannot be learned."""

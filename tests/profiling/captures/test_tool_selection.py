@@ -165,18 +165,6 @@ def test_before_there_are_workers_the_first_tool_is_planned(
     assert planned_tool(what, tool, device=device) == planned
 
 
-def test_each_thing_is_shown_somewhere_and_every_tool_says_how() -> None:
-    shown = {what for tool in TOOLS for what in shown_by(tool)}
-
-    assert shown == set(WHATS)
-    for tool in map(load_tool, TOOLS):
-        assert tool.about
-        assert tool.shows
-        for how in tool.shows.values():
-            assert set(how.on) <= set(DEVICES)
-            assert how.because == how.because.rstrip(".")
-
-
 def test_the_table_of_the_documentation_holds() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "use" / "profile.md").read_text(encoding="utf-8")
     table = page.partition("| what | CPU | CUDA | Ascend |\n")[2].partition("\n\n")[0]
