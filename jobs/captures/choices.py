@@ -1,17 +1,32 @@
-"""What people can ask a capture to show, which tool that takes on these workers, and why: in sentences."""
+"""What people can ask of a run: its workers, what can be seen of them with which tool and why, and what that costs.
 
-from collections.abc import Mapping, Sequence
+Costs are what the run's own captures with the same tool came to; else the measurements of docs/use/profile.md, on the
+bundled model. Where neither is known nothing is said, and nothing refused.
+"""
+
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, TypeGuard
 
+from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobs.captures.profilers import Worker, cannot, names
-from jobs.models import Attempt, Run
+from jobs.captures.state import recorded_steps
+from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.models import Attempt, Capture, Run, RunEvent
+from jobs.telemetry.series import Window, read_series
 from profiling.captures.tool_selection import Pick, candidates, device_of, lacking_of, pick, seen_in, without
-from profiling.config import WHATS, Device, What
+from profiling.config import TOOLS, WHATS, Device, What
 from profiling.recorders.recorder import load_tool
+
+_MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything
+_MAX_NODE = 120  # characters of a node's name, as above
 
 WORDS: Mapping[What, tuple[Promise, Promise]] = {
     "timing": (gettext_lazy("Timing"), gettext_lazy("phases and steps of every worker on one clock")),
@@ -28,6 +43,91 @@ _DEVICES: Mapping[Device, Promise] = {
     "cuda": gettext_lazy("GPUs"),
     "npu": gettext_lazy("Ascend"),
 }
+
+KEEP_FREE_BYTES = 512 << 20
+"""Of the console's disk, for the database beside it."""
+NEWEST = 20
+
+READING = "disk_free_bytes"
+RECENT = timedelta(minutes=5)
+_POINTS = 1000  # more than a node sends in that time: its newest is one of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One process that can be recorded; `problems` maps each tool to "" (ready), or why not.
+
+    `problems` is empty while the worker has not told. `node` is the name of its node, "" while that is not known.
+    """
+
+    role: str
+    rank: int
+    problems: Mapping[str, str]
+    node: str = ""
+
+    @property
+    def name(self) -> str:
+        """How people call it: "policy 0"."""
+        return f"{self.role} {self.rank}"
+
+
+def workers(*, run: Run, attempt: int) -> list[Worker]:
+    """Return the workers of an attempt: those that have told, or, before, those that the run's spec asks for."""
+    told = _told(run.pk, attempt)
+    if told:
+        return told
+    # The stored spec, not the merged one: an attempt may only change how many ranks there are, and those will tell.
+    try:
+        spec = parse_spec(run.spec)
+    except SpecInvalid:  # launched by an older console
+        return []
+    return [Worker(role=role, rank=rank, problems={}) for role, size in spec.workers.items() for rank in range(size)]
+
+
+def cannot(tool: str, lacking: Sequence[Worker]) -> str:
+    """Say which workers a tool cannot record, and why: each reason once."""
+    by_reason: dict[str, list[Worker]] = {}
+    for worker in lacking:
+        by_reason.setdefault(worker.problems.get(tool) or _("it has not told yet."), []).append(worker)
+    text = _("%(tool)s cannot record %(worker)s: %(why)s")
+    return " ".join(text % {"tool": tool, "worker": names(who), "why": why} for why, who in by_reason.items())
+
+
+def names(workers: Iterable[Worker]) -> str:
+    """Return how people call several workers: "policy 0-3, vllm 0"."""
+    by_role: dict[str, list[int]] = {}
+    for worker in workers:
+        by_role.setdefault(worker.role, []).append(worker.rank)
+    parts = []
+    for role, ranks in by_role.items():
+        spans: list[list[int]] = []
+        for rank in sorted(ranks):
+            if spans and rank <= spans[-1][1] + 1:
+                spans[-1][1] = rank
+            else:
+                spans.append([rank, rank])
+        parts += [f"{role} {low}" if low == high else f"{role} {low}-{high}" for low, high in spans]
+    return ", ".join(parts)
+
+
+def _told(run_id: str, attempt: int) -> list[Worker]:
+    notes = RunEvent.objects.filter(run_id=run_id, attempt=attempt, verb="note").order_by("-pk")
+    data: Mapping[str, Any] = next((data for data in notes.values_list("data", flat=True) if _is_told(data)), {})
+    places = data.get("places")
+    node_of = places if isinstance(places, Mapping) else {}
+    listed = []
+    for name, tools in data.get("profilers", {}).items():
+        role, _dash, rank = str(name).rpartition("-")
+        if role and rank.isdecimal() and len(rank) < _MAX_DIGITS and isinstance(tools, Mapping):
+            problems = {str(k): str(v) for k, v in tools.items()}
+            node = str(node_of.get(name, ""))[:_MAX_NODE]
+            listed.append(Worker(role=role, rank=int(rank), problems=problems, node=node))
+    order = {"policy": 0, "critic": 1, "reference": 2, "reward": 3, "vllm": 4}
+    return sorted(listed, key=lambda worker: (order.get(worker.role, 9), worker.role, worker.rank))
+
+
+def _is_told(data: object) -> bool:
+    return isinstance(data, Mapping) and isinstance(data.get("profilers"), Mapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +241,112 @@ def _problem(found: Pick, by_name: Mapping[str, Worker]) -> str:
             text = _("No tool shows %(what)s on %(device)s.")
         return text % {"what": found.what, "device": _DEVICES[found.device]}
     return " ".join(cannot(other.tool, [by_name[name] for name in other.lacking]) for other in found.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one tool costs on this run; None where it is not known.
+
+    `step_bytes` and `second_bytes` are of one worker, `stall_seconds` of the whole run, at start and stop together.
+    `slowdown` is the time of a recorded step divided by that of its neighbours. `captures` is how many of the run these
+    are from, 0 for measurements elsewhere.
+    """
+
+    tool: str
+    step_bytes: float | None = None
+    second_bytes: float | None = None
+    stall_seconds: float | None = None
+    slowdown: float | None = None
+    captures: int = 0
+
+    def bytes(self, *, workers: int, num_steps: int, seconds: float) -> int | None:
+        """Return how large a capture will be, None where that is not known."""
+        each = self.second_bytes if seconds else self.step_bytes
+        return None if each is None else round(workers * each * (seconds or num_steps))
+
+
+MEASURED = {
+    "torch": Cost(tool="torch", step_bytes=0.26e6, second_bytes=0.31e6, stall_seconds=0.3),
+    "torch_pieces": Cost(tool="torch_pieces", step_bytes=0.26e6, second_bytes=0.31e6),
+    "nsys": Cost(tool="nsys", step_bytes=0.08e6, second_bytes=0.1e6, stall_seconds=1.2),
+    "stacks": Cost(tool="stacks", step_bytes=0.04e6, second_bytes=0.012e6, stall_seconds=0.02),
+}
+"""Of the demo, on average of its workers: docs/use/profile.md, "What it costs"."""
+
+
+def costs(run: Run) -> list[Cost]:
+    """Return what each tool costs on this run."""
+    rows = run.captures.filter(state="ready").order_by("-created_at").prefetch_related("files")[:NEWEST]
+    own: dict[str, list[Cost]] = {}
+    for row in rows:
+        if (found := _cost_of(row)) is not None:
+            own.setdefault(row.tool, []).append(found)
+    return [_median(tool, own[tool]) if tool in own else MEASURED.get(tool, Cost(tool=tool)) for tool in TOOLS]
+
+
+def free_bytes() -> int:
+    """Return the room on the console's disk that captures may take."""
+    return max(0, shutil.disk_usage(settings.DATA_DIR).free - KEEP_FREE_BYTES)
+
+
+def expected_bytes(*, run: Run, tool: str, workers: int, num_steps: int, seconds: float) -> int | None:
+    """Return how large a capture of so many workers will be, None where that is not known."""
+    cost = next(one for one in costs(run) if one.tool == tool)
+    return cost.bytes(workers=workers, num_steps=num_steps, seconds=seconds)
+
+
+def _cost_of(row: Capture) -> Cost | None:
+    """Return what a ready capture came to."""
+    sizes = [file.size for file in row.files.all()]
+    steps = recorded_steps(row)
+    if not sizes or steps is None:
+        return None
+    overhead = row.meta.get("overhead")
+    overhead = overhead if isinstance(overhead, dict) else {}
+    times = overhead.get("step_seconds")
+    times = [t for t in times if _is_time(t)] if isinstance(times, list) else []
+    beside = overhead.get("neighbor_step_seconds")
+    begin, end = overhead.get("start_seconds"), overhead.get("stop_seconds")
+    each = sum(sizes) / len(sizes)
+    seconds = _seconds(row) if row.seconds else sum(times)
+    return Cost(
+        tool=row.tool,
+        step_bytes=None if row.seconds else each / (steps[1] - steps[0] + 1),  # by time it began and ended within one
+        second_bytes=each / seconds if seconds else None,
+        stall_seconds=begin + end if _is_time(begin) and _is_time(end) else None,
+        slowdown=median(times) / beside if times and not row.seconds and _is_time(beside) and beside else None,
+    )
+
+
+def _seconds(row: Capture) -> float:
+    """Return how long a capture by time recorded, 0 if that was not told."""
+    begin, end = (row.state_times.get(state) for state in ("recording", "stopping"))
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds() if begin and end else 0.0
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+
+
+def _median(tool: str, own: list[Cost]) -> Cost:
+    def of(name: str) -> float | None:
+        known = [value for one in own if (value := getattr(one, name)) is not None]
+        return median(known) if known else getattr(MEASURED.get(tool), name, None)
+
+    return Cost(
+        tool=tool,
+        step_bytes=of("step_bytes"),
+        second_bytes=of("second_bytes"),
+        stall_seconds=of("stall_seconds"),
+        slowdown=of("slowdown"),
+        captures=len(own),
+    )
+
+
+def cluster_free_bytes(run: Run, *, now: datetime) -> int | None:
+    """Return the room on the fullest disk of run directories, as its node last read it; None where none has lately."""
+    window = Window(low=int((now - RECENT).timestamp() * 1e9))
+    found = read_series(run_id=run.pk, names=[READING], num_points=_POINTS, window=window).series
+    newest = [float(one.y[-1]) for one in found if one.attempt == run.latest_attempt and one.role == "node" and one.n]
+    known = [room for room in newest if math.isfinite(room) and room >= 0]
+    return int(min(known)) if known else None

@@ -13,8 +13,7 @@ from django.db import connection
 from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.accounts.members import MemberRefused, set_member
 from jobs.captures import artifacts as files
-from jobs.captures.checks import CaptureRefused
-from jobs.captures.request import request_capture, withdraw_capture
+from jobs.captures.request import CaptureRefused, request_capture, withdraw_capture
 from jobs.ingest.store import Memory, store
 from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
 from jobs.runs import admission, launch, lifecycle

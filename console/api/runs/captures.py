@@ -13,12 +13,16 @@ from ninja import Field, Query, Router, Schema, Status
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from console.downloads.capture_zip import zip_entries, zip_response
-from jobs.captures.checks import CaptureRefused, chosen
-from jobs.captures.choices import choices, device_for
-from jobs.captures.cost import costs, free_bytes
-from jobs.captures.free_space import cluster_free_bytes
-from jobs.captures.profilers import workers
-from jobs.captures.request import delete_capture, end_capture, opens_in_perfetto, request_capture, withdraw_capture
+from jobs.captures.choices import choices, cluster_free_bytes, costs, device_for, free_bytes, workers
+from jobs.captures.request import (
+    CaptureRefused,
+    chosen,
+    delete_capture,
+    end_capture,
+    opens_in_perfetto,
+    request_capture,
+    withdraw_capture,
+)
 from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.traces.imports import TIMELESS

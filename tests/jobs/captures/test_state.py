@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.captures.artifacts import Piece, receive
-from jobs.captures.checks import CaptureRefused
-from jobs.captures.request import arm_at_launch, request_capture, withdraw_capture
+from jobs.captures.request import CaptureRefused, arm_at_launch, request_capture, withdraw_capture
 from jobs.captures.state import answered, recorded_steps
 from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import Memory, store
