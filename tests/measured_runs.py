@@ -7,7 +7,7 @@ from django.contrib.auth.models import AbstractUser
 from jobs.cluster.ray_api import ClusterState
 from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Project, Run
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
 from jobs.planning.plan_vs_measured import RunMeasurements
@@ -46,7 +46,7 @@ def measured_run(
     Attempt.objects.filter(run=run).update(num_gpus=8, ran_on={"nodes": [row]})
     known = Workload(mean_prompt=PROMPT, mean_response=response)
     asked = question_of(run, user=admin, state=AWAY, measured=RunMeasurements(), workload=known, reads=False)
-    planned = estimate(asked.job, constants()).time.phases
+    planned = estimate(asked.job, shipped_constants()).time.phases
     values = {f"time/{phase}_seconds": seconds.middle * factors.get(phase, 1.0) for phase, seconds in planned.items()}
     values["time/step_seconds"] = sum(values.values()) / 0.9
     values |= {"prompt/length_mean": PROMPT, "response/length_mean": response}

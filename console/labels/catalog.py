@@ -29,7 +29,7 @@ from jobs.catalog.sentence import in_words, told
 from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.trainer import trainers
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.result import POOL_WORDS
 from jobs.planner.search.advice import TOGETHER
 from jobs.planner.search.layouts import GOALS
@@ -197,7 +197,7 @@ def _planner_texts() -> Iterator[str]:
     yield from (method.label for method in METHODS.values())
     yield from (TOGETHER, *(plan_change.title for plan_change in plan_changes()))
     yield from POOL_WORDS.values()
-    for constant in constants().all():
+    for constant in shipped_constants().all():
         yield from (constant.label, constant.unit, constant.reason)
 
 

@@ -195,8 +195,10 @@ def _step_errors(
         for name in names:
             others = _settings(reading for reading in readings[name] if reading.setting != run.setting)
             values[name] = _within(neutral, name, _value(name, median(others.values())))
-        for k, errors in ((present, before), (neutral.with_values(values), after)):
-            errors.setdefault(run.setting, []).append(math.log(measured / estimate(run.job, k).time.step.middle))
+        for constants, errors in ((present, before), (neutral.with_values(values), after)):
+            errors.setdefault(run.setting, []).append(
+                math.log(measured / estimate(run.job, constants).time.step.middle)
+            )
     if len(before) < LEAST_SETTINGS:
         return None, None
     was, would = (_error(median(found) for found in errors.values()) for errors in (before, after))
@@ -235,6 +237,6 @@ def _value(name: str, ratio: float) -> float:
     return -math.expm1(-ratio) if name == OTHER else math.exp(ratio)
 
 
-def _within(k: Constants, name: str, value: float) -> float:
-    constant = k.get(name)
+def _within(constants: Constants, name: str, value: float) -> float:
+    constant = constants.get(name)
     return min(max(value, constant.low), constant.high)

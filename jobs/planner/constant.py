@@ -107,7 +107,7 @@ def _checked(constant: Constant, value: object) -> float:
 
 
 @cache
-def constants() -> Constants:
+def shipped_constants() -> Constants:
     """Return the constants as shipped. Raises: ValueError, naming the file and table, for one badly written."""
     found: dict[str, Constant] = {}
     folder = files("jobs.planner") / "constants"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
-from jobs.planner.constant import Constant, Constants, constants
+from jobs.planner.constant import Constant, Constants, shipped_constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
@@ -44,9 +44,9 @@ _RANKS: tuple[Verdict, ...] = ("fits", "tight", "no")
 _GIB = 1 << 30
 
 
-def estimate(job: Job, k: Constants | None = None) -> Estimate:
+def estimate(job: Job, constants: Constants | None = None) -> Estimate:
     """Return the whole answer for a job. Raises: JobInvalid for one that cannot be (see validate)."""
-    return Estimator(k).estimate(job)
+    return Estimator(constants).estimate(job)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class Fit:
 class Estimator:
     """Answers for many jobs that share parts, as a search has them: what the same object makes is estimated once."""
 
-    def __init__(self, k: Constants | None = None) -> None:
-        self._k = TrackedConstants(k or constants())
-        self._memo = Memo(self._k)
+    def __init__(self, constants: Constants | None = None) -> None:
+        self._constants = TrackedConstants(constants or shipped_constants())
+        self._memo = Memo(self._constants)
 
     def estimate(self, job: Job) -> Estimate:
         """Return the whole answer. Raises: JobInvalid."""
@@ -89,9 +89,9 @@ class Estimator:
     def trainer_is_too_large(self, job: Job) -> bool:
         """Return True if the states of the policy and what the other trainers and models keep beside them are alone
         more than fits, whatever the engine: `fit` would say no. False says nothing."""
-        usual, band = _bands(job, self._k)
+        usual, band = _bands(job, self._constants)
         most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
-        return least_bytes_of_update(job, self._k, self._memo) > most
+        return least_bytes_of_update(job, self._constants, self._memo) > most
 
     def engine_is_too_large(self, job: Job) -> bool:
         """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
@@ -99,23 +99,22 @@ class Estimator:
         job, engine = self._with_engine(job)
         if engine is None or job.engine is None:
             return False
-        a = job.fleet.accelerator
+        accelerator = job.fleet.accelerator
         if engine.shortage is not None:
-            return not _is_near(engine, a)
+            return not _is_near(engine, accelerator)
         if job.engine.name != "vllm" or job.placement == "split":
             return False
-        return not starts_beside(engine, a, sum(idle_bytes(job, self._k, self._memo).values()))
+        return not starts_beside(engine, accelerator, sum(idle_bytes(job, self._constants, self._memo).values()))
 
     def fit(self, job: Job) -> Fit:
         """Return whether a job fits. Raises: JobInvalid."""
         validate(job)
-        k, memo = self._k, self._memo
-        k.names = set()
-        memo.keep(job.policy)
+        constants, memo = self._constants, self._memo
+        constants.names = set()
         job, engine = self._with_engine(job)
-        pools = pools_of(job, engine, k, memo)
-        usual, band = _bands(job, k)
-        context = k.get("engine.context_bytes")
+        pools = pools_of(job, engine, constants, memo)
+        usual, band = _bands(job, constants)
+        context = constants.get("engine.context_bytes")
         verdict, pool, phase = _verdict(pools, band - usual, context.high - context.value)
         problems: list[str] = []
         if engine is not None and (problem := _start_problem(job, engine, pools)):
@@ -123,8 +122,8 @@ class Estimator:
             verdict = "tight" if _is_near(engine, job.fleet.accelerator) and verdict != "no" else "no"
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
-        on_host = host_bytes(job, k)
-        if (room := _host_room(job, on_host, k)) is not None:
+        on_host = host_bytes(job, constants)
+        if (room := _host_room(job, on_host, constants)) is not None:
             is_short = bool(job.fleet.host_bytes) and on_host > room
             verdict = "no" if verdict == "no" or is_short else "tight"
             has = (
@@ -135,7 +134,7 @@ class Estimator:
             problems.append(
                 Sentence("A node needs {on_host:,.0f} GiB of host memory; {has}.", on_host=on_host / _GIB, has=has)
             )
-        names = frozenset(k.names)
+        names = frozenset(constants.names)
         return Fit(
             job=job,
             engine=engine,
@@ -152,9 +151,9 @@ class Estimator:
 
     def answer(self, fit: Fit) -> Estimate:
         """Return the whole answer for a job of which it was estimated here whether it fits."""
-        job, k = fit.job, self._k
-        k.names = set()
-        time = step_time(job, fit.engine, k, self._memo)
+        job, constants = fit.job, self._constants
+        constants.names = set()
+        time = step_time(job, fit.engine, constants, self._memo)
         terms = fit.phase.memory.terms
         term: Term = max(terms, key=lambda each: terms[each])
         trained = (job.policy,) if job.critic is None else (job.policy, job.critic)
@@ -167,41 +166,40 @@ class Estimator:
             band=fit.band,
             rollout=fit.rollout,
             time=time,
-            cost=cost_of(time.step, job.fleet, job.num_steps, k),
+            cost=cost_of(time.step, job.fleet, job.num_steps, constants),
             host_bytes=fit.host_bytes,
-            shm_bytes=_shm_bytes(job, k),
-            checkpoint_bytes=sum(checkpoint_bytes(t) for t in trained),
+            shm_bytes=_shm_bytes(job, constants),
+            checkpoint_bytes=sum(checkpoint_bytes(training) for training in trained),
             export_bytes=export_bytes(job.policy),
-            used=(*_used(fit.names, k), *_used(_of_time(k.names, time.bottleneck), k)),
+            used=(*_used(fit.names, constants), *_used(_of_time(constants.names, time.bottleneck), constants)),
             unpriced=job.unpriced,
             notes=(*job.notes, *fit.problems, *time.notes),
         )
 
     def rests_on(self) -> tuple[Constant, ...]:
         """Return the constants that anything asked here so far rests on."""
-        return tuple(self._k.get(name) for name in sorted(self._k.seen))
+        return tuple(self._constants.get(name) for name in sorted(self._constants.seen))
 
     def varied(self, name: str, value: float) -> "Estimator":
         """Return an estimator with another value of a constant, which has what is made here of the others already.
 
         Raises: ConstantInvalid.
         """
-        made = Estimator(self._k.with_values({name: value}))
-        made._memo = self._memo.without(name, made._k)
+        made = Estimator(self._constants.with_values({name: value}))
+        made._memo = self._memo.without(name, made._constants)
         return made
 
     def _with_engine(self, job: Job) -> tuple[Job, EngineMemory | None]:
         """Return the job with its engine as trainers start it, and what that holds."""
         if job.engine is None:
             return job, None
-        a, k, memo = job.fleet.accelerator, self._k, self._memo
-        memo.keep(a)
+        accelerator, constants, memo = job.fleet.accelerator, self._constants, self._memo
         serving = _served(job, job.engine, memo)
-        held = memo.of("engine", serving, lambda: engine_memory(serving, a, k), id(a))
+        held = memo.of("engine", (serving, accelerator), lambda: engine_memory(serving, accelerator, constants))
         return (job if serving is job.engine else replace(job, engine=serving)), held
 
     def _rollout(self, job: Job, engine: EngineMemory) -> Rollout:
-        return self._memo.of("cache", engine, lambda: _rollout(job, engine, self._k), job.rollouts)
+        return self._memo.of("cache", (engine,), lambda: _rollout(job, engine, self._constants), job.rollouts)
 
 
 def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
@@ -210,18 +208,23 @@ def _served(job: Job, engine: Engine, memo: Memo) -> Engine:
         return engine
     lengths = job.rollouts.lengths
     longest = lengths.max_prompt + lengths.max_response
-    return memo.of("served", engine, lambda: replace(engine, max_model_len=longest), longest)
+    return memo.of("served", (engine,), lambda: replace(engine, max_model_len=longest), longest)
 
 
-def _bands(job: Job, k: Constants) -> tuple[float, float]:
+def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     """Return the memory's uncertainty as a share of it: that of models which were measured, which the margin between
     fitting and not covers, and the job's own, which is more where nothing like it was measured."""
-    t = job.policy
-    a = job.fleet.accelerator
-    is_known = t.model.is_exact and t.attention != "eager" and a.vendor == "nvidia" and a.has_bf16
-    is_known = is_known and t.model.cache_layers == t.model.num_layers
-    band = k["estimate.band_experts" if t.model.experts else "estimate.band_dense"]
-    return band, band if is_known else max(band, k["estimate.band_unmeasured"])
+    training = job.policy
+    accelerator = job.fleet.accelerator
+    is_known = (
+        training.model.is_exact
+        and training.attention != "eager"
+        and accelerator.vendor == "nvidia"
+        and accelerator.has_bf16
+    )
+    is_known = is_known and training.model.cache_layers == training.model.num_layers
+    band = constants["estimate.band_experts" if training.model.experts else "estimate.band_dense"]
+    return band, band if is_known else max(band, constants["estimate.band_unmeasured"])
 
 
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
@@ -259,10 +262,10 @@ def _shares(pool: PoolEstimate, phase: PhaseMemory) -> tuple[float, float]:
     return own / pool.limit, (phase.memory.total - own) / pool.limit
 
 
-def _host_room(job: Job, needed: float, k: Constants) -> float | None:
+def _host_room(job: Job, needed: float, constants: Constants) -> float | None:
     """Return the host memory of a node where what it must keep comes near it, else None. A device that is the host's
     own CPU has its memory in the pools."""
-    room = node_bytes(job.fleet, k)
+    room = node_bytes(job.fleet, constants)
     return room if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * room else None
 
 
@@ -291,12 +294,12 @@ def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ..
     )
 
 
-def _rollout(job: Job, engine: EngineMemory, k: Constants) -> Rollout:
+def _rollout(job: Job, engine: EngineMemory, constants: Constants) -> Rollout:
     """Return what the cache holds: of sequences as long as they are in the mean, and as they may be at most."""
     longest, mean = engine.max_model_len, float(engine.max_model_len)
     if job.rollouts is not None:
         lengths = job.rollouts.lengths
-        longest, mean = lengths.max_prompt + lengths.max_response, batch_of(job.rollouts, k).length
+        longest, mean = lengths.max_prompt + lengths.max_response, batch_of(job.rollouts, constants).length
     blocks = max(engine.cache.num_blocks, 0)
     return Rollout(
         kv_bytes=engine.rollout_kv_bytes,
@@ -306,11 +309,13 @@ def _rollout(job: Job, engine: EngineMemory, k: Constants) -> Rollout:
     )
 
 
-def _shm_bytes(job: Job, k: Constants) -> int:
+def _shm_bytes(job: Job, constants: Constants) -> int:
     """Return shared memory per node: buffers of communication, and the batch on its way between roles."""
-    size: float = k["estimate.shm_device_bytes"] * min(job.fleet.devices_per_node, job.fleet.num_devices)
+    size: float = constants["estimate.shm_device_bytes"] * min(job.fleet.devices_per_node, job.fleet.num_devices)
     if job.rollouts is not None:
-        size += 2 * k["estimate.batch_token_bytes"] * batch_of(job.rollouts, k).tokens / job.fleet.num_nodes
+        size += (
+            2 * constants["estimate.batch_token_bytes"] * batch_of(job.rollouts, constants).tokens / job.fleet.num_nodes
+        )
     return round(size)
 
 
@@ -320,9 +325,9 @@ def _of_time(names: set[str], bottleneck: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in groups}
 
 
-def _used(names: Iterable[str], k: Constants) -> tuple[ConstantUse, ...]:
+def _used(names: Iterable[str], constants: Constants) -> tuple[ConstantUse, ...]:
     """Return the constants of an answer, those first that were set by hand, then those that may vary most."""
-    found = sorted((k.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
+    found = sorted((constants.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
     return tuple(
         ConstantUse(name=each.name, value=each.value, is_measured=each.evidence == "measured", source=each.source)
         for each in found[:_NUM_USED]

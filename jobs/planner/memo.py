@@ -14,8 +14,8 @@ Made = TypeVar("Made")
 class TrackedConstants(Constants):
     """Constants that note which of them were used: `names` since it was set, `seen` ever."""
 
-    def __init__(self, k: Constants) -> None:
-        super().__init__({constant.name: constant for constant in k.all()})
+    def __init__(self, constants: Constants) -> None:
+        super().__init__({constant.name: constant for constant in constants.all()})
         self.names: set[str] = set()
         self.seen: set[str] = set()
 
@@ -28,35 +28,31 @@ class TrackedConstants(Constants):
 class Memo:
     """Results by what made them. Objects that are keys are kept, so that no other takes their place in memory."""
 
-    def __init__(self, k: TrackedConstants) -> None:
-        self._k = k
+    def __init__(self, constants: TrackedConstants) -> None:
+        self._constants = constants
         self._known: dict[Hashable, tuple[Any, frozenset[str]]] = {}
         self._kept: dict[int, object] = {}
 
-    def keep(self, part: object) -> None:
-        """Keep an object whose identity is a further value of a key."""
-        self._kept[id(part)] = part
-
-    def without(self, name: str, k: TrackedConstants) -> "Memo":
-        """Return a copy for other constants `k`, which differ in one: it has the parts that do not rest on that."""
-        made = Memo(k)
+    def without(self, name: str, constants: TrackedConstants) -> "Memo":
+        """Return a copy for other constants, which differ in one: it has the parts that do not rest on that."""
+        made = Memo(constants)
         made._known = {key: entry for key, entry in self._known.items() if name not in entry[1]}
         made._kept = dict(self._kept)
         return made
 
-    def of(self, name: str, part: object, make: Callable[[], Made], *more: Hashable) -> Made:
-        """Return what `make` makes of `part`, made once for the same object and the same further values."""
-        key = (name, id(part), *more)
+    def of(self, name: str, parts: tuple[object, ...], make: Callable[[], Made], *more: Hashable) -> Made:
+        """Return what `make` makes of `parts`, made once for the same objects and the same further values."""
+        key = (name, *map(id, parts), *more)
         if key not in self._known:
-            outer, self._k.names = self._k.names, set()
+            outer, self._constants.names = self._constants.names, set()
             try:
                 value = make()
             finally:
-                used, self._k.names = frozenset(self._k.names), outer | self._k.names
+                used, self._constants.names = frozenset(self._constants.names), outer | self._constants.names
             self._known[key] = (value, used)
-            self.keep(part)
+            self._kept.update((id(part), part) for part in parts)
             return value
         found: Made
         found, used = self._known[key]
-        self._k.names |= used
+        self._constants.names |= used
         return found

@@ -38,16 +38,16 @@ class Member:
     busy: Mapping[str, Memory]
 
 
-def pools_of(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
+def pools_of(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
     """Return every pool with its phases; `engine` is what the job's engine holds, None without one."""
     limit = job.fleet.accelerator.usable_bytes
-    members: dict[str, list[Member]] = {"policy": [_trainer("policy", job, job.policy, k, memo)]}
+    members: dict[str, list[Member]] = {"policy": [_trainer("policy", job, job.policy, constants, memo)]}
     sizes = {"policy": job.policy.layout.num_devices}
     if job.critic is not None:
-        members.setdefault(job.critic_pool, []).append(_trainer("critic", job, job.critic, k, memo))
+        members.setdefault(job.critic_pool, []).append(_trainer("critic", job, job.critic, constants, memo))
         sizes.setdefault(job.critic_pool, job.critic.layout.num_devices)
     for frozen in job.frozen:
-        members.setdefault(frozen.pool, []).append(_frozen(job, frozen, k, memo))
+        members.setdefault(frozen.pool, []).append(_frozen(job, frozen, constants, memo))
         sizes.setdefault(frozen.pool, frozen.layout.num_devices)
     if engine is not None and job.engine is not None:
         is_split = job.placement == "split"
@@ -63,25 +63,30 @@ def pools_of(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) ->
     )
 
 
-def idle_bytes(job: Job, k: Constants, memo: Memo) -> Mapping[str, int]:
+def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:
     """Return bytes that every role but the engine leaves on the devices of the policy's pool while others work."""
-    a = job.fleet.accelerator
-    found = {"policy": memo.of("idle", job.policy, lambda: resident_memory(job.policy, a, k).total, id(a))}
-    critic = job.critic
-    if critic is not None and job.critic_pool == "policy":
-        found["critic"] = memo.of("idle", critic, lambda: resident_memory(critic, a, k).total, id(a))
+    accelerator = job.fleet.accelerator
+
+    def held(training: Training) -> int:
+        return memo.of("idle", (training, accelerator), lambda: resident_memory(training, accelerator, constants).total)
+
+    def held_frozen(frozen: FrozenModel) -> int:
+        return memo.of("idle", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants).total)
+
+    found = {"policy": held(job.policy)}
+    if job.critic is not None and job.critic_pool == "policy":
+        found["critic"] = held(job.critic)
     for number, frozen in enumerate(job.frozen):
         if frozen.pool == "policy":
-            held = memo.of("idle", frozen, lambda each=frozen: frozen_memory(each, a, k).total, id(a))  # type: ignore[misc]
-            found[f"{frozen.role} {number}"] = held
+            found[f"{frozen.role} {number}"] = held_frozen(frozen)
     return found
 
 
-def least_bytes_of_update(job: Job, k: Constants, memo: Memo) -> int:
+def least_bytes_of_update(job: Job, constants: Constants, memo: Memo) -> int:
     """Return bytes that the policy's update never gets below on the fullest device of its pool, the engine left out."""
-    a, t = job.fleet.accelerator, job.policy
-    held = memo.of("least", t, lambda: least_update_bytes(t, a, k), id(a))
-    return held + sum(size for role, size in idle_bytes(job, k, memo).items() if role != "policy")
+    accelerator, training = job.fleet.accelerator, job.policy
+    held = memo.of("least", (training, accelerator), lambda: least_update_bytes(training, accelerator, constants))
+    return held + sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
 
 
 def _phases(members: list[Member]) -> Iterator[PhaseMemory]:
@@ -120,49 +125,49 @@ def greatest(one: Memory, other: Memory) -> Memory:
     return Memory(terms={term: size for term, size in both.items() if size})
 
 
-def _trainer(role: str, job: Job, t: Training, k: Constants, memo: Memo) -> Member:
+def _trainer(role: str, job: Job, training: Training, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
-        a = job.fleet.accelerator
-        resident = resident_memory(t, a, k)
+        accelerator = job.fleet.accelerator
+        resident = resident_memory(training, accelerator, constants)
         busy = {
-            "load": load_memory(t, a, k),
-            "update": update_memory(t, a, k),
-            "checkpoint": checkpoint_memory(t, a, k),
+            "load": load_memory(training, accelerator, constants),
+            "update": update_memory(training, accelerator, constants),
+            "checkpoint": checkpoint_memory(training, accelerator, constants),
         }
         if job.rollouts is not None:
             scores = role == "critic" or job.rollouts.has_old_logprobs
             if scores:
-                busy["old_logprobs"] = greatest(resident, _scoring(t, job, k))
+                busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
             if role == "policy":
-                busy["weight_sync"] = sync_memory(t, a, k, bucket_bytes=job.sync_bucket_bytes)
+                busy["weight_sync"] = sync_memory(training, accelerator, constants, bucket_bytes=job.sync_bucket_bytes)
         return Member(role=role, idle=resident, busy=busy)
 
-    return memo.of("trainer", t, make, role, id(job.fleet.accelerator), job.rollouts, job.sync_bucket_bytes)
+    return memo.of("trainer", (training, job.fleet.accelerator), make, role, job.rollouts, job.sync_bucket_bytes)
 
 
-def _scoring(t: Training, job: Job, k: Constants) -> Memory:
+def _scoring(training: Training, job: Job, constants: Constants) -> Memory:
     rollouts = job.rollouts
-    tokens = work_of(t).tokens
+    tokens = work_of(training).tokens
     if rollouts is not None and rollouts.score_micro_batch:
-        row = rollouts.score_sequence or t.sequence
-        tokens = rollouts.score_micro_batch * row / (t.layout.context * t.layout.ulysses)
+        row = rollouts.score_sequence or training.sequence
+        tokens = rollouts.score_micro_batch * row / (training.layout.context * training.layout.ulysses)
     return scoring_memory(
-        t.model,
-        t.layout,
-        weight_bytes=t.base_bytes if t.method != "full" else t.weight_bytes,
+        training.model,
+        training.layout,
+        weight_bytes=training.base_bytes if training.method != "full" else training.weight_bytes,
         tokens=round(tokens),
-        has_head=t.objective != "scalar",
-        head=t.head,
-        head_chunk=t.head_chunk if t.head_axis == "tokens" else 0,
-        a=job.fleet.accelerator,
-        k=k,
+        has_head=training.objective != "scalar",
+        head=training.head,
+        head_chunk=training.head_chunk if training.head_axis == "tokens" else 0,
+        accelerator=job.fleet.accelerator,
+        constants=constants,
     )
 
 
-def _frozen(job: Job, frozen: FrozenModel, k: Constants, memo: Memo) -> Member:
+def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
-        a = job.fleet.accelerator
-        idle = frozen_memory(frozen, a, k)
+        accelerator = job.fleet.accelerator
+        idle = frozen_memory(frozen, accelerator, constants)
         working = scoring_memory(
             frozen.model,
             frozen.layout,
@@ -171,14 +176,14 @@ def _frozen(job: Job, frozen: FrozenModel, k: Constants, memo: Memo) -> Member:
             has_head=frozen.has_head,
             head=job.policy.head,
             head_chunk=job.policy.head_chunk if job.policy.head_axis == "tokens" else 0,
-            a=a,
-            k=k,
+            accelerator=accelerator,
+            constants=constants,
         )
         phase = "reward" if frozen.role == "reward" else "reference"
         role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
         return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
 
-    return memo.of("frozen_member", frozen, make, id(job.fleet.accelerator), job.policy.head, job.policy.head_chunk)
+    return memo.of("frozen_member", (frozen, job.fleet.accelerator), make, job.policy.head, job.policy.head_chunk)
 
 
 def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: int) -> Member:

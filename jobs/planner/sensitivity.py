@@ -28,10 +28,10 @@ class Sensitivity:
         return max((each.high - each.low) / each.middle for each in (self.needed, self.seconds))
 
 
-def sensitivities(job: Job, k: Constants | None = None) -> tuple[Sensitivity, ...]:
+def sensitivities(job: Job, constants: Constants | None = None) -> tuple[Sensitivity, ...]:
     """Return the constants that move a job's answer, the one that moves it most first; what a project has set or
     measured is taken as known. Raises: JobInvalid."""
-    estimator = Estimator(k)
+    estimator = Estimator(constants)
     now = estimator.estimate(job)
     open_ones = [constant for constant in estimator.rests_on() if not constant.is_changed]
     found = [_sensitivity(job, constant, estimator, now) for constant in open_ones]

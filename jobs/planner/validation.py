@@ -71,12 +71,12 @@ def validate(job: Job) -> None:
     _devices(job)
 
 
-def _training(t: Training, where: str) -> None:
-    _numbers(t, where)
-    _numbers(t.offload, f"{where}offload.")
-    _layout(t.layout, t.model, f"{where}layout.")
-    if t.method != "full" and not (t.lora_rank or t.adapter_parameters):
-        raise _invalid(f"{where}lora_rank", t.lora_rank, Sentence("a whole number from 1 with LoRA"))
+def _training(training: Training, where: str) -> None:
+    _numbers(training, where)
+    _numbers(training.offload, f"{where}offload.")
+    _layout(training.layout, training.model, f"{where}layout.")
+    if training.method != "full" and not (training.lora_rank or training.adapter_parameters):
+        raise _invalid(f"{where}lora_rank", training.lora_rank, Sentence("a whole number from 1 with LoRA"))
 
 
 def _rollouts(rollouts: Rollouts) -> None:

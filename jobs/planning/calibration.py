@@ -156,7 +156,7 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
         unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
         asked = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
         setting = _setting(unknown)
-        estimate(asked.job, asked.k)
+        estimate(asked.job, asked.constants)
     except PlanRefused as refused:
         raise _SaysNothing(str(refused)) from refused
     except JobInvalid as invalid:
@@ -174,7 +174,7 @@ def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
 
 def _setting(asked: Question) -> str:
     """Return what is equal for runs that the planner, not told of lengths, takes for the same."""
-    time = estimate(asked.job, asked.k).time
+    time = estimate(asked.job, asked.constants).time
     parts = [f"{phase} {seconds.middle:.6g}" for phase, seconds in time.phases.items()]
     return f"{asked.spec.algorithm}: {', '.join(parts)}"
 

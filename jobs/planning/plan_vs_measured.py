@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from jobs.catalog.metric import metric, peak_name
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
 from jobs.planner.time.steps import PACES, TOGETHER
 from jobs.telemetry.chunks import Floats
@@ -55,11 +55,11 @@ RoleKey = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An estimate of a run's spec. `seconds`: the phases, and "step", whose time means anything; None: all of them.
-    `k`: the constants of its estimate."""
+    `constants`: those of its estimate."""
 
     estimate: Estimate
     seconds: frozenset[str] | None = None
-    k: Constants = field(default_factory=constants)
+    constants: Constants = field(default_factory=shipped_constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +113,14 @@ def planned_rows(plan: Plan, measured: RunMeasurements) -> tuple[PlannedRow, ...
     return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
 
 
-def plan_of_cpu(made: Estimate, k: Constants) -> Plan:
+def plan_of_cpu(made: Estimate, constants: Constants) -> Plan:
     """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
-    seconds of phases whose pace was measured there (`k`)."""
-    paces = {phase: k.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
+    seconds of phases whose pace was measured there."""
+    paces = {phase: constants.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
     phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and pace.evidence == "measured")
     step = {STEP} if phases and phases >= set(made.time.phases) - {"reward"} else set()
     pools = tuple(pool for pool in made.pools if pool.name != "vllm")
-    return Plan(estimate=replace(made, pools=pools), seconds=phases | step, k=k)
+    return Plan(estimate=replace(made, pools=pools), seconds=phases | step, constants=constants)
 
 
 def _seconds(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
@@ -176,7 +176,7 @@ def _states(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
             phase="",
             role=role,
             term=name,
-            predicted=None if held is None else _interval(held, plan.k[BANDS[name]]),
+            predicted=None if held is None else _interval(held, plan.constants[BANDS[name]]),
             measured=measured.states.get((role, name)),
         )
 

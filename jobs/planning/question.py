@@ -80,7 +80,7 @@ class Question:
     models: Models
     fleet: Fleet
     workload: Workload
-    k: Constants
+    constants: Constants
     job: Job
     notes: tuple[str, ...]
 
@@ -120,7 +120,7 @@ def question(
         models=models,
         fleet=fleet,
         workload=known,
-        k=constants_of(project, fleet.accelerator.id),
+        constants=constants_of(project, fleet.accelerator.id),
         job=read_job(spec, models, fleet, workload=known),
         notes=tuple(note for note in (said, read_as) if note),
     )
@@ -129,7 +129,7 @@ def question(
 def estimate_of(asked: Question) -> Estimate:
     """Return the whole answer. Raises: PlanRefused where its sizes cannot be laid out."""
     try:
-        found = estimate(asked.job, asked.k)
+        found = estimate(asked.job, asked.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid
     return replace(found, notes=(*asked.notes, *found.notes))
@@ -138,7 +138,7 @@ def estimate_of(asked: Question) -> Estimate:
 def advice(asked: Question) -> Advice:
     """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
     try:
-        return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, k=asked.k)
+        return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, constants=asked.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid
 
@@ -146,7 +146,7 @@ def advice(asked: Question) -> Advice:
 def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
     """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
     try:
-        return sensitivities(asked.job, asked.k)
+        return sensitivities(asked.job, asked.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid
 
@@ -169,7 +169,7 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
             limit=limit,
             most=MAX_LAYOUTS,
             workload=asked.workload,
-            k=asked.k,
+            constants=asked.constants,
         )
     except JobInvalid as invalid:
         raise PlanRefused("", told(invalid)) from invalid

@@ -110,7 +110,7 @@ def question_of(
 
 def _plan(asked: Question) -> Plan:
     made, is_host = estimate_of(asked), asked.fleet.accelerator.is_host
-    return plan_of_cpu(made, asked.k) if is_host else Plan(estimate=made, k=asked.k)
+    return plan_of_cpu(made, asked.constants) if is_host else Plan(estimate=made, constants=asked.constants)
 
 
 def _of_lengths(asked: Question, measured: RunMeasurements) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def _of_lengths(asked: Question, measured: RunMeasurements) -> tuple[str, ...]:
     rollouts = asked.job.rollouts
     if rollouts is None or not measured.mean_response:
         return ()
-    _prompt, planned = mean_lengths(rollouts.lengths, asked.k)
+    _prompt, planned = mean_lengths(rollouts.lengths, asked.constants)
     if abs(measured.mean_response / planned - 1) < _ALIKE:
         return ()
     text = _("Responses had %(measured)s tokens on average; the plan assumes %(planned)s.")

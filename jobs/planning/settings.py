@@ -20,8 +20,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sentence import told
 from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
-from jobs.planner.constant import ConstantInvalid, Constants
-from jobs.planner.constant import constants as shipped
+from jobs.planner.constant import ConstantInvalid, Constants, shipped_constants
 
 MAX_PRICE = 10_000
 """Of one device hour, in any currency."""
@@ -77,21 +76,23 @@ def constants_of(project: Project | None, accelerator: str = "") -> Constants:
     known any more, or no longer takes it, is left out (`outdated` names the project's own).
     """
     if project is None:
-        return shipped()
+        return shipped_constants()
     gone = outdated(project.plan_constants)
-    k = shipped().with_values({name: value for name, value in project.plan_constants.items() if name not in gone})
+    constants = shipped_constants().with_values(
+        {name: value for name, value in project.plan_constants.items() if name not in gone}
+    )
     for name, entry in measured_on(project, accelerator).items():
         source = _("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]}
         with contextlib.suppress(ConstantInvalid):
-            k = k.measured({name: entry["value"]}, source)
-    return k
+            constants = constants.measured({name: entry["value"]}, source)
+    return constants
 
 
 def constants_without(project: Project, names: Collection[str]) -> Constants:
     """Return the constants with the project's own values, but `names` as shipped: what runs are held against."""
     own = {name: value for name, value in project.plan_constants.items() if name not in names}
     gone = outdated(own)
-    return shipped().with_values({name: value for name, value in own.items() if name not in gone})
+    return shipped_constants().with_values({name: value for name, value in own.items() if name not in gone})
 
 
 def measured_on(project: Project, accelerator: str) -> dict[str, MeasuredConstant]:
@@ -115,7 +116,7 @@ def keep_calibration(
     Raises: PlanSettingsRefused.
     """
     try:
-        shipped().measured({name: entry["value"] for name, entry in found.items()}, "")
+        shipped_constants().measured({name: entry["value"] for name, entry in found.items()}, "")
     except ConstantInvalid as invalid:
         raise PlanSettingsRefused([Problem(field=f"constants.{invalid.name}", message=told(invalid))]) from invalid
 
@@ -177,7 +178,7 @@ def outdated(own: Mapping[str, float]) -> dict[str, str]:
     found = {}
     for name, value in own.items():
         try:
-            shipped().with_values({name: value})
+            shipped_constants().with_values({name: value})
         except ConstantInvalid as invalid:
             found[name] = told(invalid)
     return found
@@ -287,10 +288,10 @@ def _constants(given: Mapping[str, object], project: Project, problems: list[Pro
             continue
         number = _number(value)
         try:
-            known = shipped().with_values(
+            known = shipped_constants().with_values(
                 {name: str(value)[:40] if number is None else number} if value is not None else {}
             )
-            is_own = value is not None and number != shipped().get(name).value
+            is_own = value is not None and number != shipped_constants().get(name).value
             found[name] = known[name] if is_own else None
         except KeyError:
             text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}

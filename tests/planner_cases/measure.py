@@ -7,7 +7,7 @@ from typing import Literal
 
 from jobs.planner.can_it_run.answer import can_it_run
 from jobs.planner.can_it_run.plans import Demand
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import Estimator
 from jobs.planner.job import Job
 from jobs.planner.memory.phases import counted
@@ -61,7 +61,7 @@ class Reading:
 
 def readings(case: Case, k: Constants | None = None) -> tuple[Reading, ...]:
     """Return a reading of everything that was measured of a case."""
-    return tuple(_readings(case, k or constants()))
+    return tuple(_readings(case, k or shipped_constants()))
 
 
 def _readings(case: Case, k: Constants) -> Iterator[Reading]:
@@ -230,7 +230,7 @@ def _fewest(case: Case, k: Constants) -> Iterator[Reading]:
         devices_per_node=case.fleet.devices_per_node,
         demand=case.demand or Demand(),
         host_bytes=case.fleet.host_bytes,
-        k=k,
+        constants=k,
     )
     need = verdict.minimum_with_offload if case.is_on_host else verdict.minimum
     if need.num_devices is None:

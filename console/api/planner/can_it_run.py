@@ -183,7 +183,9 @@ def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRu
         raise RequestProblem(422, str(refused), field=field) from refused
     demand = Demand(**{name: getattr(asked, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
-    options = compare_hardware(shape, on, asked.method, asked.devices, demand=demand, prices=prices_of(home), k=k)
+    options = compare_hardware(
+        shape, on, asked.method, asked.devices, demand=demand, prices=prices_of(home), constants=k
+    )
     told_of = []
     for option in options:
         at = option.verdict.at

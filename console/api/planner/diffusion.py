@@ -118,7 +118,13 @@ def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> Di
     try:
         latent, text = stream_tokens(shape, picture)
         options = compare_for_diffusion(
-            shape, on, asked.method, asked.devices, picture=picture, prices=prices_of(home), k=constants_of(home)
+            shape,
+            on,
+            asked.method,
+            asked.devices,
+            picture=picture,
+            prices=prices_of(home),
+            constants=constants_of(home),
         )
     except JobInvalid as invalid:
         raise RequestProblem(422, str(invalid), field=invalid.field) from invalid

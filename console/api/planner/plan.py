@@ -12,7 +12,7 @@ from console.api.visible import caller, project_for
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.read.context import Workload
 from jobs.planning.question import (
     PlanRefused,
@@ -160,7 +160,7 @@ def _settings(home: Project) -> PlanSettingsOut:
     shown: list[dict[str, Any]] = [
         {
             **{name: getattr(each, name) for name in ("name", "label", "value", "low", "high", "unit", "evidence")},
-            "shipped": constants().get(each.name).value,
+            "shipped": shipped_constants().get(each.name).value,
             "is_own": each.is_changed,
             "source": each.source,
             "reason": each.reason,

@@ -184,7 +184,7 @@ def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, s
 def _compare(question: Question, project: Project | None) -> tuple[Option, ...]:
     """Return the answer for each hardware, of a language model or of a diffusion transformer."""
     on = [accelerators()[name] for name in question.on]
-    more: dict[str, Any] = {"prices": prices_of(project), "k": constants_of(project)}
+    more: dict[str, Any] = {"prices": prices_of(project), "constants": constants_of(project)}
     if question.shape is not None:
         return compare_hardware(question.shape, on, question.method, question.devices, demand=question.demand, **more)
     if question.pictured is None:

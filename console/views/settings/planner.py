@@ -11,7 +11,7 @@ from jobs.catalog.accelerator import accelerators
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
-from jobs.planner.constant import Constant, constants
+from jobs.planner.constant import Constant, shipped_constants
 from jobs.planning.settings import constants_of, measured_on, outdated
 
 
@@ -153,7 +153,7 @@ def _row(
     return ConstantRow(
         constant=constant,
         value=posted.get(constant.name, "") if problem else _text(constant.value),
-        shipped=_text(constants().get(constant.name).value),
+        shipped=_text(shipped_constants().get(constant.name).value),
         label=_(constant.label),
         unit=_(constant.unit) if constant.unit else "",
         reason=_(constant.reason),

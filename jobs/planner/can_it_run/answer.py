@@ -10,7 +10,7 @@ from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, OnHost, Plan, Recipe, plans_of, world_sizes
 from jobs.planner.can_it_run.verdict import Answer, DeviceNeed, Option, PublishedRun, Verdict, in_order, option_of
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import Estimate, JobInvalid, phase_word
@@ -41,7 +41,7 @@ def can_it_run(
     demand: Demand | None = None,
     host_bytes: int = 0,
     price: float | None = None,
-    k: Constants | None = None,
+    constants: Constants | None = None,
 ) -> Verdict:
     """Return whether a model can be trained by a method (a key of METHODS) on so many devices, or on any number.
 
@@ -67,7 +67,7 @@ def can_it_run(
     )
     if shape is None:
         return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
-    asked = _Question(shape, recipe, fleet, demand or Demand(), k or constants())
+    asked = _Question(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
     try:
         needs = asked.needs()
         recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
@@ -132,9 +132,9 @@ class _TooManyLayouts(Exception):
 class _Question:
     """One model and method on one kind of device. Its methods raise _TooManyLayouts."""
 
-    def __init__(self, shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, k: Constants) -> None:
+    def __init__(self, shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, constants: Constants) -> None:
         self._shape, self._recipe, self._fleet, self._demand = shape, recipe, fleet, demand
-        self._estimator = Estimator(k)
+        self._estimator = Estimator(constants)
         self._num_fits = self._num_bounds = 0
 
     def needs(self) -> tuple[DeviceNeed, ...]:

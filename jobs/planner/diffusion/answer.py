@@ -14,7 +14,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, Recipe, world_sizes
 from jobs.planner.can_it_run.verdict import DeviceNeed, Option, Verdict, in_order, option_of
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.cost import cost_of
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
 from jobs.planner.diffusion.memory import pool_of
@@ -29,15 +29,15 @@ WHAT_IF = Sentence("No trainer here trains diffusion transformers: this plan is 
 _RECOMMENDED_MICRO = 2
 
 
-def estimate_diffusion(job: DiffusionJob, k: Constants | None = None) -> Estimate:
+def estimate_diffusion(job: DiffusionJob, constants: Constants | None = None) -> Estimate:
     """Return the whole answer for a job of a diffusion transformer. Raises: JobInvalid."""
-    k = k or constants()
-    pool = pool_of(job, k)
-    band = k["estimate.band_unmeasured"]
-    needed = pool.share * (1 + band - k["estimate.band_dense"])
+    constants = constants or shipped_constants()
+    pool = pool_of(job, constants)
+    band = constants["estimate.band_unmeasured"]
+    needed = pool.share * (1 + band - constants["estimate.band_dense"])
     verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
-    on_host = host_bytes(job, k)
-    room = node_bytes(job.fleet, k)
+    on_host = host_bytes(job, constants)
+    room = node_bytes(job.fleet, constants)
     notes = [WHAT_IF, *job.notes]
     if not job.picture.encoders:
         notes.append(Sentence("Texts and pictures are taken to be encoded before: no encoder is on the devices."))
@@ -45,7 +45,7 @@ def estimate_diffusion(job: DiffusionJob, k: Constants | None = None) -> Estimat
         verdict = "no" if verdict == "no" or (job.fleet.host_bytes and on_host > room) else "tight"
         text = "A node needs {on_host:,.0f} GiB of host memory; {room:,.0f} GiB are there or usual."
         notes.append(Sentence(text, on_host=on_host / 2**30, room=room / 2**30))
-    time = step_time(job, k)
+    time = step_time(job, constants)
     terms = pool.binding.memory.terms
     term: Term = max(terms, key=lambda each: terms[each])
     return Estimate(
@@ -57,7 +57,7 @@ def estimate_diffusion(job: DiffusionJob, k: Constants | None = None) -> Estimat
         band=band,
         rollout=None,
         time=time,
-        cost=cost_of(time.step, job.fleet, job.num_steps, k),
+        cost=cost_of(time.step, job.fleet, job.num_steps, constants),
         host_bytes=on_host,
         shm_bytes=0,
         checkpoint_bytes=checkpoint_bytes(job.policy),
@@ -77,7 +77,7 @@ def can_it_train(
     devices_per_node: int = 8,
     host_bytes: int = 0,
     price: float | None = None,
-    k: Constants | None = None,
+    constants: Constants | None = None,
 ) -> Verdict:
     """Return whether a diffusion transformer can be trained by a method on so many devices, or on any number.
 
@@ -98,7 +98,7 @@ def can_it_train(
     )
     picture = picture or Picture()
     stream_tokens(shape, picture)
-    asked = _Question(shape, METHODS[method], fleet, picture, k or constants())
+    asked = _Question(shape, METHODS[method], fleet, picture, constants or shipped_constants())
     needs = asked.needs()
     recommended = asked.recommended()
     found = [asked.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
@@ -161,13 +161,21 @@ def _share(need: DeviceNeed) -> float:
 class _Question:
     """One model and method on one kind of device."""
 
-    def __init__(self, shape: DiffusionShape, recipe: Recipe, fleet: Fleet, picture: Picture, k: Constants) -> None:
-        self._shape, self._recipe, self._fleet, self._picture, self._k = shape, recipe, fleet, picture, k
+    def __init__(
+        self, shape: DiffusionShape, recipe: Recipe, fleet: Fleet, picture: Picture, constants: Constants
+    ) -> None:
+        self._shape, self._recipe, self._fleet, self._picture, self._constants = (
+            shape,
+            recipe,
+            fleet,
+            picture,
+            constants,
+        )
 
     def _on(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> tuple[DiffusionJob, Estimate]:
         fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
         job = diffusion_job(self._shape, self._recipe, fleet, self._picture, on_host, micro_batch=micro_batch)
-        return job, estimate_diffusion(job, self._k)
+        return job, estimate_diffusion(job, self._constants)
 
     def on(self, size: int, on_host: OnHost) -> DeviceNeed:
         """Return the plan on so many devices; its number is None where it does not fit."""

@@ -58,19 +58,21 @@ def forward_bytes(job: DiffusionJob, *, passes: int) -> float:
     return compute_bytes(job.policy) * passes * widest * (latent + text)
 
 
-def pool_of(job: DiffusionJob, k: Constants) -> PoolEstimate:
+def pool_of(job: DiffusionJob, constants: Constants) -> PoolEstimate:
     """Return what a device holds in every phase."""
-    a = job.fleet.accelerator
-    t = job.policy
-    stage = stages_of(t.model, t.layout)[0]
-    held = states_of(t, stage)
+    accelerator = job.fleet.accelerator
+    training = job.policy
+    stage = stages_of(training.model, training.layout)[0]
+    held = states_of(training, stage)
     encoders = 2.0 * job.picture.encoders
     reference = 0.0
-    if job.has_reference and t.method == "full":
-        reference = 2.0 * job.shape.parameters / t.layout.shard_ranks
-    resident = dict(resident_memory(t, a, k).terms)
-    gathered = transients_of(t, stage, held, k).gathered
-    found: dict[str, dict[str, dict[Term, float]]] = {"load": {"policy": dict(load_memory(t, a, k).terms)}}
+    if job.has_reference and training.method == "full":
+        reference = 2.0 * job.shape.parameters / training.layout.shard_ranks
+    resident = dict(resident_memory(training, accelerator, constants).terms)
+    gathered = transients_of(training, stage, held, constants).gathered
+    found: dict[str, dict[str, dict[Term, float]]] = {
+        "load": {"policy": dict(load_memory(training, accelerator, constants).terms)}
+    }
     scoring: dict[Term, float] = {term: float(size) for term, size in resident.items()}
     scoring["weights"] = scoring.get("weights", 0.0) + gathered
     if job.has_rollout:
@@ -81,15 +83,17 @@ def pool_of(job: DiffusionJob, k: Constants) -> PoolEstimate:
             passing = dict(scoring)
             passing["activations"] = forward_bytes(job, passes=1)
             found["reference"] = {"policy": passing}
-    peaks = _peaks(job, stage, held, k)
+    peaks = _peaks(job, stage, held, constants)
     found["update"] = {"policy": max(peaks, key=lambda peak: sum(peak.values()))}
-    found["checkpoint"] = {"policy": dict(checkpoint_memory(t, a, k).terms)}
+    found["checkpoint"] = {"policy": dict(checkpoint_memory(training, accelerator, constants).terms)}
     phases = []
     for name, roles in found.items():
         own = roles["policy"]
         if name not in ("load", "checkpoint"):
             beyond = sum(size for term, size in own.items() if term != "overhead")
-            own["overhead"] = beyond * (k["memory.allocator"] - 1) + overhead_bytes(t.layout, a, k)
+            own["overhead"] = beyond * (constants["memory.allocator"] - 1) + overhead_bytes(
+                training.layout, accelerator, constants
+            )
         by_role = {"policy": _memory(own)}
         if reference and name != "load":
             by_role["reference"] = _memory({"weights": reference})
@@ -100,15 +104,17 @@ def pool_of(job: DiffusionJob, k: Constants) -> PoolEstimate:
             for term, size in held_by.terms.items():
                 total[term] = total.get(term, 0.0) + size
         phases.append(PhaseMemory(phase=name, role="policy", memory=_memory(total), by_role=by_role))
-    return PoolEstimate(name="policy", num_devices=t.layout.num_devices, limit=a.usable_bytes, phases=tuple(phases))
+    return PoolEstimate(
+        name="policy", num_devices=training.layout.num_devices, limit=accelerator.usable_bytes, phases=tuple(phases)
+    )
 
 
-def _peaks(job: DiffusionJob, stage: Stage, held: States, k: Constants) -> Iterator[dict[Term, float]]:
+def _peaks(job: DiffusionJob, stage: Stage, held: States, constants: Constants) -> Iterator[dict[Term, float]]:
     """Yield the moments of a step at which a device may be fullest: the loss, the backward pass, the optimizer."""
-    t = job.policy
-    passing = transients_of(t, stage, held, k)
+    training = job.policy
+    passing = transients_of(training, stage, held, constants)
     kept, working = activation_bytes(job)
-    gradients = held.gradients if t.family == "deepspeed" or t.num_micro_batches > 1 else 0.0
+    gradients = held.gradients if training.family == "deepspeed" or training.num_micro_batches > 1 else 0.0
     for gathered, active, more in (
         (passing.gathered_at_loss, kept, passing.at_loss),
         (passing.gathered, kept + working, passing.in_backward),

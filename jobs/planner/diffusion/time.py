@@ -34,81 +34,85 @@ def forward_flops(shape: DiffusionShape, latent: float, text: float) -> float:
     return total + sum(block.count * sum(block_flops(block, shape.hidden, latent, text)) for block in shape.blocks)
 
 
-def _pass_seconds(job: DiffusionJob, k: Constants, *, samples: float, passes: float, trains: bool) -> float:
+def _pass_seconds(job: DiffusionJob, constants: Constants, *, samples: float, passes: float, trains: bool) -> float:
     """Return seconds of a rank's computing for `samples` samples at once: forward `passes` times, and where it `trains`
     also backward, with what is computed again."""
-    t, shape = job.policy, job.shape
-    rates = rates_of(t, job.fleet.accelerator, k)
+    training, shape = job.policy, job.shape
+    rates = rates_of(training, job.fleet.accelerator, constants)
     latent, text = stream_tokens(shape, job.picture)
-    again = RECOMPUTED[t.checkpointing]
+    again = RECOMPUTED[training.checkpointing]
     total = 0.0
     for block in shape.blocks:
         products, attention = block_flops(block, shape.hidden, latent, text)
-        moved = (latent + text) * (8.0 * shape.hidden + 3.0 * block.width) * k["speed.moved_eager"]
+        moved = (latent + text) * (8.0 * shape.hidden + 3.0 * block.width) * constants["speed.moved_eager"]
         streams = (samples * _HALF * moved + _HALF * block.parameters) / rates.memory
         forward = samples * (products / rates.products + attention / rates.attention) + streams
-        forward = max(forward, k["speed.layer_seconds"])
+        forward = max(forward, constants["speed.layer_seconds"])
         seconds = passes * forward
         if trains:
-            matrices = 2.0 if t.method == "full" else 1.0
+            matrices = 2.0 if training.method == "full" else 1.0
             backward = matrices * products / rates.products + _ATTENTION_BACKWARD * attention / rates.attention
             backward = samples * backward + 2 * streams
-            seconds = forward * (1 + again) + max(backward, matrices * k["speed.layer_seconds"])
+            seconds = forward * (1 + again) + max(backward, matrices * constants["speed.layer_seconds"])
         total += block.count * seconds
     ends = 2.0 * samples * (latent * shape.outside_latent + text * shape.outside_text) / rates.products
     return total + ends * (3.0 if trains else passes)
 
 
-def _gathering(job: DiffusionJob, k: Constants, *, trains: bool) -> tuple[float, float]:
+def _gathering(job: DiffusionJob, constants: Constants, *, trains: bool) -> tuple[float, float]:
     """Return seconds of gathering and scattering weights in a pass, and of summing gradients once a step."""
-    t = job.policy
+    training = job.policy
     latent, text = stream_tokens(job.shape, job.picture)
     exchange = exchange_of(
-        t,
+        training,
         job.fleet,
-        tokens=t.micro_batch * (latent + text),
+        tokens=training.micro_batch * (latent + text),
         layers=job.shape.num_layers,
         parameters=float(job.shape.parameters),
         experts=0.0,
-        k=k,
+        constants=constants,
     )
     if trains:
         return exchange.gather + exchange.scatter, exchange.gradients
-    return exchange.gather / (2 + (t.checkpointing == "full")), 0.0
+    return exchange.gather / (2 + (training.checkpointing == "full")), 0.0
 
 
-def update_seconds(job: DiffusionJob, k: Constants) -> float:
+def update_seconds(job: DiffusionJob, constants: Constants) -> float:
     """Return seconds of one optimizer step."""
-    t = job.policy
-    computing = _pass_seconds(job, k, samples=t.micro_batch, passes=1, trains=True)
-    talk, reduced = _gathering(job, k, trains=True)
-    overlap = k["network.weights_overlap"]
+    training = job.policy
+    computing = _pass_seconds(job, constants, samples=training.micro_batch, passes=1, trains=True)
+    talk, reduced = _gathering(job, constants, trains=True)
+    overlap = constants["network.weights_overlap"]
     each = computing + exposed(talk, computing, overlap)
     # Adapters are counted by the stand-in; all weights belong to one stage.
-    optimizer = optimizer_seconds(t, job.fleet, (float(job.shape.parameters), 0.0), k)
+    optimizer = optimizer_seconds(training, job.fleet, (float(job.shape.parameters), 0.0), constants)
     reduced = exposed(reduced, computing, overlap)
-    return t.num_micro_batches * each + reduced + optimizer + k["speed.step_seconds"]
+    return training.num_micro_batches * each + reduced + optimizer + constants["speed.step_seconds"]
 
 
-def sampling_seconds(job: DiffusionJob, k: Constants, *, steps: int, passes: int) -> float:
+def sampling_seconds(job: DiffusionJob, constants: Constants, *, steps: int, passes: int) -> float:
     """Return seconds in which every sample of a step goes forward `steps` times, `passes` side by side for guidance."""
-    t, picture = job.policy, job.picture
-    samples = max(-(-picture.prompts * picture.samples_per_prompt // t.layout.data), 1)
-    computing = _pass_seconds(job, k, samples=t.micro_batch * passes, passes=1, trains=False)
-    talk, _ = _gathering(job, k, trains=False)
-    return -(-samples // t.micro_batch) * steps * (computing + exposed(talk, computing, k["network.weights_overlap"]))
+    training, picture = job.policy, job.picture
+    samples = max(-(-picture.prompts * picture.samples_per_prompt // training.layout.data), 1)
+    computing = _pass_seconds(job, constants, samples=training.micro_batch * passes, passes=1, trains=False)
+    talk, _ = _gathering(job, constants, trains=False)
+    return (
+        -(-samples // training.micro_batch)
+        * steps
+        * (computing + exposed(talk, computing, constants["network.weights_overlap"]))
+    )
 
 
-def step_time(job: DiffusionJob, k: Constants) -> StepTime:
+def step_time(job: DiffusionJob, constants: Constants) -> StepTime:
     """Return seconds of a step by phase, latent tokens per second, and MFU of the update."""
     picture, shape = job.picture, job.shape
     phases: dict[str, Interval] = {}
     if job.has_rollout:
-        rollout = sampling_seconds(job, k, steps=picture.denoising_steps, passes=shape.passes)
+        rollout = sampling_seconds(job, constants, steps=picture.denoising_steps, passes=shape.passes)
         phases["rollout"] = _wide(rollout)
         if job.has_reference and job.policy.method == "full":
-            phases["reference"] = _wide(sampling_seconds(job, k, steps=picture.trained_steps, passes=1))
-    update = update_seconds(job, k)
+            phases["reference"] = _wide(sampling_seconds(job, constants, steps=picture.trained_steps, passes=1))
+    update = update_seconds(job, constants)
     phases["update"] = _wide(update)
     step = sum(phases.values(), Interval(low=0.0, middle=0.0, high=0.0))
     latent, text = stream_tokens(shape, picture)

@@ -38,10 +38,10 @@ class LayerActivations:
         return self.hidden + self.inner + self.routed
 
 
-def saved_elements(layer: LayerShape, t: Training) -> LayerActivations:
+def saved_elements(layer: LayerShape, training: Training) -> LayerActivations:
     """Return what a layer keeps without checkpointing."""
-    model, kernels = t.model, t.kernels
-    attention = _latent(model, kernels) if model.attention_kind == "mla" else _heads(layer, t)
+    model, kernels = training.model, training.kernels
+    attention = _latent(model, kernels) if model.attention_kind == "mla" else _heads(layer, training)
     width = model.shared_width if layer.is_moe else model.mlp_width
     inner = attention + _mlp(width, model, kernels)
     routed = 0.0
@@ -63,17 +63,17 @@ def _hidden(layer: LayerShape, model: ModelShape, kernels: Kernels) -> float:
     return (each * layer.norms + 2.0) * model.hidden
 
 
-def _heads(layer: LayerShape, t: Training) -> float:
+def _heads(layer: LayerShape, training: Training) -> float:
     """Attention with keys and values per head."""
-    model = t.model
+    model = training.model
     query, kv = model.query, model.kv
     if not layer.has_cache:  # linear attention: its projections before and after the convolution
         return 2.0 * layer.attention / model.hidden
-    seen = query if t.attention in ("sdpa", "eager") and t.kernels != "compiled" else kv
+    seen = query if training.attention in ("sdpa", "eager") and training.kernels != "compiled" else kv
     total = 2.0 * query + 2.0 * seen
     if model.has_qk_norm:
-        total += {"eager": 3, "compiled": 0}.get(t.kernels, 1) * (query + kv)
-    if t.kernels == "megatron":
+        total += {"eager": 3, "compiled": 0}.get(training.kernels, 1) * (query + kv)
+    if training.kernels == "megatron":
         total += query + kv  # before the rotation
     return total
 
@@ -94,21 +94,21 @@ def _mlp(width: int, model: ModelShape, kernels: Kernels) -> float:
     return (4.0 if kernels in ("eager", "fused") else 3.0) * width
 
 
-def kept_elements(layer: LayerShape, t: Training) -> LayerActivations:
+def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     """Return what a layer keeps from the forward to the backward pass, under the checkpointing that is set.
 
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
     input h. Megatron's recomputes attention's core, of which flash attention keeps nothing.
     """
-    whole = saved_elements(layer, t)
-    if t.checkpointing == "none":
+    whole = saved_elements(layer, training)
+    if training.checkpointing == "none":
         return whole
-    if t.checkpointing == "full":
-        return LayerActivations(hidden=float(t.model.hidden), inner=0.0, routed=0.0)
-    if t.kernels == "megatron":
+    if training.checkpointing == "full":
+        return LayerActivations(hidden=float(training.model.hidden), inner=0.0, routed=0.0)
+    if training.kernels == "megatron":
         return whole
-    model = t.model
+    model = training.model
     inner, routed = 2.0 * model.query + model.kv, 0.0
     if layer.is_moe:
         inner += model.shared_width
@@ -120,12 +120,12 @@ def kept_elements(layer: LayerShape, t: Training) -> LayerActivations:
     )
 
 
-def _divided(saved: LayerActivations, t: Training, k: Constants) -> float:
+def _divided(saved: LayerActivations, training: Training, constants: Constants) -> float:
     """Return elements per token on one rank: tensor parallelism divides them, and expert parallelism leaves some ranks
     with more tokens than others."""
-    layout = t.layout
+    layout = training.layout
     whole = 1 if layout.has_sequence_parallel else layout.tensor
-    imbalance = k["memory.expert_imbalance"] if layout.expert > 1 else 1.0
+    imbalance = constants["memory.expert_imbalance"] if layout.expert > 1 else 1.0
     return (saved.hidden * whole + saved.inner + saved.routed * imbalance) / layout.tensor
 
 
@@ -138,7 +138,7 @@ class Activations:
     working: float
 
 
-def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> Activations:
+def activations_of(training: Training, stage: Stage, constants: Constants, *, width: float) -> Activations:
     """Return the activations of a stage; `width` is bytes of an element.
 
     While a layer is differentiated its own activations are there (computed again under checkpointing), with gradients
@@ -146,62 +146,74 @@ def activations_of(t: Training, stage: Stage, k: Constants, *, width: float) -> 
     on their way.
     """
     kept = working = 0.0
-    scores = _score_bytes(t)
+    scores = _score_bytes(training)
     for layer, count in stage.layers:
-        whole = saved_elements(layer, t)
-        each = _divided(kept_elements(layer, t), t, k) * width + (scores if t.checkpointing == "none" else 0.0)
-        again = _divided(whole, t, k) + _divided(_gradients(layer, t, k), t, k) + _gathered(layer, t)
+        whole = saved_elements(layer, training)
+        each = _divided(kept_elements(layer, training), training, constants) * width + (
+            scores if training.checkpointing == "none" else 0.0
+        )
+        again = (
+            _divided(whole, training, constants)
+            + _divided(_gradients(layer, training, constants), training, constants)
+            + _gathered(layer, training)
+        )
         working = max(working, again * width + 2 * scores - each)
-        held = min(float(count), k["memory.offloaded_layers"]) if t.offload.activations else float(count)
+        held = min(float(count), constants["memory.offloaded_layers"]) if training.offload.activations else float(count)
         kept += held * each
-    ends = _ends(t, stage) * width
-    return Activations(kept=t.tokens * (kept * stage.in_flight + ends), working=t.tokens * working)
+    ends = _ends(training, stage) * width
+    return Activations(kept=training.tokens * (kept * stage.in_flight + ends), working=training.tokens * working)
 
 
-def _gradients(layer: LayerShape, t: Training, k: Constants) -> LayerActivations:
+def _gradients(layer: LayerShape, training: Training, constants: Constants) -> LayerActivations:
     """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
     product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also
     `memory.routed_copies` of the tokens on their way into the experts' order and back, in fp32 and padded."""
-    model = t.model
+    model = training.model
     matrices = 3.0 if model.is_gated else 2.0
-    if t.kernels == "liger" and model.is_gated:
+    if training.kernels == "liger" and model.is_gated:
         matrices = 1.0
     routed = 0.0
     if layer.is_moe:
-        each = matrices * model.expert_width + (2.0 + k["memory.routed_copies"]) * model.hidden
+        each = matrices * model.expert_width + (2.0 + constants["memory.routed_copies"]) * model.hidden
         routed = model.experts_per_token * each
     width = model.shared_width if layer.is_moe else model.mlp_width
     return LayerActivations(hidden=float(model.hidden), inner=matrices * width, routed=routed)
 
 
-def _gathered(layer: LayerShape, t: Training) -> float:
+def _gathered(layer: LayerShape, training: Training) -> float:
     """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
     before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
     which passes blocks on, keys and values of the whole row and their gradients in fp32."""
-    layout, model = t.layout, t.model
+    layout, model = training.layout, training.model
     total = 0.0
     if layout.tensor > 1 and layout.has_sequence_parallel:
         total += 3.0 * model.hidden
-    if layout.context > 1 and t.family != "megatron" and layer.has_cache:
+    if layout.context > 1 and training.family != "megatron" and layer.has_cache:
         total += 6.0 * model.query / layout.tensor * layout.context
     return total
 
 
-def _score_bytes(t: Training) -> float:
+def _score_bytes(training: Training) -> float:
     """Return bytes per token of the scores that eager attention keeps: a row's length of them per head."""
-    if t.attention != "eager":
+    if training.attention != "eager":
         return 0.0
-    return _SCORE_BYTES * t.model.heads / (t.layout.tensor * t.layout.ulysses) * t.sequence / t.layout.context
+    return (
+        _SCORE_BYTES
+        * training.model.heads
+        / (training.layout.tensor * training.layout.ulysses)
+        * training.sequence
+        / training.layout.context
+    )
 
 
-def _ends(t: Training, stage: Stage) -> float:
+def _ends(training: Training, stage: Stage) -> float:
     """Return elements per token of the final norm and what goes into the head."""
     if not stage.has_head:
         return 0.0
-    each = 4.0 if t.kernels == "eager" else 2.0
-    if t.layout.tensor > 1 and t.layout.has_sequence_parallel:
-        return (each / t.layout.tensor + 3.0) * t.model.hidden  # as it is gathered before a matrix
-    return each * t.model.hidden
+    each = 4.0 if training.kernels == "eager" else 2.0
+    if training.layout.tensor > 1 and training.layout.has_sequence_parallel:
+        return (each / training.layout.tensor + 3.0) * training.model.hidden  # as it is gathered before a matrix
+    return each * training.model.hidden
 
 
 def forward_elements(model: ModelShape, *, tensor: int) -> float:

@@ -59,86 +59,90 @@ def host_fleet(num_ranks: int, memory_bytes: int) -> Fleet:
     return Fleet(accelerator=host_cpu(memory_bytes), num_devices=num_ranks, devices_per_node=num_ranks)
 
 
-def host_overhead(k: Constants) -> int:
+def host_overhead(constants: Constants) -> int:
     """Return what a process grows by beside the model: libraries that are loaded when they are first needed, and stacks
     of threads."""
-    return round(k["memory.host_growth_bytes"])
+    return round(constants["memory.host_growth_bytes"])
 
 
-def host_libraries(t: Training, k: Constants) -> float:
+def host_libraries(training: Training, constants: Constants) -> float:
     """Return what a process that trains grows by besides: it stays while the process does something else."""
-    return k["memory.host_training_bytes"] + (k["memory.host_half_bytes"] if compute_bytes(t) < _FP32 else 0.0)
+    return constants["memory.host_training_bytes"] + (
+        constants["memory.host_half_bytes"] if compute_bytes(training) < _FP32 else 0.0
+    )
 
 
-def host_peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float]]:
+def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
     """Yield the moments of a step by term."""
-    width, held = compute_bytes(t), states_of(t, stage)
+    width, held = compute_bytes(training), states_of(training, stage)
     whole = held.trained.total * width
-    own = held.trained.sharded(t.layout) * width if t.layout.shards else whole
-    activations = activations_of(t, stage, k, width=width)
+    own = held.trained.sharded(training.layout) * width if training.layout.shards else whole
+    activations = activations_of(training, stage, constants, width=width)
     gathered = 0.0
-    if t.layout.shards == 3:
-        gathered = min(k["memory.deepspeed_live_elements"] * width, whole)
-    bucket = _bucket(t, held, k)
-    kept = between_steps(t, held, k)
-    if t.layout.shards < 3 and t.num_micro_batches > 1:
+    if training.layout.shards == 3:
+        gathered = min(constants["memory.deepspeed_live_elements"] * width, whole)
+    bucket = _bucket(training, held, constants)
+    kept = between_steps(training, held, constants)
+    if training.layout.shards < 3 and training.num_micro_batches > 1:
         kept = held.gradients  # sums of earlier micro-batches
-    libraries = host_libraries(t, k)
+    libraries = host_libraries(training, constants)
     states: dict[Term, float] = {
         "weights": held.weights + gathered,
         "optimizer": held.optimizer,
         "overhead": libraries,
     }
-    logits = _logits_bytes(t, width) if stage.has_head and t.objective != "scalar" else 0.0
+    logits = _logits_bytes(training, width) if stage.has_head and training.objective != "scalar" else 0.0
     yield {**states, "gradients": kept, "activations": activations.kept, "logits": logits}
     yield {**states, "gradients": kept, "activations": activations.kept + activations.working}
-    reduced = {0: 2 * whole, 1: whole + bucket + 2 * own, 2: kept + bucket + 2 * own, 3: kept}[t.layout.shards]
+    reduced = {0: 2 * whole, 1: whole + bucket + 2 * own, 2: kept + bucket + 2 * own, 3: kept}[training.layout.shards]
     yield {**states, "gradients": reduced}
-    in_step, temporary = _step(t, stage, held, width)
+    in_step, temporary = _step(training, stage, held, width)
     yield {
         "weights": held.weights,
         "overhead": libraries,
-        "gradients": in_step + (bucket if t.layout.shards == 3 else 0.0),
+        "gradients": in_step + (bucket if training.layout.shards == 3 else 0.0),
         "optimizer": held.optimizer + temporary,
     }
 
 
-def _bucket(t: Training, held: States, k: Constants) -> float:
+def _bucket(training: Training, held: States, constants: Constants) -> float:
     """Return what is touched of the bucket in which gradients are reduced."""
-    width = compute_bytes(t)
-    return min(t.bucket_bytes or k["memory.deepspeed_bucket_elements"] * width, held.trained.total * width)
+    width = compute_bytes(training)
+    return min(
+        training.bucket_bytes or constants["memory.deepspeed_bucket_elements"] * width, held.trained.total * width
+    )
 
 
-def between_steps(t: Training, held: States, k: Constants) -> float:
+def between_steps(training: Training, held: States, constants: Constants) -> float:
     """Return bytes of gradients that stay from one step to the next: what ZeRO-3 made once; the others drop them."""
-    return held.gradients + _bucket(t, held, k) if t.layout.shards == 3 else 0.0
+    return held.gradients + _bucket(training, held, constants) if training.layout.shards == 3 else 0.0
 
 
-def _step(t: Training, stage: Stage, held: States, width: float) -> tuple[float, float]:
+def _step(training: Training, stage: Stage, held: States, width: float) -> tuple[float, float]:
     """Return gradients in the optimizer's step, and what AdamW takes for a while.
 
     Two temporaries of one tensor: with ZeRO all of a rank's parameters are one, without it the largest is an end of
     the model.
     """
-    elements = held.trained.sharded(t.layout) if t.layout.shards else held.trained.total
-    cast = elements * _FP32 if t.has_master and width < _FP32 else 0.0
-    if t.layout.shards == 0:
-        largest = max(vocabulary_share(stage, t.model, t.layout, has_vocabulary=True))
+    elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
+    cast = elements * _FP32 if training.has_master and width < _FP32 else 0.0
+    if training.layout.shards == 0:
+        largest = max(vocabulary_share(stage, training.model, training.layout, has_vocabulary=True))
         return elements * width + cast, 2 * largest * _FP32
-    kept = elements * width if t.layout.shards == 3 else 0.0
+    kept = elements * width if training.layout.shards == 3 else 0.0
     updating, flattening = kept + elements * _FP32, 2 * elements * width + cast
     temporary = 2 * elements * _FP32
     return (updating, temporary) if updating + temporary >= flattening else (flattening, 0.0)
 
 
-def _logits_bytes(t: Training, width: float) -> float:
+def _logits_bytes(training: Training, width: float) -> float:
     """Return bytes of logits and of what loss and entropy take of them in fp32."""
-    return t.tokens * t.model.vocab * (width + 4 * _FP32)
+    return training.tokens * training.model.vocab * (width + 4 * _FP32)
 
 
-def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float, k: Constants) -> float:
+def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float, constants: Constants) -> float:
     """Return bytes of weights that ZeRO-3 lets live whole in a pass without gradients, beside the shards."""
-    return min(k["memory.deepspeed_live_elements"], stage_share(stage, model, layout).total) * width
+    return min(constants["memory.deepspeed_live_elements"], stage_share(stage, model, layout).total) * width
 
 
 def scored_logits(vocab: int, tokens: int, width: float) -> float:

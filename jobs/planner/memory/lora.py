@@ -19,11 +19,11 @@ _NAMES = {
 }
 
 
-def adapter_parameters(t: Training) -> int:
+def adapter_parameters(training: Training) -> int:
     """Return the parameters of one LoRA's matrices over the whole model; 0 for full training."""
-    if t.method == "full":
+    if training.method == "full":
         return 0
-    return t.adapter_parameters or adapter_elements(t.model, t.lora_rank, t.lora_targets)
+    return training.adapter_parameters or adapter_elements(training.model, training.lora_rank, training.lora_targets)
 
 
 def adapter_elements(model: ModelShape, rank: int, targets: Iterable[str]) -> int:
@@ -34,11 +34,15 @@ def adapter_elements(model: ModelShape, rank: int, targets: Iterable[str]) -> in
     return sum(counts[key] * sum(layer_adapters(layer, model, rank, targets)) for key, layer in kinds.items())
 
 
-def scale_of_adapters(t: Training) -> float:
+def scale_of_adapters(training: Training) -> float:
     """Return the factor from what rank and targets give of one adapter to what a training holds of all of them."""
-    if not t.adapter_parameters:
-        return float(t.num_adapters)
-    return t.num_adapters * t.adapter_parameters / max(adapter_elements(t.model, t.lora_rank or 1, t.lora_targets), 1)
+    if not training.adapter_parameters:
+        return float(training.num_adapters)
+    return (
+        training.num_adapters
+        * training.adapter_parameters
+        / max(adapter_elements(training.model, training.lora_rank or 1, training.lora_targets), 1)
+    )
 
 
 def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Iterable[str]) -> tuple[int, int]:

@@ -55,21 +55,21 @@ __all__ = [
 ]
 
 
-def update_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
+def update_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
     """Return the peak of forward, backward and optimizer step, on the fullest stage of the pipeline."""
-    stages = telling_stages(t.model, t.layout, t.num_micro_batches)
-    moments = host_peaks if a.is_host else _peaks
-    peaks = (peak for stage in stages for peak in moments(t, stage, k))
-    return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), t.layout, a, k)
+    stages = telling_stages(training.model, training.layout, training.num_micro_batches)
+    moments = host_peaks if accelerator.is_host else _peaks
+    peaks = (peak for stage in stages for peak in moments(training, stage, constants))
+    return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), training.layout, accelerator, constants)
 
 
-def _peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float]]:
+def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
     """Yield the three moments of a step at which a stage may be fullest, by term."""
-    held = states_of(t, stage)
-    passing = transients_of(t, stage, held, k)
-    activations = activations_of(t, stage, k, width=compute_bytes(t))
-    logits = training_logits(t, k) if stage.has_head else 0.0
-    gradients = held.gradients if _keeps_gradients(t) else 0.0
+    held = states_of(training, stage)
+    passing = transients_of(training, stage, held, constants)
+    activations = activations_of(training, stage, constants, width=compute_bytes(training))
+    logits = training_logits(training, constants) if stage.has_head else 0.0
+    gradients = held.gradients if _keeps_gradients(training) else 0.0
     for gathered, in_layers, in_head, more in (
         (passing.gathered_at_loss, activations.kept, logits, passing.at_loss),
         (passing.gathered, activations.kept + activations.working, 0.0, passing.in_backward),
@@ -88,50 +88,52 @@ def _peaks(t: Training, stage: Stage, k: Constants) -> Iterator[dict[Term, float
     }
 
 
-def _keeps_gradients(t: Training) -> bool:
+def _keeps_gradients(training: Training) -> bool:
     """Return True if gradients of all parameters are there while a forward pass runs: buffers made once, or the sum of
     earlier micro-batches."""
-    return _has_gradient_buffers(t) or t.num_micro_batches > 1 or t.keeps_gradients
+    return _has_gradient_buffers(training) or training.num_micro_batches > 1 or training.keeps_gradients
 
 
-def _has_gradient_buffers(t: Training) -> bool:
+def _has_gradient_buffers(training: Training) -> bool:
     """Return True if gradients have buffers that outlive a step: Megatron's, and the partitions of ZeRO-3. Below it
     DeepSpeed drops gradients with the step (zero_grad, and averaged_gradients of stage_1_and_2.py)."""
-    return t.family == "megatron" or (t.family == "deepspeed" and t.layout.shards == 3)
+    return training.family == "megatron" or (training.family == "deepspeed" and training.layout.shards == 3)
 
 
-def overhead_bytes(layout: Layout, a: Accelerator, k: Constants) -> int:
+def overhead_bytes(layout: Layout, accelerator: Accelerator, constants: Constants) -> int:
     """Return bytes that a process takes of a device outside of torch's allocator: context and libraries, and from two
     devices on communicators: the first, and one for each further way in which the model is divided, and for the network
     beyond the devices that a link joins (S-ST, S-LD); expert parallelism has buffers for tokens beside its own."""
-    if a.is_host:
-        return host_overhead(k)
+    if accelerator.is_host:
+        return host_overhead(constants)
     if layout.num_devices == 1:
-        return round(k["memory.context_bytes"])
+        return round(constants["memory.context_bytes"])
     ways = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
-    further = sum(size > 1 for size in ways) - (layout.data == 1) + (layout.num_devices > a.domain)
-    groups = k["memory.communicator_bytes"] + max(further, 0) * k["memory.further_communicator_bytes"]
+    further = sum(size > 1 for size in ways) - (layout.data == 1) + (layout.num_devices > accelerator.domain)
+    groups = constants["memory.communicator_bytes"] + max(further, 0) * constants["memory.further_communicator_bytes"]
     if layout.expert > 1:
-        groups += k["memory.expert_buffer_bytes"]
-    return round(k["memory.context_bytes"] + groups)
+        groups += constants["memory.expert_buffer_bytes"]
+    return round(constants["memory.context_bytes"] + groups)
 
 
 Counts = Literal["allocated", "reserved", "device"]
 
 
-def counted(memory: Memory, layout: Layout, counts: Counts, a: Accelerator, k: Constants) -> int:
+def counted(memory: Memory, layout: Layout, counts: Counts, accelerator: Accelerator, constants: Constants) -> int:
     """Return what a source would report of a training's memory: bytes that tensors hold, that torch's allocator holds,
     or all of a device (nvidia-smi)."""
     if counts == "allocated":
         return memory.total - memory.terms.get("overhead", 0)
-    return memory.total - (overhead_bytes(layout, a, k) if counts == "reserved" else 0)
+    return memory.total - (overhead_bytes(layout, accelerator, constants) if counts == "reserved" else 0)
 
 
-def _with_overhead(terms: dict[Term, float], layout: Layout | None, a: Accelerator, k: Constants) -> Memory:
+def _with_overhead(
+    terms: dict[Term, float], layout: Layout | None, accelerator: Accelerator, constants: Constants
+) -> Memory:
     """Return terms with what the allocator adds; with a layout also what its process takes outside of it."""
-    beyond = 0.0 if a.is_host else sum(terms.values()) * (k["memory.allocator"] - 1)
+    beyond = 0.0 if accelerator.is_host else sum(terms.values()) * (constants["memory.allocator"] - 1)
     if layout is not None:
-        beyond += overhead_bytes(layout, a, k)
+        beyond += overhead_bytes(layout, accelerator, constants)
     return _memory({**terms, "overhead": terms.get("overhead", 0.0) + beyond})
 
 
@@ -140,50 +142,53 @@ def _memory(terms: dict[Term, float]) -> Memory:
 
 
 @lru_cache(maxsize=1024)
-def _fullest(t: Training) -> tuple[Stage, States]:
+def _fullest(training: Training) -> tuple[Stage, States]:
     """Return the stage that keeps the most states, and them."""
-    found = ((stage, states_of(t, stage)) for stage in telling_stages(t.model, t.layout, t.num_micro_batches))
+    found = (
+        (stage, states_of(training, stage))
+        for stage in telling_stages(training.model, training.layout, training.num_micro_batches)
+    )
     return max(found, key=lambda each: each[1].weights + each[1].gradients + each[1].optimizer)
 
 
-def least_update_bytes(t: Training, a: Accelerator, k: Constants) -> int:
+def least_update_bytes(training: Training, accelerator: Accelerator, constants: Constants) -> int:
     """Return bytes that update_memory never gets below: states of the fullest stage alone, as they are in the
     optimizer's step. It takes a part of the time."""
-    _, held = _fullest(t)
+    _, held = _fullest(training)
     terms: dict[Term, float] = {
         "weights": held.weights,
         "gradients": held.gradients,
         "optimizer": held.optimizer,
     }
-    return _with_overhead(terms, t.layout, a, k).total
+    return _with_overhead(terms, training.layout, accelerator, constants).total
 
 
-def resident_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
+def resident_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
     """Return what a trainer leaves on the device while another phase runs, after its offload between phases.
 
     Gradients stay only where they are buffers that were made once, and leave together with the weights.
     """
-    _, held = _fullest(t)
-    keeps = _has_gradient_buffers(t) and not t.offload.params_between_phases
-    gradients = between_steps(t, held, k) if a.is_host else held.gradients
-    leaves = t.offload.optimizer_between_phases
+    _, held = _fullest(training)
+    keeps = _has_gradient_buffers(training) and not training.offload.params_between_phases
+    gradients = between_steps(training, held, constants) if accelerator.is_host else held.gradients
+    leaves = training.offload.optimizer_between_phases
     terms: dict[Term, float] = {
-        "weights": 0.0 if t.offload.params_between_phases else held.weights,
+        "weights": 0.0 if training.offload.params_between_phases else held.weights,
         "gradients": gradients if keeps else 0.0,
         "optimizer": 0.0 if leaves else held.optimizer,
     }
-    if a.is_host:
-        terms["overhead"] = host_libraries(t, k)
-    return _with_overhead(terms, t.layout, a, k)
+    if accelerator.is_host:
+        terms["overhead"] = host_libraries(training, constants)
+    return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def frozen_memory(f: FrozenModel, a: Accelerator, k: Constants) -> Memory:
+def frozen_memory(frozen: FrozenModel, accelerator: Accelerator, constants: Constants) -> Memory:
     """Return what a model that only scores keeps on the device while others run; on devices of its own with what its
     process takes."""
     terms: dict[Term, float] = {}
-    if not f.is_offloaded:
-        terms["weights"] = max(frozen_bytes(f.model, f.layout, f.weight_bytes))
-    return _with_overhead(terms, f.layout if f.pool == f.role else None, a, k)
+    if not frozen.is_offloaded:
+        terms["weights"] = max(frozen_bytes(frozen.model, frozen.layout, frozen.weight_bytes))
+    return _with_overhead(terms, frozen.layout if frozen.pool == frozen.role else None, accelerator, constants)
 
 
 def scoring_memory(
@@ -195,8 +200,8 @@ def scoring_memory(
     has_head: bool,
     head: Head,
     head_chunk: int = 0,
-    a: Accelerator,
-    k: Constants,
+    accelerator: Accelerator,
+    constants: Constants,
 ) -> Memory:
     """Return the peak of a pass without gradients (log-probabilities, reference, reward, values) over `tokens` tokens
     of one rank: weights with what is gathered, the widest moment of a layer, log-probabilities of all tokens.
@@ -204,19 +209,21 @@ def scoring_memory(
     What the process takes outside of the allocator is in resident_memory and frozen_memory, once per process.
     """
     peaks: list[dict[Term, float]] = []
-    width = weight_bytes if a.is_host else 2.0
+    width = weight_bytes if accelerator.is_host else 2.0
     for stage, held in zip(telling_stages(model, layout), frozen_bytes(model, layout, weight_bytes), strict=True):
         gathered = 0.0
         if layout.shards == 3:
             units = [layer_share(layer, layout).total for layer, _ in stage.layers]
             ends = (stage.has_embedding + (stage.has_head and not model.is_tied)) * model.embedding / layout.tensor
             gathered = width * (2 * max(units, default=0.0) + ends)
-            if a.is_host:
-                gathered = scored_weights(stage, model, layout, width, k)
+            if accelerator.is_host:
+                gathered = scored_weights(stage, model, layout, width, constants)
         logits = 0.0
         if stage.has_head and has_head:
-            logits = scoring_logits(model, tokens, tensor=layout.tensor, head=head, head_chunk=head_chunk, k=k)
-            if a.is_host:
+            logits = scoring_logits(
+                model, tokens, tensor=layout.tensor, head=head, head_chunk=head_chunk, constants=constants
+            )
+            if accelerator.is_host:
                 logits = scored_logits(model.vocab, tokens, width)
         peaks.append(
             {
@@ -225,47 +232,47 @@ def scoring_memory(
                 "logits": logits,
             }
         )
-    return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), None, a, k)
+    return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), None, accelerator, constants)
 
 
-def load_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
+def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
     """Return the peak while a model is loaded: its weights, whole where they are not sharded, and one unit on its way;
     DeepSpeed makes its master copy beside them."""
-    stage, held = _fullest(t)
-    terms: dict[Term, float] = {"weights": held.weights + largest_unit(t, stage)}
-    if t.has_master:
+    stage, held = _fullest(training)
+    terms: dict[Term, float] = {"weights": held.weights + largest_unit(training, stage)}
+    if training.has_master:
         terms["optimizer"] = held.optimizer
-    return _with_overhead(terms, t.layout, a, k)
+    return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def sync_memory(t: Training, a: Accelerator, k: Constants, *, bucket_bytes: int = 0) -> Memory:
+def sync_memory(training: Training, accelerator: Accelerator, constants: Constants, *, bucket_bytes: int = 0) -> Memory:
     """Return the trainer's side of a weight sync: its weights, back on the device, and one buffer of whole tensors:
     `bucket_bytes`, or the largest unit where it sends layer by layer. FSDP gathers whole tensors in the type that it
     keeps, and casts them after that; the state dict of its first version, while it is sent, is a second copy of the
     shards (PyTorch, distributed/fsdp/_state_dict_utils.py: chunks are cloned)."""
-    stage, held = _fullest(t)
-    resident = resident_memory(t, a, k)
-    sent = float(bucket_bytes) or largest_unit(t, stage)
-    if t.family == "fsdp" and t.method == "full":
-        sent = max(sent, largest_matrix(t, stage) * t.weight_bytes)
-        if not t.is_sharded_by_tensor:
+    stage, held = _fullest(training)
+    resident = resident_memory(training, accelerator, constants)
+    sent = float(bucket_bytes) or largest_unit(training, stage)
+    if training.family == "fsdp" and training.method == "full":
+        sent = max(sent, largest_matrix(training, stage) * training.weight_bytes)
+        if not training.is_sharded_by_tensor:
             sent += held.weights
     terms: dict[Term, float] = {
         "weights": held.weights + sent,
         "gradients": float(resident.terms.get("gradients", 0)),
         "optimizer": float(resident.terms.get("optimizer", 0)),
     }
-    return _with_overhead(terms, t.layout, a, k)
+    return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def checkpoint_memory(t: Training, a: Accelerator, k: Constants) -> Memory:
+def checkpoint_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
     """Return the trainer's memory while it writes a checkpoint: its states, and where weights are sharded one unit that
     is gathered for the export."""
-    stage, held = _fullest(t)
-    gathered = largest_unit(t, stage) if t.layout.shards == 3 else 0.0
+    stage, held = _fullest(training)
+    gathered = largest_unit(training, stage) if training.layout.shards == 3 else 0.0
     terms: dict[Term, float] = {
         "weights": held.weights + gathered,
-        "gradients": held.gradients if _has_gradient_buffers(t) else 0.0,
+        "gradients": held.gradients if _has_gradient_buffers(training) else 0.0,
         "optimizer": held.optimizer,
     }
-    return _with_overhead(terms, t.layout, a, k)
+    return _with_overhead(terms, training.layout, accelerator, constants)

@@ -38,46 +38,46 @@ class States:
     trained: Elements
 
 
-def compute_bytes(t: Training) -> float:
+def compute_bytes(training: Training) -> float:
     """Return bytes of an element of what is computed with: fp8 keeps its tensors in bf16 and casts inside."""
-    return _FP32 if t.compute == "fp32" else 2.0
+    return _FP32 if training.compute == "fp32" else 2.0
 
 
-def trained_elements(t: Training, stage: Stage) -> Elements:
+def trained_elements(training: Training, stage: Stage) -> Elements:
     """Return the elements of a stage that a rank has gradients of: all of them, or those of the adapters."""
-    if t.method == "full":
-        return stage_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
+    if training.method == "full":
+        return stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
     total = Elements()
-    layout, scale = t.layout, scale_of_adapters(t)
+    layout, scale = training.layout, scale_of_adapters(training)
     for layer, count in stage.layers:
-        dense, experts = layer_adapters(layer, t.model, t.lora_rank or 1, t.lora_targets)
+        dense, experts = layer_adapters(layer, training.model, training.lora_rank or 1, training.lora_targets)
         spread = layout.expert * layout.expert_tensor
         each = Elements(dense=dense / layout.tensor, experts=experts / spread)
         total = total + each.scaled(count * scale)
     return total
 
 
-def base_bytes(t: Training, stage: Stage) -> float:
+def base_bytes(training: Training, stage: Stage) -> float:
     """Return bytes that one rank keeps of the weights that are not trained, sharded where weights are.
 
     Of a quantized base (QLoRA) the matrices of the layers take `base_bytes` each; embedding, head and norms 2 bytes.
     """
-    if t.method == "full":
+    if training.method == "full":
         return 0.0
-    layout = t.layout
-    whole = stage_share(stage, t.model, layout, has_vocabulary=t.objective != "scalar")
-    if t.method == "lora":
-        return _kept(whole, t, 3) * t.base_bytes
+    layout = training.layout
+    whole = stage_share(stage, training.model, layout, has_vocabulary=training.objective != "scalar")
+    if training.method == "lora":
+        return _kept(whole, training, 3) * training.base_bytes
     packed = Elements()
     for layer, count in stage.layers:
         packed = packed + matrix_share(layer, layout).scaled(count)
     rest = Elements(dense=whole.dense - packed.dense, experts=whole.experts - packed.experts)
-    return _kept(packed, t, 3) * t.base_bytes + _kept(rest, t, 3) * 2.0
+    return _kept(packed, training, 3) * training.base_bytes + _kept(rest, training, 3) * 2.0
 
 
-def optimizer_bytes(t: Training) -> float:
+def optimizer_bytes(training: Training) -> float:
     """Return bytes per trained parameter of master copy and moments."""
-    return _MOMENTS[t.optimizer] + (_FP32 if t.has_master else 0.0)
+    return _MOMENTS[training.optimizer] + (_FP32 if training.has_master else 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -88,40 +88,44 @@ def frozen_bytes(model: ModelShape, layout: Layout, weight_bytes: float) -> tupl
     return tuple((each.sharded(layout) if layout.shards == 3 else each.total) * weight_bytes for each in shares)
 
 
-def states_of(t: Training, stage: Stage, *, is_offloaded: bool = True) -> States:
+def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) -> States:
     """Return what a rank of a stage keeps over the whole step, offload taken off unless `is_offloaded` is False.
 
     CPU offload of the optimizer takes DeepSpeed's gradients along (its estimator leaves 2P of ZeRO-2 on the device);
     Megatron keeps its fp32 main gradients. FSDP's offload of parameters takes all states. Flat parameters of FSDP1 have
     gradients as a whole, also where adapters alone are trained ("equivalent to not freezing": PyTorch's documentation).
     """
-    trained = trained_elements(t, stage)
-    share = t.offload.optimizer if is_offloaded else 0.0
-    optimizer = _kept(trained, t, 1) * optimizer_bytes(t) * (1 - share)
-    if t.optimizer == "muon" and t.method == "full":  # what is no matrix of a layer has Adam's two moments
-        vocabulary = sum(vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar"))
-        optimizer += _kept(Elements(dense=vocabulary), t, 1) * _FP32 * (1 - share)
-    weights = _kept(trained, t, 3) * t.weight_bytes + base_bytes(t, stage)
-    gradients = 0.0 if t.optimizer_in_backward else _kept(trained, t, 2) * t.gradient_bytes
-    if t.has_flat_gradients and t.method != "full":
-        flat = stage_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
-        gradients = (flat.total if t.keeps_gradients else _kept(flat, t, 2)) * t.gradient_bytes
-    elif t.keeps_gradients and t.layout.shards >= 2:
-        gradients = trained.total * max(t.gradient_bytes, _FP32)
-    if t.family == "plain" and t.layout.data > 1:
+    trained = trained_elements(training, stage)
+    share = training.offload.optimizer if is_offloaded else 0.0
+    optimizer = _kept(trained, training, 1) * optimizer_bytes(training) * (1 - share)
+    if (
+        training.optimizer == "muon" and training.method == "full"
+    ):  # what is no matrix of a layer has Adam's two moments
+        vocabulary = sum(
+            vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
+        )
+        optimizer += _kept(Elements(dense=vocabulary), training, 1) * _FP32 * (1 - share)
+    weights = _kept(trained, training, 3) * training.weight_bytes + base_bytes(training, stage)
+    gradients = 0.0 if training.optimizer_in_backward else _kept(trained, training, 2) * training.gradient_bytes
+    if training.has_flat_gradients and training.method != "full":
+        flat = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
+        gradients = (flat.total if training.keeps_gradients else _kept(flat, training, 2)) * training.gradient_bytes
+    elif training.keeps_gradients and training.layout.shards >= 2:
+        gradients = trained.total * max(training.gradient_bytes, _FP32)
+    if training.family == "plain" and training.layout.data > 1:
         gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
-    if t.family == "deepspeed":
+    if training.family == "deepspeed":
         gradients *= 1 - share
-    if t.offload.params and is_offloaded:
+    if training.offload.params and is_offloaded:
         weights = 0.0
-        if t.family == "fsdp":
+        if training.family == "fsdp":
             gradients = optimizer = 0.0
     return States(weights=weights, gradients=gradients, optimizer=optimizer, trained=trained)
 
 
-def _kept(elements: Elements, t: Training, stage: int) -> float:
+def _kept(elements: Elements, training: Training, stage: int) -> float:
     """Return the elements that a rank keeps of something that is divided from a stage of sharding on."""
-    return elements.sharded(t.layout) if t.layout.shards >= stage else elements.total
+    return elements.sharded(training.layout) if training.layout.shards >= stage else elements.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,79 +143,85 @@ class Transients:
     buffers: float
 
 
-def transients_of(t: Training, stage: Stage, held: States, k: Constants) -> Transients:
+def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
     """Return the transients of a rank's step. Source: planner reference, 2.2 and 2.9."""
-    width = compute_bytes(t)
-    unit = max((layer_share(layer, t.layout).total for layer, _ in stage.layers), default=0.0)
-    embedding, head = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
-    is_full = t.method == "full"
-    head_matrix = max(head, embedding) if stage.has_head and t.model.is_tied and t.objective != "scalar" else head
+    width = compute_bytes(training)
+    unit = max((layer_share(layer, training.layout).total for layer, _ in stage.layers), default=0.0)
+    embedding, head = vocabulary_share(
+        stage, training.model, training.layout, has_vocabulary=training.objective != "scalar"
+    )
+    is_full = training.method == "full"
+    head_matrix = (
+        max(head, embedding) if stage.has_head and training.model.is_tied and training.objective != "scalar" else head
+    )
     head_gradient = head_matrix * width if is_full else 0.0
-    gathered, at_loss_gathered = _gathered(t, stage, unit, embedding, head, k)
+    gathered, at_loss_gathered = _gathered(training, stage, unit, embedding, head, constants)
     in_backward = at_loss = buffers = 0.0
-    if t.layout.shards == 3 and is_full and not t.keeps_gradients:
+    if training.layout.shards == 3 and is_full and not training.keeps_gradients:
         # A unit's whole gradients, and the same again in what they are summed in, until they are scattered.
-        in_backward = unit * (width + t.gradient_bytes)
-        if t.has_sharded_ends:
+        in_backward = unit * (width + training.gradient_bytes)
+        if training.has_sharded_ends:
             # The head's are scattered while the last layer is differentiated, whose own are whole after that.
-            in_backward = unit * width + max(unit, head_matrix) * t.gradient_bytes
-        elif t.family == "fsdp":
-            in_backward += head_gradient * (1 + t.gradient_bytes / width)  # its scatter is still under way
-    elif is_full and t.optimizer_in_backward:
-        in_backward = max(unit, head, embedding) * max(width, t.gradient_bytes)
-    if t.head == "chunked" and t.objective != "scalar" and stage.has_head:
+            in_backward = unit * width + max(unit, head_matrix) * training.gradient_bytes
+        elif training.family == "fsdp":
+            in_backward += head_gradient * (1 + training.gradient_bytes / width)  # its scatter is still under way
+    elif is_full and training.optimizer_in_backward:
+        in_backward = max(unit, head, embedding) * max(width, training.gradient_bytes)
+    if training.head == "chunked" and training.objective != "scalar" and stage.has_head:
         at_loss = head_gradient  # summed over the chunks before anything else is differentiated
-    if t.family == "megatron" and is_full:
-        buffers = _dummy_gradients(t, stage) * width
-    if t.family == "deepspeed":
-        buffers += _buckets(t, held, k)
+    if training.family == "megatron" and is_full:
+        buffers = _dummy_gradients(training, stage) * width
+    if training.family == "deepspeed":
+        buffers += _buckets(training, held, constants)
     return Transients(
         gathered=gathered,
         gathered_at_loss=at_loss_gathered,
         at_loss=at_loss,
         in_backward=max(in_backward, at_loss),
-        in_step=_step_bytes(t, held, k),
+        in_step=_step_bytes(training, held, constants),
         buffers=buffers,
     )
 
 
 def _gathered(
-    t: Training, stage: Stage, unit: float, embedding: float, head: float, k: Constants
+    training: Training, stage: Stage, unit: float, embedding: float, head: float, constants: Constants
 ) -> tuple[float, float]:
     """Return bytes of weights that are whole for a while, within the layers and at the loss: under FSDP two layers and
     the ends, at the loss one layer, as those before it were given up, or all of them where they are not; under
     DeepSpeed what it lets live; of a quantized base one layer. Ends that are units of their own come one at a time."""
-    width = compute_bytes(t)
+    width = compute_bytes(training)
     vocabulary = embedding + head
-    whole = stage_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar").total
-    if t.layout.shards == 3:
-        if not t.resharded:
+    whole = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar").total
+    if training.layout.shards == 3:
+        if not training.resharded:
             return whole * width, whole * width
-        if t.family == "deepspeed":
-            live = max(k["memory.deepspeed_live_elements"], unit, vocabulary / 2)
+        if training.family == "deepspeed":
+            live = max(constants["memory.deepspeed_live_elements"], unit, vocabulary / 2)
             return min(live, whole) * width, min(live, whole) * width
-        if t.has_sharded_ends:
-            return min(2 * unit, whole) * width, min(unit + max(head, embedding * t.model.is_tied), whole) * width
+        if training.has_sharded_ends:
+            return min(2 * unit, whole) * width, min(
+                unit + max(head, embedding * training.model.is_tied), whole
+            ) * width
         return min(2 * unit + vocabulary, whole) * width, min(unit + vocabulary, whole) * width
-    if t.method == "qlora":
+    if training.method == "qlora":
         return unit * width, unit * width
-    if t.family == "plain" and t.method == "full" and t.weight_bytes > width:
+    if training.family == "plain" and training.method == "full" and training.weight_bytes > width:
         return whole * width, whole * width  # autocast keeps its casts of the weights until the backward pass is done
     return 0.0, 0.0
 
 
-def _dummy_gradients(t: Training, stage: Stage) -> float:
+def _dummy_gradients(training: Training, stage: Stage) -> float:
     """Return elements of the buffers that fused accumulation of gradients returns in their place: one per shape of
     matrix (Transformer Engine), so that all layers of a kind share theirs, and all experts one."""
-    layout = t.layout
+    layout = training.layout
     kinds = [layer for layer, _ in stage.layers]
     attention = max((layer.attention / layout.tensor + layer.replicated_linear for layer in kinds), default=0.0)
     widths = {layer.mlp for layer in kinds}  # of dense layers, and of shared experts
-    expert = max((layer.experts / t.model.experts for layer in kinds if layer.experts), default=0.0)
+    expert = max((layer.experts / training.model.experts for layer in kinds if layer.experts), default=0.0)
     return attention + sum(widths) / layout.tensor + expert / layout.expert_tensor
 
 
-def _buckets(t: Training, held: States, k: Constants) -> float:
+def _buckets(training: Training, held: States, constants: Constants) -> float:
     """Return bytes in which DeepSpeed reduces gradients.
 
     From ZeRO 1 on a bucket is made as large as it may be, however little is trained (stage_1_and_2.py, ipg_buffer;
@@ -219,43 +229,43 @@ def _buckets(t: Training, held: States, k: Constants) -> float:
     (coalesced_collectives.py). A second one to fill meanwhile comes with overlap_comm, which is on in ZeRO-3 alone,
     where there is none. Without ZeRO what is reduced at once is copied flat.
     """
-    if t.layout.num_devices == 1:
+    if training.layout.num_devices == 1:
         return 0.0
-    width = compute_bytes(t)
-    largest = t.bucket_bytes or k["memory.deepspeed_bucket_elements"] * width
+    width = compute_bytes(training)
+    largest = training.bucket_bytes or constants["memory.deepspeed_bucket_elements"] * width
     filled = min(largest, held.trained.total * width)
-    if not t.layout.shards:
+    if not training.layout.shards:
         return filled
-    return largest + filled if t.layout.shards == 3 else float(largest)
+    return largest + filled if training.layout.shards == 3 else float(largest)
 
 
-def _step_bytes(t: Training, held: States, k: Constants) -> float:
+def _step_bytes(training: Training, held: States, constants: Constants) -> float:
     """Return bytes that the optimizer's step takes for a while.
 
     DeepSpeed casts gradients to fp32, a group of parameters at a time under ZeRO-3; Adam without a fused kernel needs
     a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
     """
-    kept = held.trained.sharded(t.layout) if t.layout.shards else held.trained.total
-    kept *= 1 - t.offload.optimizer
-    if t.optimizer_in_backward or (t.family == "fsdp" and t.offload.params):
+    kept = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
+    kept *= 1 - training.offload.optimizer
+    if training.optimizer_in_backward or (training.family == "fsdp" and training.offload.params):
         return 0.0
     needed = 0.0
-    if t.family == "deepspeed" and t.has_master and t.gradient_bytes < _FP32:
-        group = min(kept, k["memory.deepspeed_group_elements"]) if t.layout.shards == 3 else kept
+    if training.family == "deepspeed" and training.has_master and training.gradient_bytes < _FP32:
+        group = min(kept, constants["memory.deepspeed_group_elements"]) if training.layout.shards == 3 else kept
         needed += group * _FP32
-    if not t.has_fused_optimizer:
-        needed += kept * (_FP32 if t.has_master else t.weight_bytes)
+    if not training.has_fused_optimizer:
+        needed += kept * (_FP32 if training.has_master else training.weight_bytes)
     return needed
 
 
-def largest_unit(t: Training, stage: Stage) -> float:
+def largest_unit(training: Training, stage: Stage) -> float:
     """Return bytes of the largest unit of a stage that is gathered at once: a layer, or one of the model's ends."""
-    ends = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
-    layers = (layer_share(layer, t.layout).total for layer, _ in stage.layers)
-    return max(*ends, *layers) * compute_bytes(t)
+    ends = vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
+    layers = (layer_share(layer, training.layout).total for layer, _ in stage.layers)
+    return max(*ends, *layers) * compute_bytes(training)
 
 
-def largest_matrix(t: Training, stage: Stage) -> float:
+def largest_matrix(training: Training, stage: Stage) -> float:
     """Return elements of the largest tensor of a stage, as all its ranks hold it together."""
-    ends = vocabulary_share(stage, t.model, t.layout, has_vocabulary=t.objective != "scalar")
+    ends = vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
     return max(*ends, *(float(layer.largest_matrix) for layer, _ in stage.layers))

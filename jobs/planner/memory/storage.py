@@ -12,32 +12,34 @@ from jobs.planner.serving.engine_weights import weight_bytes
 _EXPORT_BYTES = 2.0  # weights leave a trainer in bf16
 
 
-def trained_parameters(t: Training) -> int:
+def trained_parameters(training: Training) -> int:
     """Return the parameters that are trained, of the whole model, each counted once."""
-    if t.method != "full":
-        return t.num_adapters * adapter_parameters(t)
-    return t.model.parameters - (t.model.head - t.model.hidden if t.objective == "scalar" and t.model.head else 0)
+    if training.method != "full":
+        return training.num_adapters * adapter_parameters(training)
+    return training.model.parameters - (
+        training.model.head - training.model.hidden if training.objective == "scalar" and training.model.head else 0
+    )
 
 
-def checkpoint_bytes(t: Training) -> int:
+def checkpoint_bytes(training: Training) -> int:
     """Return bytes on disk of one checkpoint that a run can be resumed from: weights, master copy and moments of what
     is trained; gradients are not written. Of LoRA the adapters alone."""
-    return round(trained_parameters(t) * (t.weight_bytes + optimizer_bytes(t)))
+    return round(trained_parameters(training) * (training.weight_bytes + optimizer_bytes(training)))
 
 
-def export_bytes(t: Training) -> int:
+def export_bytes(training: Training) -> int:
     """Return bytes on disk of the weights alone, in bf16: the model, or of LoRA its adapters."""
-    return round(trained_parameters(t) * _EXPORT_BYTES)
+    return round(trained_parameters(training) * _EXPORT_BYTES)
 
 
-def host_bytes(job: Job, k: Constants) -> int:
+def host_bytes(job: Job, constants: Constants) -> int:
     """Return bytes of host memory that the fullest node needs: what trainers, frozen models and sleeping engines keep
     there, and the processes of its devices themselves."""
     per_node = min(job.fleet.devices_per_node, job.fleet.num_devices)
-    total = per_node * k["memory.host_process_bytes"]
+    total = per_node * constants["memory.host_process_bytes"]
     for trained in (job.policy, job.critic):
         if trained is not None:
-            total += _on_node(trained.layout, per_node) * _trainer_bytes(trained) * k["memory.host_pinned"]
+            total += _on_node(trained.layout, per_node) * _trainer_bytes(trained) * constants["memory.host_pinned"]
     for frozen in job.frozen:
         if frozen.is_offloaded:
             total += _on_node(frozen.layout, per_node) * max(
@@ -48,9 +50,9 @@ def host_bytes(job: Job, k: Constants) -> int:
     return round(total)
 
 
-def node_bytes(fleet: Fleet, k: Constants) -> float:
+def node_bytes(fleet: Fleet, constants: Constants) -> float:
     """Return host memory of a node: as it is known, or what nodes of as many such devices usually have."""
-    return fleet.host_bytes or k["estimate.host_memory"] * fleet.accelerator.memory_bytes * min(
+    return fleet.host_bytes or constants["estimate.host_memory"] * fleet.accelerator.memory_bytes * min(
         fleet.devices_per_node, fleet.num_devices
     )
 
@@ -60,19 +62,26 @@ def _on_node(layout: Layout, per_node: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _trainer_bytes(t: Training) -> float:
+def _trainer_bytes(training: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases."""
     away = 0.0
-    offload = t.offload
-    for stage in telling_stages(t.model, t.layout):
-        whole, held = states_of(t, stage, is_offloaded=False), states_of(t, stage)
+    offload = training.offload
+    for stage in telling_stages(training.model, training.layout):
+        whole, held = states_of(training, stage, is_offloaded=False), states_of(training, stage)
         size = whole.optimizer if offload.optimizer_between_phases else whole.optimizer - held.optimizer
         size += whole.gradients - held.gradients
         size += whole.weights if offload.params_between_phases else whole.weights - held.weights
-        if offload.params_between_phases and t.family == "megatron":
+        if offload.params_between_phases and training.family == "megatron":
             size += held.gradients
         if offload.activations:
-            size += 2.0 * t.model.hidden * t.tokens * stage.num_layers * stage.in_flight / t.layout.tensor
+            size += (
+                2.0
+                * training.model.hidden
+                * training.tokens
+                * stage.num_layers
+                * stage.in_flight
+                / training.layout.tensor
+            )
         away = max(away, size)
     return away
 

@@ -11,7 +11,7 @@ from typing import Literal
 from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Fleet, Job
 from jobs.planner.read.context import Models, Workload, samples_per_update
@@ -103,13 +103,13 @@ def advise(
     fleet: Fleet,
     *,
     workload: Workload | None = None,
-    k: Constants | None = None,
+    constants: Constants | None = None,
 ) -> Advice:
     """Return what would help a run on a fleet.
 
     Raises: JobInvalid if the run as it is cannot be estimated.
     """
-    adviser = _Adviser(spec, models, fleet, workload or Workload(), k or constants())
+    adviser = _Adviser(spec, models, fleet, workload or Workload(), constants or shipped_constants())
     fit = adviser.fit()
     needs_more = adviser.before.verdict == "no" and not any(each.after.fits for each in fit)
     return Advice(
@@ -123,12 +123,18 @@ def advise(
 class _Adviser:
     """One run whose changes are estimated once."""
 
-    def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, k: Constants) -> None:
-        self._spec, self._models, self._fleet, self._workload, self._k = spec, models, fleet, workload, k
+    def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, constants: Constants) -> None:
+        self._spec, self._models, self._fleet, self._workload, self._constants = (
+            spec,
+            models,
+            fleet,
+            workload,
+            constants,
+        )
         self._samples = samples_per_update(spec)
         self._known = {problem.message for problem in refused(spec)}
         self._job = self._read(spec)
-        self._before = estimate(self._job, k)
+        self._before = estimate(self._job, constants)
         self.before = _figures(self._before, self._before.pool)
         self._after: dict[str, Estimate] = {}
         self._single = self._tried(spec, self._job, {}, ())
@@ -168,7 +174,7 @@ class _Adviser:
         if job.fleet.num_devices > self._fleet.num_devices or misfit_of(job) is not None:
             return None
         try:
-            return estimate(job, self._k)
+            return estimate(job, self._constants)
         except JobInvalid:
             return None
 

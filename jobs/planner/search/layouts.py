@@ -15,7 +15,7 @@ from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import Estimator
 from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.read.context import Models, Workload, samples_per_update
@@ -145,7 +145,7 @@ def search(
     workload: Workload | None = None,
     limit: int = 20,
     most: int = MAX_LAYOUTS,
-    k: Constants | None = None,
+    constants: Constants | None = None,
 ) -> SearchResult:
     """Return the best `limit` layouts of a run on the fleet, looking at up to `most`.
 
@@ -155,7 +155,7 @@ def search(
     """
     sizes = _sizes(fleet)[: 1 if goal == "time" else None]
     spaces = spaces_of(spec, models.policy, fleet, sizes=sizes)
-    hunt = _Hunt(spec, models, fleet, workload or Workload(), k or constants())
+    hunt = _Hunt(spec, models, fleet, workload or Workload(), constants or shipped_constants())
     total = sum(space.size for space in spaces)
     for space in spaces:
         hunt.look_at(space, most=max(round(most * space.size / max(total, 1)), 1))
@@ -179,10 +179,10 @@ def _sizes(fleet: Fleet) -> tuple[int, ...]:
 class _Hunt:
     """One search under way."""
 
-    def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, k: Constants) -> None:
+    def __init__(self, spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, constants: Constants) -> None:
         self._spec, self._models, self._fleet, self._workload = spec, models, fleet, workload
         self._samples = samples_per_update(spec)
-        self._estimator = Estimator(k)
+        self._estimator = Estimator(constants)
         self._rejections = _Rejections()
         self._found: list[RankedLayout] = []
         self._skipped = 0

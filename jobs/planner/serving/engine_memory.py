@@ -55,22 +55,24 @@ class EngineMemory:
         return max(self.memory.total - self.sleeping.total, 0)
 
 
-def engine_memory(engine: Engine, accelerator: Accelerator, k: Constants) -> EngineMemory:
+def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants) -> EngineMemory:
     """Return what an engine takes. Raises: JobInvalid for a value that no engine takes (validate_engine)."""
     validate_engine(engine)
     seqs, batched = scheduler_sizes(engine, accelerator)
     longest = engine.max_model_len or engine.model.max_positions or _LEAST_POSITIONS
     ranks = range(engine.pipeline)
     weights = [weight_bytes(engine, stage) for stage in ranks]
-    peaks = [_peak(engine, stage, seqs, batched, k) for stage in ranks]
-    graphs = round(k["engine.graph_bytes"] * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
-    others = _non_torch(engine, accelerator, k)
-    context = round(k["engine.context_bytes"])
+    peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
+    graphs = round(
+        constants["engine.graph_bytes"] * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine)
+    )
+    others = _non_torch(engine, accelerator, constants)
+    context = round(constants["engine.context_bytes"])
     if engine.name == "sglang":
         free = accelerator.usable_bytes - context - others
         budget = math.floor(free * engine.utilization)
         spare = budget - max(weights)
-        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, k["engine.sglang_window_share"])
+        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, constants["engine.sglang_window_share"])
     else:
         budget = math.ceil(accelerator.usable_bytes * engine.utilization)
         counted = graphs if _version(engine) >= (0, 21) else 0
@@ -92,7 +94,7 @@ def engine_memory(engine: Engine, accelerator: Accelerator, k: Constants) -> Eng
     }
     return EngineMemory(
         memory=Memory(terms=awake),
-        sleeping=Memory(terms=_asleep(engine, awake, k)),
+        sleeping=Memory(terms=_asleep(engine, awake, constants)),
         budget=budget,
         rollout_kv_bytes=held,
         kv_tokens=_reported_tokens(engine, cache, longest),
@@ -198,18 +200,18 @@ def validate_engine(engine: Engine) -> None:
     _version(engine)
 
 
-def _peak(engine: Engine, stage: int, seqs: int, batched: int, k: Constants) -> tuple[int, int]:
+def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Constants) -> tuple[int, int]:
     """Return the peak of a forward over dummy requests: (activations and what kernels keep, logits and sampling)."""
     model = engine.model
     if engine.name == "sglang":
         return 0, 0  # lives in what its share of memory leaves
     kept = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
     width = model.mlp_width or model.shared_width
-    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * k["engine.forward_factor"]
+    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants["engine.forward_factor"]
     if stage < engine.pipeline - 1:
         return round(kept + layer), 0
     is_sorting = _version(engine) < (0, 17)
-    per_entry = k["engine.sampler_bytes_sorting" if is_sorting else "engine.sampler_bytes"]
+    per_entry = constants["engine.sampler_bytes_sorting" if is_sorting else "engine.sampler_bytes"]
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
     if layer > logits + hidden:
@@ -227,20 +229,22 @@ def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
     return 2 * rows * (max(width, model.hidden) + max(2 * width, model.hidden))
 
 
-def _non_torch(engine: Engine, accelerator: Accelerator, k: Constants) -> int:
+def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -> int:
     """Return bytes outside of torch. Devices that cannot read one another's memory exchange through the host's, where
     the buffers are then (NCCL's transport over shared memory)."""
     if engine.name == "sglang":
-        return round(k["engine.sglang_nccl_bytes"]) if engine.tensor * engine.pipeline > 1 else 0
+        return round(constants["engine.sglang_nccl_bytes"]) if engine.tensor * engine.pipeline > 1 else 0
     if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
-        return round(k["engine.non_torch_bytes_group"])
-    return round(k["engine.non_torch_bytes_pipeline" if engine.pipeline > 1 else "engine.non_torch_bytes_single"])
+        return round(constants["engine.non_torch_bytes_group"])
+    return round(
+        constants["engine.non_torch_bytes_pipeline" if engine.pipeline > 1 else "engine.non_torch_bytes_single"]
+    )
 
 
-def _asleep(engine: Engine, awake: dict[Term, int], k: Constants) -> dict[Term, int]:
+def _asleep(engine: Engine, awake: dict[Term, int], constants: Constants) -> dict[Term, int]:
     if not engine.sleep_level:
         return dict(awake)
-    return {"graphs": round(awake["graphs"] * k["engine.asleep_share_graphs"]), "overhead": awake["overhead"]}
+    return {"graphs": round(awake["graphs"] * constants["engine.asleep_share_graphs"]), "overhead": awake["overhead"]}
 
 
 def _reported_tokens(engine: Engine, cache: KvCache, longest: int) -> int:

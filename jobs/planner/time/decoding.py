@@ -48,10 +48,10 @@ class Decoder:
         return seconds
 
 
-def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Decoder:
+def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants) -> Decoder:
     """Return the coefficients of an engine's decode step."""
     model, tensor = engine.model, engine.tensor
-    bandwidth = accelerator.bandwidth * k["decode.bandwidth"]
+    bandwidth = accelerator.bandwidth * constants["decode.bandwidth"]
     kinds = {id(layer): layer for layer in model.layers}
     counts = Counter(map(id, model.layers))
     dense = vocabulary_bytes(engine, engine.pipeline - 1)  # head and final norm; of the embedding, some rows only
@@ -72,27 +72,27 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
         if layer.is_moe:
             used = layer.experts * model.experts_per_token / model.experts
             expert_products += count * used / tensor
-            fixed += count * k["decode.expert_layer_seconds"]
-            fixed += count * k["decode.expert_exchange_seconds"] if is_shared else 0.0
+            fixed += count * constants["decode.expert_layer_seconds"]
+            fixed += count * constants["decode.expert_exchange_seconds"] if is_shared else 0.0
         else:
-            fixed += count * k["decode.layer_seconds"]
-            fixed += count * k["decode.exchange_seconds"] if is_shared else 0.0
-        fixed += count * beyond * k["network.node_latency"]
+            fixed += count * constants["decode.layer_seconds"]
+            fixed += count * constants["decode.exchange_seconds"] if is_shared else 0.0
+        fixed += count * beyond * constants["network.node_latency"]
         if layer.has_cache:
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
-        fixed += k["decode.first_engine_seconds"]
+        fixed += constants["decode.first_engine_seconds"]
     if engine.is_eager:
-        fixed += model.num_layers * k["decode.eager_layer_seconds"]
-    peak = product_rate(engine, accelerator, k)
-    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * k["decode.compute"])
-    sequence += 2 * expert_products / (peak * k["decode.compute_experts"])
-    sequence += k["decode.sequence_seconds"]
+        fixed += model.num_layers * constants["decode.eager_layer_seconds"]
+    peak = product_rate(engine, accelerator, constants)
+    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants["decode.compute"])
+    sequence += 2 * expert_products / (peak * constants["decode.compute_experts"])
+    sequence += constants["decode.sequence_seconds"]
     if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
         volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
         link = card_bandwidth(accelerator) if beyond else accelerator.link_bandwidth
-        sequence += volume / (link * k["decode.link"])
-    slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
+        sequence += volume / (link * constants["decode.link"])
+    slower = 1.0 if accelerator.vendor == "nvidia" else constants["decode.others"]
     return Decoder(
         dense_seconds=(dense / bandwidth + fixed) * slower,
         expert_seconds=experts / bandwidth * slower,
@@ -104,24 +104,33 @@ def make_decoder(engine: Engine, accelerator: Accelerator, k: Constants) -> Deco
     )
 
 
-def product_rate(engine: Engine, accelerator: Accelerator, k: Constants) -> float:
+def product_rate(engine: Engine, accelerator: Accelerator, constants: Constants) -> float:
     """Return the FLOP/s of one device before efficiency: of bf16, or more where weights and device are of fp8."""
     peak = accelerator.peak
     rate = peak.get("bf16") or peak.get("fp16") or max(peak.values())
     has_fp8 = "fp8" in peak and engine.model.quantization not in _WIDENED and matrix_bytes(engine) <= 1.01
-    return rate * k["decode.fp8_gain"] if has_fp8 else rate
+    return rate * constants["decode.fp8_gain"] if has_fp8 else rate
 
 
-def prefill_seconds(engine: Engine, accelerator: Accelerator, tokens: float, context: float, k: Constants) -> float:
+def prefill_seconds(
+    engine: Engine, accelerator: Accelerator, tokens: float, context: float, constants: Constants
+) -> float:
     """Return seconds of `tokens` of prompts of `context` tokens each: 2*N_mm + 2*L*q*context FLOPs a token."""
     model = engine.model
     attended = sum(min(context, layer.window) if layer.window else context for layer in model.layers if layer.has_cache)
     flops = 2 * model.matmul_parameters + 2 * attended * model.attention_width
-    share = k["decode.prefill_experts" if model.experts else "decode.prefill"]
-    slower = 1.0 if accelerator.vendor == "nvidia" else k["decode.others"]
-    return tokens * flops * slower / (engine.tensor * engine.pipeline * product_rate(engine, accelerator, k) * share)
+    share = constants["decode.prefill_experts" if model.experts else "decode.prefill"]
+    slower = 1.0 if accelerator.vendor == "nvidia" else constants["decode.others"]
+    return (
+        tokens
+        * flops
+        * slower
+        / (engine.tensor * engine.pipeline * product_rate(engine, accelerator, constants) * share)
+    )
 
 
-def decode_step_seconds(engine: Engine, accelerator: Accelerator, batch: float, context: float, k: Constants) -> float:
+def decode_step_seconds(
+    engine: Engine, accelerator: Accelerator, batch: float, context: float, constants: Constants
+) -> float:
     """Return seconds of one decode step of `batch` sequences with `context` live tokens each in the mean."""
-    return make_decoder(engine, accelerator, k).step(batch, context)
+    return make_decoder(engine, accelerator, constants).step(batch, context)

@@ -71,21 +71,23 @@ def forward_flops(model: ModelShape, tokens: float, context: float, *, is_scalar
     return tokens * (each + head_flops(model, is_scalar=is_scalar))
 
 
-def training_flops(t: Training, tokens: float, context: float, *, executed: bool = False) -> float:
+def training_flops(training: Training, tokens: float, context: float, *, executed: bool = False) -> float:
     """Return FLOPs of training on `tokens` tokens: of the model (what MFU counts), or as executed with recomputation.
 
     Full: three forward passes. LoRA: a forward pass and the gradient of data, which is one more, and three of the
     adapters; weights that are frozen have no gradient. Recomputation repeats the layers' forward pass, attention's
     backward always its scores.
     """
-    is_scalar = t.objective == "scalar"
-    forward = forward_flops(t.model, tokens, context, is_scalar=is_scalar)
-    head = tokens * head_flops(t.model, is_scalar=is_scalar)
-    passes = 3 if t.method == "full" else 2
-    total = passes * forward + 6.0 * adapter_parameters(t) * tokens
-    attention = tokens * sum(n * layer_flops(layer, t.model, context).attention for layer, n in layer_kinds(t.model))
-    if t.method != "full":
+    is_scalar = training.objective == "scalar"
+    forward = forward_flops(training.model, tokens, context, is_scalar=is_scalar)
+    head = tokens * head_flops(training.model, is_scalar=is_scalar)
+    passes = 3 if training.method == "full" else 2
+    total = passes * forward + 6.0 * adapter_parameters(training) * tokens
+    attention = tokens * sum(
+        n * layer_flops(layer, training.model, context).attention for layer, n in layer_kinds(training.model)
+    )
+    if training.method != "full":
         total += attention  # it has no weights: both of its products are differentiated
     if executed:
-        total += RECOMPUTED[t.checkpointing] * (forward - head) + attention / 2
+        total += RECOMPUTED[training.checkpointing] * (forward - head) + attention / 2
     return total

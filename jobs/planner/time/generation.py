@@ -31,29 +31,29 @@ _MOST_GROUPS = 256  # and at most; of what is more, waves are alike, and time gr
 _WAVE_GROUPS = 12  # groups that run at once, at least
 
 
-def mean_lengths(lengths: Lengths, k: Constants) -> tuple[float, float]:
+def mean_lengths(lengths: Lengths, constants: Constants) -> tuple[float, float]:
     """Return mean tokens of prompt and response: known, or assumed from the caps.
 
     Assumed is a share of the cap, and above decode.mean_share_cap one of the geometric mean of the two.
     """
-    share, edge, cap = k["decode.mean_share"], k["decode.mean_share_cap"], lengths.max_response
+    share, edge, cap = constants["decode.mean_share"], constants["decode.mean_share_cap"], lengths.max_response
     response = lengths.mean_response or share * min(cap, math.sqrt(edge * cap))
     return lengths.mean_prompt or share * lengths.max_prompt, max(response, 1.0)
 
 
 def decode_tokens_per_second(
-    engine: Engine, accelerator: Accelerator, batch: int, prompt: float, output: float, k: Constants
+    engine: Engine, accelerator: Accelerator, batch: int, prompt: float, output: float, constants: Constants
 ) -> Interval:
     """Return output tokens per second of an engine that always runs `batch` sequences, with the prefill of new ones."""
     validate_engine(engine)
     _positive("batch", batch)
-    step = make_decoder(engine, accelerator, k).step(batch, prompt + _LIVE_SHARE * output)
-    step += prefill_seconds(engine, accelerator, batch * prompt / max(output, 1.0), prompt / 2, k)
-    return _band(batch / step, _decode_band(engine, k))
+    step = make_decoder(engine, accelerator, constants).step(batch, prompt + _LIVE_SHARE * output)
+    step += prefill_seconds(engine, accelerator, batch * prompt / max(output, 1.0), prompt / 2, constants)
+    return _band(batch / step, _decode_band(engine, constants))
 
 
 def generation_seconds(
-    engine: Engine, accelerator: Accelerator, rollouts: Rollouts, num_engines: int, k: Constants
+    engine: Engine, accelerator: Accelerator, rollouts: Rollouts, num_engines: int, constants: Constants
 ) -> Interval:
     """Return seconds until the last of a batch's responses is there, over `num_engines` that share it evenly.
 
@@ -62,7 +62,7 @@ def generation_seconds(
     """
     _validate(rollouts, num_engines)
     lengths = rollouts.lengths
-    memory = engine_memory(engine, accelerator, k)
+    memory = engine_memory(engine, accelerator, constants)
     if memory.shortage is not None and memory.shortage.field != "engine.max_model_len":
         raise JobInvalid(memory.shortage.field, memory.shortage.text)
     longest = lengths.max_prompt + lengths.max_response
@@ -75,18 +75,18 @@ def generation_seconds(
             longest_sequence=memory.cache.longest_sequence(),
         )
         raise JobInvalid("rollouts.lengths.max_response", text)
-    prompt, mean = mean_lengths(lengths, k)
+    prompt, mean = mean_lengths(lengths, constants)
     total = rollouts.prompts * rollouts.samples_per_prompt
     num, capacity = -(-total // num_engines), _capacity(memory, prompt + mean)
     width = max(min(float(memory.max_num_seqs), capacity / (prompt + mean)) / _WAVE_GROUPS, 1.0)
     estimated = min(num, _TAIL + int(_MOST_GROUPS * width))
-    spread = lengths.spread or k["decode.spread"]
+    spread = lengths.spread or constants["decode.spread"]
     shares = rollouts.samples_per_prompt if engine.has_prefix_cache else 1
     run = _Run(
-        decoder=make_decoder(engine, accelerator, k),
+        decoder=make_decoder(engine, accelerator, constants),
         prompt=prompt,
         own_prompt=prompt / shares,
-        prefill=prefill_seconds(engine, accelerator, 1.0, prompt / 2, k),
+        prefill=prefill_seconds(engine, accelerator, 1.0, prompt / 2, constants),
         capacity=capacity,
         most=memory.max_num_seqs,
     )
@@ -94,9 +94,9 @@ def generation_seconds(
         estimated, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(estimated / width)
     )
     seconds = run.seconds(drawn) * num / estimated
-    factor = _decode_band(engine, k)
+    factor = _decode_band(engine, constants)
     if not lengths.mean_response:
-        factor = max(factor, k["decode.band_lengths"])
+        factor = max(factor, constants["decode.band_lengths"])
     return _band(seconds, factor)
 
 
@@ -199,8 +199,8 @@ def _capacity(memory: EngineMemory, tokens: float) -> float:
     return cache.num_blocks / cache.sequence_blocks(tokens) * tokens
 
 
-def _decode_band(engine: Engine, k: Constants) -> float:
-    return k["decode.band_experts" if engine.model.experts else "decode.band_dense"]
+def _decode_band(engine: Engine, constants: Constants) -> float:
+    return constants["decode.band_experts" if engine.model.experts else "decode.band_dense"]
 
 
 def _band(middle: float, factor: float) -> Interval:

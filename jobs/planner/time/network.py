@@ -54,7 +54,7 @@ def node_bandwidth(fleet: Fleet) -> float:
     return card_bandwidth(fleet.accelerator) * fleet.devices_per_node
 
 
-def link_of(fleet: Fleet, ranks: int, stride: int, k: Constants) -> Link:
+def link_of(fleet: Fleet, ranks: int, stride: int, constants: Constants) -> Link:
     """Return the link of a group of `ranks`, `stride` devices apart: in a node (or larger domain), or between."""
     accelerator = fleet.accelerator
     span = min(ranks * stride, fleet.num_devices)
@@ -62,12 +62,18 @@ def link_of(fleet: Fleet, ranks: int, stride: int, k: Constants) -> Link:
     if span <= joined:
         bandwidth = accelerator.link_bandwidth if span <= accelerator.domain else accelerator.pcie_bandwidth
         if not accelerator.has_peer_to_peer:
-            bandwidth *= k["network.staged_share"]
-        return Link(bandwidth=bandwidth * k["network.link_share"], latency=k["network.link_latency"], is_local=True)
+            bandwidth *= constants["network.staged_share"]
+        return Link(
+            bandwidth=bandwidth * constants["network.link_share"],
+            latency=constants["network.link_latency"],
+            is_local=True,
+        )
     beside = min(stride, joined)
     share = node_bandwidth(fleet) * (joined / fleet.devices_per_node) / beside
-    bandwidth = min(share * k["network.node_share"], accelerator.link_bandwidth * k["network.link_share"])
-    return Link(bandwidth=bandwidth, latency=k["network.node_latency"], is_local=False)
+    bandwidth = min(
+        share * constants["network.node_share"], accelerator.link_bandwidth * constants["network.link_share"]
+    )
+    return Link(bandwidth=bandwidth, latency=constants["network.node_latency"], is_local=False)
 
 
 def exposed(communication: float, computing: float, overlap: float) -> float:
@@ -90,36 +96,49 @@ class Exchange:
 
 
 def exchange_of(
-    t: Training, fleet: Fleet, *, tokens: float, layers: float, parameters: float, experts: float, k: Constants
+    training: Training,
+    fleet: Fleet,
+    *,
+    tokens: float,
+    layers: float,
+    parameters: float,
+    experts: float,
+    constants: Constants,
 ) -> Exchange:
     """Return what a rank of a pipeline stage exchanges.
 
     tokens: of one micro-batch on one rank. layers: of the stage. parameters, experts: elements of the stage on one
     rank's tensor (and expert) share, before data parallelism shards them, routed experts apart.
     """
-    layout, model = t.layout, t.model
-    forward, backward = 1 + (t.checkpointing == "full"), 1
+    layout, model = training.layout, training.model
+    forward, backward = 1 + (training.checkpointing == "full"), 1
     passes = forward + backward
     inner = layout.tensor
-    tensor = link_of(fleet, layout.tensor, 1, k)
+    tensor = link_of(fleet, layout.tensor, 1, constants)
     whole = _HALF * tokens * model.hidden
     seconds_tensor = 0.0
     if layout.tensor > 1:  # two gathers and two reductions per layer and pass, whatever the order of sharding
         seconds_tensor = layers * passes * 4 * tensor.gather(whole, layout.tensor)
-        seconds_tensor *= 1 - (k["network.tensor_overlap"] if t.kernels in ("megatron", "compiled") else 0.0)
-    seconds_context = _context_seconds(t, fleet, tokens=tokens, layers=layers, passes=passes, stride=inner, k=k)
+        seconds_tensor *= 1 - (
+            constants["network.tensor_overlap"] if training.kernels in ("megatron", "compiled") else 0.0
+        )
+    seconds_context = _context_seconds(
+        training, fleet, tokens=tokens, layers=layers, passes=passes, stride=inner, constants=constants
+    )
     inner *= layout.context * layout.ulysses
     seconds_experts = 0.0
     if layout.expert > 1 and model.experts:
         moved = _HALF * tokens / layout.tensor * model.experts_per_token * model.hidden
         routed = sum(layer.is_moe for layer in model.layers) / model.num_layers * layers
-        link = link_of(fleet, layout.expert, 1, k)
-        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / k["network.exchange_share"]
+        link = link_of(fleet, layout.expert, 1, constants)
+        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / constants["network.exchange_share"]
     seconds_pipeline = 0.0
     if layout.pipeline > 1:
-        link = link_of(fleet, 2, max(layout.num_devices // layout.pipeline, 1), k)
+        link = link_of(fleet, 2, max(layout.num_devices // layout.pipeline, 1), constants)
         seconds_pipeline = 2 * layout.virtual * link.send(whole / layout.tensor)
-    gather, scatter, gradients = _data_seconds(t, fleet, parameters=parameters, experts=experts, forward=forward, k=k)
+    gather, scatter, gradients = _data_seconds(
+        training, fleet, parameters=parameters, experts=experts, forward=forward, constants=constants
+    )
     return Exchange(
         tensor=seconds_tensor,
         experts=seconds_experts,
@@ -132,45 +151,47 @@ def exchange_of(
 
 
 def _context_seconds(
-    t: Training, fleet: Fleet, *, tokens: float, layers: float, passes: int, stride: int, k: Constants
+    training: Training, fleet: Fleet, *, tokens: float, layers: float, passes: int, stride: int, constants: Constants
 ) -> float:
     """Return seconds of context parallelism per micro-batch: a ring of keys and values (backward twice as much), or
     Ulysses' exchange of heads."""
-    layout, model = t.layout, t.model
+    layout, model = training.layout, training.model
     total = 0.0
     if layout.context > 1:
-        link = link_of(fleet, layout.context, stride, k)
+        link = link_of(fleet, layout.context, stride, constants)
         block = _HALF * tokens * 2 * model.kv / layout.tensor
         total += layers * (passes + 1) * (layout.context - 1) * link.send(block)
     if layout.ulysses > 1:
-        link = link_of(fleet, layout.ulysses, stride * layout.context, k)
+        link = link_of(fleet, layout.ulysses, stride * layout.context, constants)
         heads = _HALF * tokens * (2 * model.query + 2 * model.kv) / layout.tensor
-        total += layers * passes * link.gather(heads, layout.ulysses) / k["network.exchange_share"]
+        total += layers * passes * link.gather(heads, layout.ulysses) / constants["network.exchange_share"]
     return total
 
 
 def _data_seconds(
-    t: Training, fleet: Fleet, *, parameters: float, experts: float, forward: int, k: Constants
+    training: Training, fleet: Fleet, *, parameters: float, experts: float, forward: int, constants: Constants
 ) -> tuple[float, float, float]:
     """Return seconds per micro-batch of gathering weights and of reducing gradients, and per step of the rest."""
-    layout = t.layout
+    layout = training.layout
     stride = layout.tensor
-    link = link_of(fleet, layout.shard_ranks, stride, k)
-    expert_link = link_of(fleet, layout.expert_data, stride * layout.expert, k)
+    link = link_of(fleet, layout.shard_ranks, stride, constants)
+    expert_link = link_of(fleet, layout.expert_data, stride * layout.expert, constants)
     groups = ((parameters, layout.shard_ranks, link), (experts, layout.expert_data, expert_link))
     gather = scatter = gradients = 0.0
-    trained = 1.0 if t.method == "full" else 0.0  # of adapters, gradients are too small to matter
+    trained = 1.0 if training.method == "full" else 0.0  # of adapters, gradients are too small to matter
     for elements, ranks, each in groups:
         if ranks <= 1 or not elements:
             continue
         if layout.shards >= 3:
-            passes = forward + 1 if t.resharded else 1
+            passes = forward + 1 if training.resharded else 1
             gather += passes * each.gather(_HALF * elements, ranks)
-            scatter += trained * each.gather(t.gradient_bytes * elements, ranks)
+            scatter += trained * each.gather(training.gradient_bytes * elements, ranks)
         else:
-            gradients += trained * each.gather(t.gradient_bytes * elements, ranks)
-            gradients += trained * each.gather((t.gradient_bytes if not layout.shards else _HALF) * elements, ranks)
-    if layout.shards >= 3 and t.keeps_gradients:
+            gradients += trained * each.gather(training.gradient_bytes * elements, ranks)
+            gradients += trained * each.gather(
+                (training.gradient_bytes if not layout.shards else _HALF) * elements, ranks
+            )
+    if layout.shards >= 3 and training.keeps_gradients:
         return gather, 0.0, gradients + scatter
     return gather, scatter, gradients
 
@@ -186,7 +207,7 @@ def matrices(model: ModelShape) -> int:
 
 
 def weight_sync_seconds(
-    t: Training, fleet: Fleet, k: Constants, *, is_split: bool, engine_devices: int, bucket_bytes: int
+    training: Training, fleet: Fleet, constants: Constants, *, is_split: bool, engine_devices: int, bucket_bytes: int
 ) -> float:
     """Return seconds in which an engine gets the weights that were trained.
 
@@ -194,24 +215,24 @@ def weight_sync_seconds(
     engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate per pair of nodes measured far
     below what links carry, and each tensor costs a call.
     """
-    size, tensors, layout = _HALF * t.model.parameters, matrices(t.model), t.layout
-    start, packed = k["network.sync_seconds"], k["network.sync_packed_share"] if bucket_bytes else 1.0
-    link = fleet.accelerator.link_bandwidth * k["network.link_share"]
-    local = tensors * k["network.sync_local_tensor_seconds"] * packed
+    size, tensors, layout = _HALF * training.model.parameters, matrices(training.model), training.layout
+    start, packed = constants["network.sync_seconds"], constants["network.sync_packed_share"] if bucket_bytes else 1.0
+    link = fleet.accelerator.link_bandwidth * constants["network.link_share"]
+    local = tensors * constants["network.sync_local_tensor_seconds"] * packed
     joined = max(fleet.devices_per_node, fleet.accelerator.domain)
     if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
         spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
-        group = link_of(fleet, min(spread, layout.num_devices), 1, k)
-        calls = local if spread <= joined else tensors * k["network.sync_tensor_seconds"] * packed
-        return start + calls + size / layout.pipeline / min(group.bandwidth, k["network.sync_local_rate"])
+        group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
+        calls = local if spread <= joined else tensors * constants["network.sync_tensor_seconds"] * packed
+        return start + calls + size / layout.pipeline / min(group.bandwidth, constants["network.sync_local_rate"])
     if layout.num_devices + engine_devices <= joined:
         senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
-        return start + local + size / senders / min(link, k["network.sync_local_rate"])
+        return start + local + size / senders / min(link, constants["network.sync_local_rate"])
     per_node = fleet.devices_per_node
     pairs = max(min(-(-layout.num_devices // per_node), -(-engine_devices // per_node)), 1)
-    rate = pairs * min(k["network.sync_rate"], _node_rate(fleet, k))
-    return start + tensors * k["network.sync_tensor_seconds"] * packed + size / rate
+    rate = pairs * min(constants["network.sync_rate"], _node_rate(fleet, constants))
+    return start + tensors * constants["network.sync_tensor_seconds"] * packed + size / rate
 
 
-def _node_rate(fleet: Fleet, k: Constants) -> float:
-    return node_bandwidth(fleet) * k["network.node_share"]
+def _node_rate(fleet: Fleet, constants: Constants) -> float:
+    return node_bandwidth(fleet) * constants["network.node_share"]

@@ -55,22 +55,22 @@ class Batch:
         return self.samples * self.length
 
 
-def batch_of(rollouts: Rollouts, k: Constants) -> Batch:
+def batch_of(rollouts: Rollouts, constants: Constants) -> Batch:
     """Return what a step of reinforcement learning generates."""
-    prompt, response = mean_lengths(rollouts.lengths, k)
+    prompt, response = mean_lengths(rollouts.lengths, constants)
     return Batch(samples=rollouts.prompts * rollouts.samples_per_prompt, prompt=prompt, length=prompt + response)
 
 
-def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -> StepTime:
+def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> StepTime:
     """Return seconds by phase and of the whole step; `engine` is what the job's engine holds, None without one."""
     if job.rollouts is None or job.engine is None or engine is None:
-        return _supervised(job, k, memo)
-    batch = batch_of(job.rollouts, k)
-    phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, k, memo)
+        return _supervised(job, constants, memo)
+    batch = batch_of(job.rollouts, constants)
+    phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, constants, memo)
     if not job.rollouts.lengths.mean_response:  # all phases grow with it
         phases = {key: _widest(seconds) for key, seconds in phases.items()}
-    phases = _paced(phases, k)
-    step = _overlapped(job, phases, k)
+    phases = _paced(phases, constants)
+    step = _overlapped(job, phases, constants)
     notes = [_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
         notes.append(Sentence("The mean length of responses is not known; a share of the cap is assumed."))
@@ -85,20 +85,25 @@ def step_time(job: Job, engine: EngineMemory | None, k: Constants, memo: Memo) -
     )
 
 
-def _supervised(job: Job, k: Constants, memo: Memo) -> StepTime:
-    t = job.policy
-    update = memo.of("update", t, lambda: update_time(t, job.fleet, k, tokens=job.batch_tokens), _key(job))
-    work = work_of(t, tokens=job.batch_tokens)
-    ranks = t.layout.num_devices / (t.layout.tensor * t.layout.pipeline)
+def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
+    training = job.policy
+    update = memo.of(
+        "update",
+        (training, job.fleet.accelerator),
+        lambda: update_time(training, job.fleet, constants, tokens=job.batch_tokens),
+        _key(job),
+    )
+    work = work_of(training, tokens=job.batch_tokens)
+    ranks = training.layout.num_devices / (training.layout.tensor * training.layout.pipeline)
     tokens = work.tokens * work.count * ranks
     phases = {"reference": NOTHING, "update": update.seconds}
     for frozen in job.frozen:
-        phases["reference"] += _frozen(job, frozen, tokens, work.document, k, memo)
+        phases["reference"] += _frozen(job, frozen, tokens, work.document, constants, memo)
     if not job.frozen:
         del phases["reference"]
-    phases = _paced(phases, k)
+    phases = _paced(phases, constants)
     step = sum(phases.values(), start=NOTHING)
-    flops = training_flops(t, tokens, work.document)
+    flops = training_flops(training, tokens, work.document)
     mfu = _mfu(job, flops, update.seconds.middle)
     return StepTime(
         phases=phases,
@@ -111,47 +116,55 @@ def _supervised(job: Job, k: Constants, memo: Memo) -> StepTime:
 
 
 def _rl_phases(
-    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, k: Constants, memo: Memo
+    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, constants: Constants, memo: Memo
 ) -> dict[str, Interval]:
-    t = job.policy
+    training = job.policy
     rollout = memo.of(
         "rollout",
-        engine,
-        lambda: _rollout(job, rollouts, engine, batch, memory, k),
+        (engine, job.fleet.accelerator),
+        lambda: _rollout(job, rollouts, engine, batch, memory, constants),
         rollouts,
         job.schedule,
         job.staleness,
         _key(job),
     )
     phases = {"rollout": rollout}
-    rewards = [_frozen(job, each, batch.tokens, batch.length, k, memo) for each in job.frozen if each.role == "reward"]
+    rewards = [
+        _frozen(job, each, batch.tokens, batch.length, constants, memo) for each in job.frozen if each.role == "reward"
+    ]
     judged = sum(rewards, start=NOTHING)
     if rollouts.reward_seconds or rewards:
         seconds = rollouts.reward_seconds
         phases["reward"] = judged + Interval(low=seconds, middle=seconds, high=seconds)
     if rollouts.has_old_logprobs:
-        phases["old_logprobs"] = _scored(job, t, rollouts, batch, k, memo)
+        phases["old_logprobs"] = _scored(job, training, rollouts, batch, constants, memo)
     if job.critic is not None:
-        values = _scored(job, job.critic, rollouts, batch, k, memo)
+        values = _scored(job, job.critic, rollouts, batch, constants, memo)
         before = phases.get("old_logprobs", NOTHING)
         phases["old_logprobs"] = _both(before, values, beside=job.critic_pool != "policy")
-    scored = [(each, _frozen(job, each, batch.tokens, batch.length, k, memo)) for each in job.frozen]
+    scored = [(each, _frozen(job, each, batch.tokens, batch.length, constants, memo)) for each in job.frozen]
     others = [seconds for each, seconds in scored if each.role != "reward"]
     if others:
         phases["reference"] = sum(others, start=NOTHING)
-    phases["update"] = _updates(job, t, rollouts, batch, k, memo)
+    phases["update"] = _updates(job, training, rollouts, batch, constants, memo)
     if job.critic is not None:
-        critic = _updates(job, job.critic, rollouts, batch, k, memo)
+        critic = _updates(job, job.critic, rollouts, batch, constants, memo)
         phases["update"] = _both(phases["update"], critic, beside=job.critic_pool != "policy")
     sync = memo.of(
-        "sync", t, lambda: _sync_seconds(job, k), job.placement, job.engine_devices, job.sync_bucket_bytes, _key(job)
+        "sync",
+        (training, job.fleet.accelerator),
+        lambda: _sync_seconds(job, constants),
+        job.placement,
+        job.engine_devices,
+        job.sync_bucket_bytes,
+        _key(job),
     )
-    phases["weight_sync"] = _band(sync + _moving_seconds(job, k), WIDEST)
+    phases["weight_sync"] = _band(sync + _moving_seconds(job, constants), WIDEST)
     return phases
 
 
 def _rollout(
-    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, k: Constants
+    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, constants: Constants
 ) -> Interval:
     """Return seconds of generation. Where the cache holds no whole sequence, as if it held one."""
     longest = rollouts.lengths.max_prompt + rollouts.lengths.max_response
@@ -160,7 +173,7 @@ def _rollout(
     if memory.shortage is not None or memory.cache.longest_sequence() < longest:
         room = 2 * max(memory.cache.sequence_bytes(longest), 2**30)
         able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
-    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, k)
+    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants)
     if job.schedule != "async" or not job.staleness:
         return synchronous
     # No batch waits for its longest response: engines run as full as cache and queue allow.
@@ -168,32 +181,34 @@ def _rollout(
     queued = batch.samples / engine.num_engines * (1 + job.staleness)
     at_once = max(int(min(held, queued, memory.max_num_seqs)), 1)
     output = batch.length - batch.prompt
-    rate = decode_tokens_per_second(engine, accelerator, at_once, batch.prompt, output, k)
+    rate = decode_tokens_per_second(engine, accelerator, at_once, batch.prompt, output, constants)
     bulk = rate.inverse(batch.samples * output / engine.num_engines)
     return bulk if bulk.middle < synchronous.middle else synchronous
 
 
-def _scored(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constants, memo: Memo) -> Interval:
+def _scored(
+    job: Job, training: Training, rollouts: Rollouts, batch: Batch, constants: Constants, memo: Memo
+) -> Interval:
     """Return seconds in which a trained model gives log-probabilities or values of the batch."""
-    size = rollouts.score_micro_batch or t.micro_batch
-    row = rollouts.score_sequence or t.sequence
-    is_packed = bool(t.document) or row > rollouts.lengths.max_prompt + rollouts.lengths.max_response
-    padding = t.sequence / batch.length if t.is_padded else 1.0
-    held = size * (row if is_packed or t.is_padded else min(row, batch.length))
-    document = t.sequence if t.is_padded else batch.length
+    size = rollouts.score_micro_batch or training.micro_batch
+    row = rollouts.score_sequence or training.sequence
+    is_packed = bool(training.document) or row > rollouts.lengths.max_prompt + rollouts.lengths.max_response
+    padding = training.sequence / batch.length if training.is_padded else 1.0
+    held = size * (row if is_packed or training.is_padded else min(row, batch.length))
+    document = training.sequence if training.is_padded else batch.length
     return memo.of(
         "scored",
-        t,
+        (training, job.fleet.accelerator),
         lambda: scoring_seconds(
-            t.model,
-            t.layout,
-            t,
+            training.model,
+            training.layout,
+            training,
             job.fleet,
-            k,
+            constants,
             tokens=batch.tokens * max(padding, 1.0),
             document=document,
             row=held,
-            has_head=t.objective != "scalar",
+            has_head=training.objective != "scalar",
         ),
         batch,
         size,
@@ -202,25 +217,28 @@ def _scored(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constant
     )
 
 
-def _frozen(job: Job, frozen: FrozenModel, tokens: float, document: float, k: Constants, memo: Memo) -> Interval:
+def _frozen(
+    job: Job, frozen: FrozenModel, tokens: float, document: float, constants: Constants, memo: Memo
+) -> Interval:
     return memo.of(
         "frozen",
-        frozen,
-        lambda: frozen_seconds(frozen, job.policy, job.fleet, k, tokens=tokens, document=document),
+        (frozen, job.policy, job.fleet.accelerator),
+        lambda: frozen_seconds(frozen, job.policy, job.fleet, constants, tokens=tokens, document=document),
         tokens,
         document,
-        id(job.policy),
         _key(job),
     )
 
 
-def _updates(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constants, memo: Memo) -> Interval:
+def _updates(
+    job: Job, training: Training, rollouts: Rollouts, batch: Batch, constants: Constants, memo: Memo
+) -> Interval:
     """Return seconds of all optimizer steps on one batch."""
     steps = rollouts.updates
     one = memo.of(
         "update",
-        t,
-        lambda: update_time(t, job.fleet, k, tokens=batch.tokens / steps, document=batch.length),
+        (training, job.fleet.accelerator),
+        lambda: update_time(training, job.fleet, constants, tokens=batch.tokens / steps, document=batch.length),
         batch,
         steps,
         _key(job),
@@ -228,44 +246,48 @@ def _updates(job: Job, t: Training, rollouts: Rollouts, batch: Batch, k: Constan
     return one.seconds.scaled(steps * rollouts.epochs)
 
 
-def _sync_seconds(job: Job, k: Constants) -> float:
+def _sync_seconds(job: Job, constants: Constants) -> float:
     return weight_sync_seconds(
         job.policy,
         job.fleet,
-        k,
+        constants,
         is_split=job.placement == "split",
         engine_devices=job.engine_devices,
         bucket_bytes=job.sync_bucket_bytes,
     )
 
 
-def _moving_seconds(job: Job, k: Constants) -> float:
+def _moving_seconds(job: Job, constants: Constants) -> float:
     """Return seconds in which models leave the devices for another phase and come back, and engines wake up."""
     if job.placement == "split" or job.engine is None:
         return 0.0
-    t, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * k["speed.move_rate_share"]
-    local = t.model.parameters / max(t.layout.num_devices, 1)
+    training, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * constants["speed.move_rate_share"]
+    local = training.model.parameters / max(training.layout.num_devices, 1)
     moved = 0.0
-    if t.offload.params_between_phases:
-        moved += local * t.weight_bytes
-    if t.offload.optimizer_between_phases and t.method == "full":
-        moved += local * (12 if t.has_master else 8) * (1 - t.offload.optimizer)
+    if training.offload.params_between_phases:
+        moved += local * training.weight_bytes
+    if training.offload.optimizer_between_phases and training.method == "full":
+        moved += local * (12 if training.has_master else 8) * (1 - training.offload.optimizer)
     engine = job.engine
     woken = 0.0
     if engine.sleep_level:
         ranks = engine.tensor * engine.pipeline
-        woken = k["speed.wake_seconds"] + (engine.sleep_level == 1) * 2 * t.model.parameters / ranks / rate
+        woken = (
+            constants["speed.wake_seconds"] + (engine.sleep_level == 1) * 2 * training.model.parameters / ranks / rate
+        )
     return 2 * moved / rate + woken
 
 
-def _paced(phases: dict[str, Interval], k: Constants) -> dict[str, Interval]:
+def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Interval]:
     """Return the phases at the pace of the project's own runs. A pace that nobody set is 1, and no answer rests on
     it."""
-    set_ = {phase: name for phase, name in PACES.items() if phase in phases and k.get(name).is_changed}
-    return {phase: seconds.scaled(k[set_[phase]]) if phase in set_ else seconds for phase, seconds in phases.items()}
+    set_ = {phase: name for phase, name in PACES.items() if phase in phases and constants.get(name).is_changed}
+    return {
+        phase: seconds.scaled(constants[set_[phase]]) if phase in set_ else seconds for phase, seconds in phases.items()
+    }
 
 
-def _overlapped(job: Job, phases: dict[str, Interval], k: Constants) -> Interval:
+def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> Interval:
     """Return seconds of the whole step."""
     generated = phases["rollout"] + phases.get("reward", NOTHING)
     sync = phases["weight_sync"]
@@ -279,7 +301,7 @@ def _overlapped(job: Job, phases: dict[str, Interval], k: Constants) -> Interval
             high=max(generated.high, trained.high),
         )
         step = longer + sync
-    return step.scaled(1 / (1 - k["speed.other_share"]))
+    return step.scaled(1 / (1 - constants["speed.other_share"]))
 
 
 _GENERATING = ("rollout", "reward", "weight_sync")
@@ -320,7 +342,7 @@ def _band(middle: float, factor: float) -> Interval:
     return Interval(low=middle / factor, middle=middle, high=middle * factor)
 
 
-def _key(job: Job) -> tuple[int, int, int, float]:
-    """Return what of the fleet a part's seconds depend on."""
+def _key(job: Job) -> tuple[int, int, float]:
+    """Return what of the fleet, beside its accelerator, a part's seconds depend on."""
     fleet = job.fleet
-    return (id(fleet.accelerator), fleet.num_devices, fleet.devices_per_node, fleet.node_bandwidth)
+    return (fleet.num_devices, fleet.devices_per_node, fleet.node_bandwidth)

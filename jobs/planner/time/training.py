@@ -65,49 +65,57 @@ class _Pass:
     backward: float
 
 
-def work_of(t: Training, *, tokens: float = 0.0, document: float = 0.0) -> Work:
+def work_of(training: Training, *, tokens: float = 0.0, document: float = 0.0) -> Work:
     """Return a rank's micro-batches. `tokens`: of one optimizer step over all ranks, 0 to take them as they are set.
 
     `document`: mean tokens of a sample where that is known better than from rows. Padded rows are computed whole; rows
     of one sample each hold what the sample has.
     """
-    layout = t.layout
-    length = document or t.document or t.sequence
-    length = min(length, t.sequence)
-    row = t.sequence if t.is_padded or t.document else length
-    held = t.micro_batch * (2 if t.objective == "pairs" else 1) * row
+    layout = training.layout
+    length = document or training.document or training.sequence
+    length = min(length, training.sequence)
+    row = training.sequence if training.is_padded or training.document else length
+    held = training.micro_batch * (2 if training.objective == "pairs" else 1) * row
     divided = layout.context * layout.ulysses
-    seen = t.sequence if t.is_padded else length
+    seen = training.sequence if training.is_padded else length
     if not tokens:
-        return Work(tokens=held / divided, document=seen, count=float(t.num_micro_batches))
-    padding = row / length if t.is_padded else 1.0
+        return Work(tokens=held / divided, document=seen, count=float(training.num_micro_batches))
+    padding = row / length if training.is_padded else 1.0
     each = tokens * padding / max(layout.data, 1)
     return Work(tokens=min(held, each) / divided, document=seen, count=max(each / held, 1.0))
 
 
 def update_seconds(
-    t: Training, fleet: Fleet, k: Constants, *, tokens: float = 0.0, document: float = 0.0, steps: int = 1
+    training: Training,
+    fleet: Fleet,
+    constants: Constants,
+    *,
+    tokens: float = 0.0,
+    document: float = 0.0,
+    steps: int = 1,
 ) -> Interval:
     """Return seconds of `steps` optimizer steps of `tokens` tokens each over all ranks (see work_of)."""
-    return update_time(t, fleet, k, tokens=tokens, document=document).seconds.scaled(steps)
+    return update_time(training, fleet, constants, tokens=tokens, document=document).seconds.scaled(steps)
 
 
-def update_time(t: Training, fleet: Fleet, k: Constants, *, tokens: float = 0.0, document: float = 0.0) -> UpdateTime:
+def update_time(
+    training: Training, fleet: Fleet, constants: Constants, *, tokens: float = 0.0, document: float = 0.0
+) -> UpdateTime:
     """Return seconds of one optimizer step, by part."""
-    work = work_of(t, tokens=tokens, document=document)
-    layout, a = t.layout, fleet.accelerator
-    slowest, exchange, share = _slowest_stage(t, fleet, work, k)
-    hidden = exposed(exchange.gather + exchange.scatter, slowest, k["network.weights_overlap"])
-    ring = exposed(exchange.context, slowest, k["network.context_overlap"])
+    work = work_of(training, tokens=tokens, document=document)
+    layout, accelerator = training.layout, fleet.accelerator
+    slowest, exchange, share = _slowest_stage(training, fleet, work, constants)
+    hidden = exposed(exchange.gather + exchange.scatter, slowest, constants["network.weights_overlap"])
+    ring = exposed(exchange.context, slowest, constants["network.context_overlap"])
     talk = exchange.tensor + exchange.experts + exchange.pipeline + hidden + ring
     each = slowest + talk
     bubble = (layout.pipeline - 1) / layout.virtual * each
-    reduced = exposed(exchange.gradients, slowest, k["network.weights_overlap"])
-    optimizer = optimizer_seconds(t, fleet, share, k) + k["speed.step_seconds"]
+    reduced = exposed(exchange.gradients, slowest, constants["network.weights_overlap"])
+    optimizer = optimizer_seconds(training, fleet, share, constants) + constants["speed.step_seconds"]
     total = work.count * each + bubble + reduced + optimizer
-    executed = training_flops(t, work.tokens * work.count, work.document, executed=True)
-    ideal = executed / (layout.tensor * layout.pipeline) / best_rate(a, t.compute)
-    factor = min(k["speed.band_experts" if t.model.experts else "speed.band_dense"], WIDEST)
+    executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
+    ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
+    factor = min(constants["speed.band_experts" if training.model.experts else "speed.band_dense"], WIDEST)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -122,9 +130,9 @@ def update_time(t: Training, fleet: Fleet, k: Constants, *, tokens: float = 0.0,
 def scoring_seconds(
     model: ModelShape,
     layout: Layout,
-    t: Training,
+    training: Training,
     fleet: Fleet,
-    k: Constants,
+    constants: Constants,
     *,
     tokens: float,
     document: float,
@@ -133,52 +141,55 @@ def scoring_seconds(
 ) -> Interval:
     """Return seconds of a forward pass over `tokens` tokens of all ranks, in passes of `row` tokens each.
 
-    `t` says with what kernels and types. Forward passes alone reach less than their share of an update.
+    `training` says with what kernels and types. Forward passes alone reach less than their share of an update.
     """
     each = tokens / max(layout.data, 1)
     divided = layout.context * layout.ulysses
     count = max(each / max(row, 1.0), 1.0)
     held = each / count / divided
-    rates = rates_of(t, fleet.accelerator, k)
+    rates = rates_of(training, fleet.accelerator, constants)
     layers = {
-        id(kind): _layer(kind, model, layout, t, held, document, rates, k).forward for kind, _ in layer_kinds(model)
+        id(kind): _layer(kind, model, layout, training, held, document, rates, constants).forward
+        for kind, _ in layer_kinds(model)
     }
     stages = [
         sum(count * layers[id(kind)] for kind, count in _held(model, layout, stage)) for stage in range(layout.pipeline)
     ]
     if has_head:
-        stages[-1] += _head(model, layout, t, held, rates)[0]
-    slowest = max(stages) / k["speed.scoring_share"]
+        stages[-1] += _head(model, layout, training, held, rates)[0]
+    slowest = max(stages) / constants["speed.scoring_share"]
     gathered = 0.0
     if layout.shards >= 3:
         parameters, experts = _stage_elements(model, layout, 0)
         exchange = exchange_of(
-            replace(t, layout=layout, checkpointing="none"),  # one pass forward; half of the gathers are for the other
+            replace(
+                training, layout=layout, checkpointing="none"
+            ),  # one pass forward; half of the gathers are for the other
             fleet,
             tokens=held,
             layers=model.num_layers / layout.pipeline,
             parameters=parameters,
             experts=experts,
-            k=k,
+            constants=constants,
         )
-        gathered = exposed(exchange.gather / 2, slowest, k["network.weights_overlap"])
+        gathered = exposed(exchange.gather / 2, slowest, constants["network.weights_overlap"])
     total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + gathered)
-    factor = min(k["speed.band_experts" if model.experts else "speed.band_dense"], WIDEST)
+    factor = min(constants["speed.band_experts" if model.experts else "speed.band_dense"], WIDEST)
     return Interval(low=total / factor, middle=total, high=total * factor)
 
 
 def frozen_seconds(
-    frozen: FrozenModel, t: Training, fleet: Fleet, k: Constants, *, tokens: float, document: float
+    frozen: FrozenModel, training: Training, fleet: Fleet, constants: Constants, *, tokens: float, document: float
 ) -> Interval:
-    """Return seconds in which a frozen model scores `tokens` tokens; `t` says with what kernels and types, and whether
-    samples are joined to rows."""
-    row = frozen.micro_batch * (frozen.sequence if t.document else min(document, frozen.sequence))
+    """Return seconds in which a frozen model scores `tokens` tokens; `training` says with what kernels and types,
+    and whether samples are joined to rows."""
+    row = frozen.micro_batch * (frozen.sequence if training.document else min(document, frozen.sequence))
     return scoring_seconds(
         frozen.model,
         frozen.layout,
-        t,
+        training,
         fleet,
-        k,
+        constants,
         tokens=tokens,
         document=document,
         row=row,
@@ -186,116 +197,121 @@ def frozen_seconds(
     )
 
 
-def best_rate(a: Accelerator, compute: str) -> float:
+def best_rate(accelerator: Accelerator, compute: str) -> float:
     """Return the highest FLOP/s that anybody measured of products of a type; the peak where nobody did."""
-    kind = compute_type(a, compute)
-    return a.best.get(kind) or peak_rate(a, compute)
+    kind = compute_type(accelerator, compute)
+    return accelerator.best.get(kind) or peak_rate(accelerator, compute)
 
 
-def compute_type(a: Accelerator, compute: str) -> str:
+def compute_type(accelerator: Accelerator, compute: str) -> str:
     """Return the type in which products are made: fp8 where the device has it, bf16, or fp16 where it has no bf16."""
-    if compute == "fp8" and a.has_fp8:
+    if compute == "fp8" and accelerator.has_fp8:
         return "fp8"
-    return "bf16" if a.has_bf16 and compute != "fp16" else "fp16"
+    return "bf16" if accelerator.has_bf16 and compute != "fp16" else "fp16"
 
 
-def peak_rate(a: Accelerator, compute: str = "bf16") -> float:
+def peak_rate(accelerator: Accelerator, compute: str = "bf16") -> float:
     """Return peak FLOP/s of a type on a device; without bf16, that of fp16."""
-    return a.peak.get(compute_type(a, compute)) or max(a.peak.values())
+    return accelerator.peak.get(compute_type(accelerator, compute)) or max(accelerator.peak.values())
 
 
-def rates_of(t: Training, a: Accelerator, k: Constants) -> Rates:
-    products, peak = _product_rate(a, t.compute, k), peak_rate(a)
-    if t.compute == "fp32" or (t.compute == "bf16" and not a.has_bf16):
-        products, peak = (rate * k["speed.fp32_share"] for rate in (products, peak))
-    memory = a.bandwidth * k["speed.bandwidth"]
-    return Rates(products=products, attention=_attention_rate(t, peak, k), memory=memory)
+def rates_of(training: Training, accelerator: Accelerator, constants: Constants) -> Rates:
+    products, peak = _product_rate(accelerator, training.compute, constants), peak_rate(accelerator)
+    if training.compute == "fp32" or (training.compute == "bf16" and not accelerator.has_bf16):
+        products, peak = (rate * constants["speed.fp32_share"] for rate in (products, peak))
+    memory = accelerator.bandwidth * constants["speed.bandwidth"]
+    return Rates(products=products, attention=_attention_rate(training, peak, constants), memory=memory)
 
 
-def _product_rate(a: Accelerator, compute: str, k: Constants) -> float:
+def _product_rate(accelerator: Accelerator, compute: str, constants: Constants) -> float:
     """Return FLOP/s of matrix products in training: peak * share / (1 + ridge / speed.ridge), at most the best seen.
 
     The ridge is peak over bandwidth, in FLOP per element of two bytes: the more compute a device has for its bandwidth,
     the less of it do tiles, caches and clocks keep busy.
     """
-    kind, peak = compute_type(a, compute), peak_rate(a, compute)
+    kind, peak = compute_type(accelerator, compute), peak_rate(accelerator, compute)
     is_fp8 = kind == "fp8"
-    ridge = peak / a.bandwidth / (2 if is_fp8 else 1)
-    reached = peak * k["speed.products"] / (1 + ridge / k["speed.ridge"])
-    return min(reached * (k["speed.products_fp8"] if is_fp8 else 1.0), best_rate(a, compute))
+    ridge = peak / accelerator.bandwidth / (2 if is_fp8 else 1)
+    reached = peak * constants["speed.products"] / (1 + ridge / constants["speed.ridge"])
+    return min(reached * (constants["speed.products_fp8"] if is_fp8 else 1.0), best_rate(accelerator, compute))
 
 
-def _attention_rate(t: Training, peak: float, k: Constants) -> float:
+def _attention_rate(training: Training, peak: float, constants: Constants) -> float:
     """Return FLOP/s of attention. The second flash attention does not use what Hopper and Blackwell added."""
-    if t.attention == "eager":
-        return peak * k["speed.attention_eager"]
-    if t.kernels == "megatron" or t.attention == "flash3":
-        return peak * k["speed.attention"]
-    return min(peak * k["speed.attention"], k["speed.attention_flash2_rate"])
+    if training.attention == "eager":
+        return peak * constants["speed.attention_eager"]
+    if training.kernels == "megatron" or training.attention == "flash3":
+        return peak * constants["speed.attention"]
+    return min(peak * constants["speed.attention"], constants["speed.attention_flash2_rate"])
 
 
 def _layer(
     layer: LayerShape,
     model: ModelShape,
     layout: Layout,
-    t: Training,
+    training: Training,
     tokens: float,
     document: float,
     rates: Rates,
-    k: Constants,
+    constants: Constants,
 ) -> _Pass:
     """Return seconds of one layer over `tokens` tokens of a rank's group of tensor parallelism."""
     flops = layer_flops(layer, model, document)
     share = tokens / layout.tensor
     products = share * (flops.dense + flops.experts) / rates.products
     attention = share * flops.attention / rates.attention
-    if layout.context > 1 and t.kernels != "megatron":  # its ring gives all ranks the same share of the causal half
-        attention /= k["speed.ring_share"]
-    moved = _HALF * share * _moved_elements(layer, model, t, k)
+    if (
+        layout.context > 1 and training.kernels != "megatron"
+    ):  # its ring gives all ranks the same share of the causal half
+        attention /= constants["speed.ring_share"]
+    moved = _HALF * share * _moved_elements(layer, model, training, constants)
     held = (layer.attention + layer.mlp) / layout.tensor + layer.replicated
     held += layer.experts / (layout.expert * layout.expert_tensor)
-    widening = k["speed.dequantize_bytes"] if t.method == "qlora" else 0.0
+    widening = constants["speed.dequantize_bytes"] if training.method == "qlora" else 0.0
     streams = (moved + held * (_HALF + widening)) / rates.memory
-    launches = k["speed.layer_seconds_compiled" if t.kernels == "compiled" else "speed.layer_seconds"]
+    launches = constants["speed.layer_seconds_compiled" if training.kernels == "compiled" else "speed.layer_seconds"]
     floor = launches
-    if t.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
-        floor = max(floor, k["speed.layer_seconds_zero3"])
+    if training.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
+        floor = max(floor, constants["speed.layer_seconds_zero3"])
     if layer.is_moe:  # the host waits for the numbers of tokens before it can start the experts' products
-        floor = max(floor, k["speed.layer_seconds_experts"])
-    if layer.is_moe and t.family in ("plain", "deepspeed"):  # modules of transformers go through experts one by one
-        floor += model.experts * k["speed.expert_seconds"]
-        if t.layout.shards >= 3:
-            floor += model.experts * (3 if model.is_gated else 2) * k["network.fetch_seconds"]
-    gradients = 2 if t.method == "full" else 1
+        floor = max(floor, constants["speed.layer_seconds_experts"])
+    if layer.is_moe and training.family in (
+        "plain",
+        "deepspeed",
+    ):  # modules of transformers go through experts one by one
+        floor += model.experts * constants["speed.expert_seconds"]
+        if training.layout.shards >= 3:
+            floor += model.experts * (3 if model.is_gated else 2) * constants["network.fetch_seconds"]
+    gradients = 2 if training.method == "full" else 1
     forward = max(products + attention + streams, floor)
     backward = max(gradients * products + 2.5 * attention + 2 * streams, gradients * floor)
     return _Pass(forward=forward, backward=backward)
 
 
-def _moved_elements(layer: LayerShape, model: ModelShape, t: Training, k: Constants) -> float:
+def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
     """Return elements read and written per token in a layer's forward pass, as a factor over what it saves."""
     width = model.shared_width if layer.is_moe else model.mlp_width
     beside = beside_experts = 0.0
-    if t.method != "full":
-        shares = adapted_shares(layer, model, t.lora_targets)
-        beside, beside_experts = (share * k["speed.moved_adapter"] for share in shares)
+    if training.method != "full":
+        shares = adapted_shares(layer, model, training.lora_targets)
+        beside, beside_experts = (share * constants["speed.moved_adapter"] for share in shares)
     saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
-    kernels = "fused" if t.kernels == "liger" else t.kernels
-    dense = saved * (k[f"speed.moved_{kernels}"] + beside)
+    kernels = "fused" if training.kernels == "liger" else training.kernels
+    dense = saved * (constants[f"speed.moved_{kernels}"] + beside)
     if not layer.is_moe:
         return dense
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    return dense + routed * (k["speed.moved_experts"] + beside_experts)
+    return dense + routed * (constants["speed.moved_experts"] + beside_experts)
 
 
-def _head(model: ModelShape, layout: Layout, t: Training, tokens: float, rates: Rates) -> tuple[float, float]:
+def _head(model: ModelShape, layout: Layout, training: Training, tokens: float, rates: Rates) -> tuple[float, float]:
     """Return seconds of head and loss, forward and backward. A scalar head takes none to speak of."""
-    if t.objective == "scalar":
+    if training.objective == "scalar":
         return 0.0, 0.0
     share = tokens / layout.tensor
     products = share * head_flops(model) / rates.products
-    moved = share * model.vocab * _LOGIT_BYTES[t.head] / rates.memory
-    gradients = 2 if t.method == "full" else 1
+    moved = share * model.vocab * _LOGIT_BYTES[training.head] / rates.memory
+    gradients = 2 if training.method == "full" else 1
     return products + moved / 3, gradients * products + moved * 2 / 3
 
 
@@ -338,16 +354,18 @@ def _stage_elements(model: ModelShape, layout: Layout, stage: int) -> tuple[floa
     return dense, experts
 
 
-def _slowest_stage(t: Training, fleet: Fleet, work: Work, k: Constants) -> tuple[float, Exchange, tuple[float, float]]:
+def _slowest_stage(
+    training: Training, fleet: Fleet, work: Work, constants: Constants
+) -> tuple[float, Exchange, tuple[float, float]]:
     """Return seconds of the slowest stage per micro-batch, what it exchanges, and its elements."""
-    model, layout = t.model, t.layout
-    rates = rates_of(t, fleet.accelerator, k)
-    again = RECOMPUTED[t.checkpointing]
+    model, layout = training.model, training.layout
+    rates = rates_of(training, fleet.accelerator, constants)
+    again = RECOMPUTED[training.checkpointing]
     seconds: dict[int, float] = {}
     for kind, _ in layer_kinds(model):
-        each = _layer(kind, model, layout, t, work.tokens, work.document, rates, k)
+        each = _layer(kind, model, layout, training, work.tokens, work.document, rates, constants)
         seconds[id(kind)] = each.forward * (1 + again) + each.backward
-    head = sum(_head(model, layout, t, work.tokens, rates))
+    head = sum(_head(model, layout, training, work.tokens, rates))
     best: tuple[float, int, int] = (-1.0, 0, 0)
     for stage in range(layout.pipeline):
         held = _held(model, layout, stage)
@@ -357,43 +375,59 @@ def _slowest_stage(t: Training, fleet: Fleet, work: Work, k: Constants) -> tuple
             best = (total, stage, sum(count for _, count in held))
     total, stage, layers = best
     parameters, experts = _stage_elements(model, layout, stage)
-    exchange = exchange_of(t, fleet, tokens=work.tokens, layers=layers, parameters=parameters, experts=experts, k=k)
-    total += _host_traffic(t, fleet, work, parameters + experts, layers, total, k)
+    exchange = exchange_of(
+        training, fleet, tokens=work.tokens, layers=layers, parameters=parameters, experts=experts, constants=constants
+    )
+    total += _host_traffic(training, fleet, work, parameters + experts, layers, total, constants)
     return total, exchange, (parameters, experts)
 
 
 def _host_traffic(
-    t: Training, fleet: Fleet, work: Work, elements: float, layers: int, computing: float, k: Constants
+    training: Training, fleet: Fleet, work: Work, elements: float, layers: int, computing: float, constants: Constants
 ) -> float:
     """Return seconds per micro-batch of weights and checkpoints that come from host memory and are not hidden."""
-    rate = fleet.accelerator.pcie_bandwidth * k["speed.host_share"]
+    rate = fleet.accelerator.pcie_bandwidth * constants["speed.host_share"]
     moved = 0.0
-    if t.offload.params:
-        moved += (2 + (t.checkpointing == "full")) * _HALF * elements / max(t.layout.shard_ranks, 1)
-    if t.offload.activations:
-        moved += 2 * _HALF * work.tokens * t.model.hidden * layers
+    if training.offload.params:
+        moved += (2 + (training.checkpointing == "full")) * _HALF * elements / max(training.layout.shard_ranks, 1)
+    if training.offload.activations:
+        moved += 2 * _HALF * work.tokens * training.model.hidden * layers
     if not moved:
         return 0.0
-    return exposed(moved / rate, computing, k["speed.host_overlap"]) + k["speed.host_slowdown"] * computing
+    return (
+        exposed(moved / rate, computing, constants["speed.host_overlap"]) + constants["speed.host_slowdown"] * computing
+    )
 
 
-def optimizer_seconds(t: Training, fleet: Fleet, share: tuple[float, float], k: Constants) -> float:
+def optimizer_seconds(training: Training, fleet: Fleet, share: tuple[float, float], constants: Constants) -> float:
     """Return seconds of the optimizer's step: memory traffic on the device, or the host's CPUs."""
-    layout = t.layout
+    layout = training.layout
     is_sharded = layout.shards >= 1
-    if t.method != "full":
-        local = adapter_parameters(t) / (layout.tensor * layout.pipeline)
+    if training.method != "full":
+        local = adapter_parameters(training) / (layout.tensor * layout.pipeline)
         local /= layout.shard_ranks if is_sharded else 1
-        return local * _OPTIMIZER_BYTES[t.optimizer] / (fleet.accelerator.bandwidth * k["speed.bandwidth"])
+        return (
+            local * _OPTIMIZER_BYTES[training.optimizer] / (fleet.accelerator.bandwidth * constants["speed.bandwidth"])
+        )
     dense, experts = share
     local = dense / (layout.shard_ranks if is_sharded else 1) + experts / (layout.expert_data if is_sharded else 1)
-    on_host = t.offload.optimizer
-    traffic = _OPTIMIZER_BYTES[t.optimizer] * (1.0 if t.has_fused_optimizer else k["speed.unfused_optimizer"])
-    seconds = (1 - on_host) * local * traffic / (fleet.accelerator.bandwidth * k["speed.bandwidth"])
+    on_host = training.offload.optimizer
+    traffic = _OPTIMIZER_BYTES[training.optimizer] * (
+        1.0 if training.has_fused_optimizer else constants["speed.unfused_optimizer"]
+    )
+    seconds = (1 - on_host) * local * traffic / (fleet.accelerator.bandwidth * constants["speed.bandwidth"])
     if on_host:
         per_node = min(layout.num_devices, fleet.devices_per_node)
-        moved = (t.gradient_bytes + _HALF) * local / (fleet.accelerator.pcie_bandwidth * k["speed.host_share"])
-        each = k["speed.deepspeed_offload_seconds" if t.family == "deepspeed" else "speed.cpu_adam_seconds"]
+        moved = (
+            (training.gradient_bytes + _HALF)
+            * local
+            / (fleet.accelerator.pcie_bandwidth * constants["speed.host_share"])
+        )
+        each = constants[
+            "speed.deepspeed_offload_seconds" if training.family == "deepspeed" else "speed.cpu_adam_seconds"
+        ]
         handled = per_node * local * each / 1e9
-        seconds += on_host * (handled * (1.0 if t.has_fused_optimizer else k["speed.unfused_cpu_adam"]) + moved)
+        seconds += on_host * (
+            handled * (1.0 if training.has_fused_optimizer else constants["speed.unfused_cpu_adam"]) + moved
+        )
     return seconds

@@ -9,7 +9,7 @@ from django.test import Client
 from console.sign_in.api_token import make_token
 from jobs.catalog.model import models
 from jobs.models import AuditEvent, Project
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -176,7 +176,7 @@ def test_prices_and_constants_are_changed_all_or_nothing(project: Project) -> No
     def patch(**body: Any) -> Any:
         return admin.patch("/api/projects/pit/plan-settings", body, content_type="application/json")
 
-    constant = constants().all()[0]
+    constant = shipped_constants().all()[0]
     wrong = patch(currency="euros", prices={"h200": -1, "h2000": 1}, constants={constant.name: 1e30, "no.such": 1})
     assert set(problems(wrong)) == {
         "currency",

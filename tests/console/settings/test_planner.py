@@ -10,13 +10,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import AuditEvent, Project
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planning.settings import constants_of, prices_of
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
 
-FIRST = constants().all()[0]
+FIRST = shipped_constants().all()[0]
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def test_what_cannot_be_is_refused_beside_its_field(
 
 
 def test_a_constant_is_set_marked_and_taken_back(project: Project, admin: Client) -> None:
-    shown = {each.name: f"{each.value:.6g}" for each in constants().all() if each.name.startswith("memory.")}
+    shown = {each.name: f"{each.value:.6g}" for each in shipped_constants().all() if each.name.startswith("memory.")}
     name = next(iter(shown))
-    constant = constants().get(name)
+    constant = shipped_constants().get(name)
     page = post(admin, "change-constants", **{**shown, name: f"{constant.high:.6g}"})
     project.refresh_from_db()
 
@@ -113,7 +113,7 @@ def test_a_constant_is_set_marked_and_taken_back(project: Project, admin: Client
 def test_every_constant_is_shown_with_evidence_source_and_reason(admin: Client) -> None:
     page = unescape(admin.get(reverse("settings")).content.decode())
 
-    for constant in constants().all():
+    for constant in shipped_constants().all():
         row = re.search(rf'data-constant="{re.escape(constant.name)}"(.*?)</tr>', page, re.DOTALL)
         assert row is not None, constant.name
         for word in (constant.label[1:], constant.reason, constant.source, constant.evidence, f"{constant.value:.6g}"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.planner.calibration import CALIBRATED, OTHER, Calibration, FinishedRun, Proposal, calibrate
-from jobs.planner.constant import Constants, constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Job
 from tests.jobs.planner.test_estimate import colocated, split, supervised
@@ -55,11 +55,11 @@ def of(found: Calibration, name: str) -> Proposal:
 
 
 def calibrated(runs: list[FinishedRun], **present: float) -> Calibration:
-    return calibrate(runs, constants(), constants().with_values(present))
+    return calibrate(runs, shipped_constants(), shipped_constants().with_values(present))
 
 
 def test_planted_efficiencies_are_recovered_exactly() -> None:
-    planted = constants().with_values(PLANTED)
+    planted = shipped_constants().with_values(PLANTED)
     runs = [finished(job, n, seconds_of(job, planted)) for n, job in enumerate(rl_jobs())]
 
     found = calibrated(runs)
@@ -159,7 +159,7 @@ def test_a_step_that_is_one_phase_tells_its_seconds() -> None:
 
 def test_phases_that_overlap_say_nothing_of_what_is_beside_them() -> None:
     beside = split(schedule="async", staleness=1)
-    runs = [finished(beside, number, seconds_of(beside, constants())) for number in range(3)]
+    runs = [finished(beside, number, seconds_of(beside, shipped_constants())) for number in range(3)]
 
     assert of(calibrated(runs), OTHER).runs == ()
     assert of(calibrated(runs), "decode.pace").runs == ("r0", "r1", "r2")
@@ -167,4 +167,4 @@ def test_phases_that_overlap_say_nothing_of_what_is_beside_them() -> None:
 
 def test_every_fitted_constant_is_one_that_a_project_may_set() -> None:
     for name in CALIBRATED:
-        assert constants().get(name).value == (0.05 if name == OTHER else 1.0)
+        assert shipped_constants().get(name).value == (0.05 if name == OTHER else 1.0)

@@ -9,7 +9,7 @@ import pytest
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.planner.can_it_run.plans import METHODS, OnHost
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.diffusion.answer import can_it_train, compare_for_diffusion, estimate_diffusion
 from jobs.planner.diffusion.job import (
     DIFFUSION_METHODS,
@@ -26,7 +26,7 @@ from jobs.planner.shapes.diffusion import read_diffusion_shape
 from jobs.planner.shapes.known import shape_of_diffusion
 from tests.jobs.planner.hardware import H100, fleet
 
-K = constants()
+K = shipped_constants()
 ALL = tuple(diffusion_models())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
 from jobs.planner.result import TERMS, Estimate, JobInvalid
@@ -118,7 +118,7 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
     if job.rollouts is None:
         assert total == pytest.approx(step.middle)
     elif job.schedule == "sync":
-        assert total == pytest.approx(step.middle * (1 - constants()["speed.other_share"]))
+        assert total == pytest.approx(step.middle * (1 - shipped_constants()["speed.other_share"]))
     else:
         assert step.middle < total
     assert 0 < found.time.mfu < 1
@@ -126,14 +126,14 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
 
 def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:
     found = answer[1]
-    names = {constant.name for constant in constants().all()}
+    names = {constant.name for constant in shipped_constants().all()}
     assert found.used
     assert {each.name for each in found.used} <= names
-    assert all(each.value == constants()[each.name] for each in found.used)
+    assert all(each.value == shipped_constants()[each.name] for each in found.used)
 
 
 def test_a_changed_constant_is_named_first() -> None:
-    k = constants().with_values({"speed.ridge": 300.0})
+    k = shipped_constants().with_values({"speed.ridge": 300.0})
     assert "speed.ridge" in [each.name for each in estimate(supervised(), k).used]
     assert estimate(supervised(), k).time.step.middle != estimate(supervised()).time.step.middle
 
@@ -186,7 +186,7 @@ def test_an_old_engine_wakes_with_its_cache_before_it_gets_weights() -> None:
 def test_an_engine_that_lacks_less_than_is_known_is_tight() -> None:
     short = colocated("qwen2.5-7b", engine={"utilization": 0.198, "max_num_seqs": 64, "max_model_len": 2560})
     assert short.engine is not None
-    lacking = engine_memory(short.engine, short.fleet.accelerator, constants())
+    lacking = engine_memory(short.engine, short.fleet.accelerator, shipped_constants())
     further = replace(short, engine=replace(short.engine, utilization=0.15))
 
     assert lacking.shortage is not None
@@ -225,7 +225,7 @@ def test_an_engine_that_fills_its_share_is_tight_only_where_the_rest_may_not_fit
 
     found = estimate(job)
 
-    context = constants().get("engine.context_bytes")
+    context = shipped_constants().get("engine.context_bytes")
     share, more = found.binding.memory.total / card.usable_bytes, (context.high - context.value) / card.usable_bytes
     assert share == pytest.approx(utilization + 0.018, abs=1e-3)
     assert more == pytest.approx(0.0044, abs=1e-4)

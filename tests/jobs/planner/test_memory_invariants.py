@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Training
 from jobs.planner.memory.activations import activations_of
 from jobs.planner.memory.lora import adapter_parameters
@@ -25,7 +25,7 @@ from jobs.planner.result import TERMS
 from tests.jobs.planner.hardware import H100
 from tests.jobs.planner.trainings import trainings
 
-K = constants()
+K = shipped_constants()
 ROUNDING = 64  # bytes: terms are rounded one by one, and products of shares in another order
 
 

@@ -10,7 +10,7 @@ from jobs.adapters.logs.names import canonical
 from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import Memory as Stored
 from jobs.ingest.store import store
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.read.context import Models
@@ -146,8 +146,8 @@ def test_states_are_held_against_the_fullest_phase() -> None:
     ],
 )
 def test_states_may_be_padded_and_rounded(term: str, held: float, is_inside: bool) -> None:
-    k = constants().with_values({"memory.states_band": 0.02, "memory.gradients_band": 0.15})
-    rows = planned_rows(Plan(estimate=ESTIMATE, k=k), RunMeasurements(states={("policy", term): held}))
+    k = shipped_constants().with_values({"memory.states_band": 0.02, "memory.gradients_band": 0.15})
+    rows = planned_rows(Plan(estimate=ESTIMATE, constants=k), RunMeasurements(states={("policy", term): held}))
 
     assert row(rows, "bytes", "", "policy", term).is_inside is is_inside
 
@@ -284,7 +284,7 @@ def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
     spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
 
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
-    plan = plan_of_cpu(estimate(job), constants())
+    plan = plan_of_cpu(estimate(job), shipped_constants())
     rows = planned_rows(
         plan, RunMeasurements(seconds={"update": 0.5}, peaks={("vllm", "rollout"): 1.0}, source="process")
     )
@@ -314,7 +314,7 @@ def test_seconds_on_cpu_are_planned_once_they_are_measured_there(
     measured: dict[str, float], typed: dict[str, float], phases: list[str]
 ) -> None:
     spec = parse_spec({"hardware": {"device": "cpu"}})
-    k = constants().with_values(typed).measured(measured, "runs of this machine")
+    k = shipped_constants().with_values(typed).measured(measured, "runs of this machine")
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
 
     rows = planned_rows(plan_of_cpu(estimate(job, k), k), RunMeasurements())

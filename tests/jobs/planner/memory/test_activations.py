@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Layout, Offload
 from jobs.planner.memory.activations import LayerActivations, activations_of, kept_elements, saved_elements
 from jobs.planner.memory.logits import training_logits
 from jobs.planner.shapes.known import shape_of
 from tests.jobs.planner.trainings import only_stage, training
 
-K = constants()
+K = shipped_constants()
 GIB = 2**30
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Layout, Training
 from jobs.planner.memory.cpu import host_cpu
 from jobs.planner.memory.phases import resident_memory, scoring_memory, update_memory
@@ -25,7 +25,7 @@ CONFIG = {
 SHAPE = read_shape(CONFIG, name="small")
 PARAMETERS = 31_990_272
 CPU = host_cpu(16 << 30)
-K = constants()
+K = shipped_constants()
 GROWTH = K["memory.host_growth_bytes"] + K["memory.host_training_bytes"]
 ZERO_2 = Training(
     model=SHAPE,
@@ -91,7 +91,9 @@ def test_more_ranks_and_checkpointing_never_take_more(shards: int, compute: str)
 
 
 def test_log_probabilities_take_logits_and_their_quotient() -> None:
-    memory = scoring_memory(SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, head="unfused", a=CPU, k=K)
+    memory = scoring_memory(
+        SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, head="unfused", accelerator=CPU, constants=K
+    )
 
     assert memory.terms["logits"] == 512 * 8192 * 8
     assert memory.terms["weights"] == PARAMETERS * 4

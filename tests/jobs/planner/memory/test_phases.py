@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import FrozenModel, Head, Layout, Offload, Training
 from jobs.planner.memory.phases import (
     _peaks,
@@ -27,7 +27,7 @@ from jobs.planner.shapes.model_shape import read_shape
 from tests.jobs.planner.hardware import H100
 from tests.jobs.planner.trainings import held, only_stage, training
 
-K = constants()
+K = shipped_constants()
 GIB = 2**30
 
 
@@ -412,8 +412,8 @@ def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
             has_head=has_head,
             head=head,
             head_chunk=chunk,
-            a=H100,
-            k=K,
+            accelerator=H100,
+            constants=K,
         )
         return dict(memory.terms)  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Engine, FrozenModel, Job, Layout, Offload
 from jobs.planner.memory.phases import (
@@ -16,7 +16,7 @@ from jobs.planner.memory.storage import node_bytes
 from tests.jobs.planner.hardware import H100, fleet
 from tests.jobs.planner.trainings import training
 
-K = constants()
+K = shipped_constants()
 GIB = 2**30
 
 

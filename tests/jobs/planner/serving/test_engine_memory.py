@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Engine
 from jobs.planner.result import JobInvalid
 from jobs.planner.serving.engine_memory import (
@@ -36,7 +36,7 @@ def engine(model: str = "qwen2.5-7b", **changes: Any) -> Engine:
 
 
 def memory(model: str = "qwen2.5-7b", accelerator: Any = H100, **changes: Any) -> EngineMemory:
-    return engine_memory(engine(model, **changes), accelerator, constants())
+    return engine_memory(engine(model, **changes), accelerator, shipped_constants())
 
 
 def test_a_dense_model_on_one_device_by_hand() -> None:
@@ -50,7 +50,7 @@ def test_a_dense_model_on_one_device_by_hand() -> None:
     forward, sampler = 2 * 2048 * 3 * (18_944 + 3_584), 15 * 256 * 152_064 + 2 * 2048 * 3_584
     assert sampler > forward
     budget = math.ceil(H100.usable_bytes * 0.95)
-    free = budget - weights - sampler - constants()["engine.non_torch_bytes_single"]
+    free = budget - weights - sampler - shipped_constants()["engine.non_torch_bytes_single"]
     assert taken.budget == budget
     assert taken.kv_tokens == int(free // (16 * 57_344)) * 16
 
@@ -164,7 +164,7 @@ def test_the_first_engine_takes_prompts_whole_unless_they_may_be_long() -> None:
 
 
 def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> None:
-    card, k = find_accelerator("rtx-4090"), constants()
+    card, k = find_accelerator("rtx-4090"), shipped_constants()
     assert not card.has_peer_to_peer
     alone = memory(accelerator=card).memory.terms["overhead"]
     assert memory(accelerator=card, tensor=2).memory.terms["overhead"] == alone
@@ -173,8 +173,8 @@ def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> Non
 
 def test_sglang_takes_a_share_of_what_is_free() -> None:
     served = engine(name="sglang", utilization=0.8)
-    taken = engine_memory(served, H100, constants())
-    free = H100.usable_bytes - constants()["engine.context_bytes"]
+    taken = engine_memory(served, H100, shipped_constants())
+    free = H100.usable_bytes - shipped_constants()["engine.context_bytes"]
     assert taken.rollout_kv_bytes == pytest.approx(0.8 * free - weight_bytes(served, 0), abs=57_344)
     assert taken.kv_tokens == taken.rollout_kv_bytes // 57_344
 

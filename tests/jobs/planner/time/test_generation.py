@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Engine, Lengths, Rollouts
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.known import shape_of
@@ -16,7 +16,7 @@ from jobs.planner.time.decoding import decode_step_seconds, make_decoder, prefil
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, response_lengths
 
 H100 = find_accelerator("h100-sxm")
-K = constants()
+K = shipped_constants()
 LENGTHS = Lengths(max_prompt=512, max_response=4096, mean_prompt=256, mean_response=1200, spread=0.7)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.constant import constants
+from jobs.planner.constant import shipped_constants
 from jobs.planner.cost import cost_of
 from jobs.planner.job import Fleet, FrozenModel, Layout, Offload, Training
 from jobs.planner.memory.lora import adapted_shares
@@ -34,7 +34,7 @@ from jobs.planner.time.training import (
 )
 from tests.jobs.planner.hardware import H100, fleet
 
-K = constants()
+K = shipped_constants()
 DENSE, MIXED = "qwen2.5-7b", "qwen3-30b-a3b"
 
 
