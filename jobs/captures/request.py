@@ -33,7 +33,7 @@ from jobs.catalog.spec.own_profile import launch_tool, own_profile
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.traces.imports import delete_folder
-from profiling.captures.state import OPEN
+from profiling.captures.state import BUSY, OPEN, next_state
 from profiling.captures.tool_selection import INSTEAD, shown_by
 from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What, names_of, ranks_of
 from profiling.recorders.recorder import load_tool
@@ -147,7 +147,7 @@ def withdraw_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | N
         row = held(run_id=run_id).select_related("withdraw_asked_by").get(pk=capture_id)
         if row.state == "withdrawn" or (row.state == "armed" and row.withdraw_asked_at):
             return row
-        if row.state != "armed":
+        if next_state(row.state, "withdraw") is None:
             raise CaptureRefused("state", _not_armed(row), is_conflict=True)
         row.withdraw_asked_at, row.withdraw_asked_by_id = now, user.pk if user else None
         row.save(update_fields=["withdraw_asked_at", "withdraw_asked_by"])
@@ -176,7 +176,7 @@ def end_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | None, 
         if not row.seconds:
             text = _("%(id)s records whole steps and ends with the last of them.")
             raise CaptureRefused("state", text % {"id": row.pk}, is_conflict=True)
-        if row.state not in ("armed", "recording"):
+        if next_state(row.state, "stop") is None:
             text = _("%(id)s is %(state)s: it has ended.")
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
         payload = {"capture": row.pk}
@@ -267,7 +267,7 @@ def _was_withdrawn(attempt: Attempt) -> bool:
 
 
 def _not_armed(row: Capture) -> str:
-    if row.state in ("recording", "stopping"):
+    if row.state in BUSY:
         text = _("The workers record %(id)s already; it goes on. Only an armed capture can be withdrawn.")
     else:
         text = _("%(id)s is %(state)s. Only an armed capture can be withdrawn.")
@@ -397,7 +397,7 @@ def check_overlap(*, waiting: Iterable[Capture], run: Run, first_step: int, num_
     Raises: CaptureRefused.
     """
     for row in waiting:
-        if not first_step or row.state not in ("armed", "recording", "stopping"):
+        if not first_step or row.state not in ("armed", *BUSY):
             continue
         start = row.first_step or run.step + 1
         if first_step < start + row.num_steps and start < first_step + num_steps:
@@ -409,7 +409,7 @@ def check_overlap(*, waiting: Iterable[Capture], run: Run, first_step: int, num_
 def check_by_time(*, waiting: Iterable[Capture]) -> None:
     """Refuse a capture by time while another records or is about to. Raises: CaptureRefused."""
     for row in waiting:
-        if row.state in ("recording", "stopping") or (row.state == "armed" and row.seconds):
+        if row.state in BUSY or (row.state == "armed" and row.seconds):
             text = _("%(id)s is %(state)s, and a process takes one profiler at a time. Record once it has ended.")
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
 
