@@ -27,14 +27,13 @@ from console.api.traces.schema import (
     made_of,
 )
 from console.api.traces.traces import layer_for, trace_for
-from console.downloads.trace_stores import opened
 from jobs.models import Layer, Trace
 from jobs.traces.files import damaged
 from jobs.traces.imports import store_path
 from jobs.traces.phases import read_phases
 from profiling.analysis.window import find_next, steps, summarise_window, thinned
 from profiling.trace.category import Category
-from profiling.trace.store import NotAStore, Store, StoredEvent, is_of_store, is_whole
+from profiling.trace.store import NotAStore, Store, StoredEvent, is_of_store, is_whole, opened
 from profiling.trace.tiles import tile
 
 router = Router(tags=["traces"])

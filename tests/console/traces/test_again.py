@@ -7,10 +7,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.downloads.trace_stores import opened
 from jobs.models import Layer, Run
 from jobs.traces.imports import LOST_AFTER, MOST_TRIES, import_layer, queue_lost, source_path, store_path
-from profiling.trace.store import NotAStore, Store, is_whole
+from profiling.trace.store import NotAStore, Store, is_whole, opened
 from tests.rows import make_project, make_run, make_user, signed_in
 from tests.trace_rows import BEGIN, make_layer, make_trace, torch_file
 
