@@ -99,7 +99,9 @@ def check(store: Store, facts: StoreFacts) -> None:
             begins, ends = ts[here][order], (ts + dur)[here][order]
             assert (begins[1:] >= ends[:-1]).all(), "two events of a row overlap"
     for event in events["id"].tolist():
-        assert isinstance(store.detail(event)["info"], dict)
+        detail = store.detail(event)
+        assert detail is not None
+        assert isinstance(detail.info, dict)
     assert facts.samples == sum(one.samples for one in store.series)
     for series in store.series:
         times, values = store.samples(series.id)
