@@ -1,14 +1,18 @@
-"""Forms of the account page: a token's name and limits, what the pages look like."""
+"""Forms of an account: sign-in, a token's name and limits, what the pages look like."""
 
 from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm
 from django.utils.translation import gettext_lazy as _
 
-from console.look import DENSITIES, THEMES
 from jobs.models import Membership, Project
 
+THEMES = ("system", "light", "dark")
+DENSITIES = ("compact", "comfortable")
+THEME_COOKIE = "pitwall_theme"
+DENSITY_COOKIE = "pitwall_density"
 LIFETIMES = (
     ("7", _("7 days")),
     ("30", _("30 days")),
@@ -50,3 +54,12 @@ class LookForm(forms.Form):
     language = forms.ChoiceField(choices=settings.LANGUAGES)
     theme = forms.ChoiceField(choices=[(theme, theme) for theme in THEMES])
     density = forms.ChoiceField(choices=[(density, density) for density in DENSITIES])
+
+
+class SigninForm(AuthenticationForm):
+    """Name and password, refused with one sentence that does not tell which of the two was wrong."""
+
+    error_messages = {
+        "invalid_login": _("Name and password do not belong together. Check both; capitals count."),
+        "inactive": _("This account is not active. Ask an admin."),
+    }

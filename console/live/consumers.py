@@ -23,7 +23,7 @@ from console.live.hub import Mailbox, end, hub
 from console.live.run_headers import headers
 from jobs.accounts.access import role
 from jobs.models import Project, Trace
-from jobs.telemetry.catch_up import missed, newest_seq
+from jobs.telemetry.frame_log import missed, newest_seq
 
 HEARTBEAT_SECONDS = 5.0
 HEADER_SECONDS = 0.5

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import Limits, Role, projects_of, require_whole_account
 from jobs.accounts.audit import record
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.models import ApiToken, Membership
 
 PREFIX = "pw_"

@@ -13,8 +13,8 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_GET
 from django.views.i18n import JavaScriptCatalog
 
+from console.forms.account import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from console.labels.ingest import ingest_problem
-from console.look import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from jobs.accounts.access import Role, projects_of, require, role
 from jobs.models import Project, Run
 from jobs.runs.cluster_use import cluster_in_use

@@ -24,7 +24,7 @@ from console.guide.parts import Asked
 from console.guide.recipe_list import recipes_page
 from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
-from console.kept_config import keep
+from console.session import keep
 from console.views.can_it_run.page import devices_page
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role

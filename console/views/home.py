@@ -17,10 +17,9 @@ from console.views.run.labels import cause_text, hint
 from jobs.accounts.access import require, role
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.cluster_use import cluster_in_use
-from jobs.runs.demo import demo_spec
 from jobs.runs.filter import main_metric
 from jobs.runs.header import RunHeader
-from jobs.runs.launch import create_run
+from jobs.runs.launch import create_run, demo_spec
 from jobs.runs.queries import Home
 from jobs.runs.queries import home as read_home
 from jobs.runs.sparklines import sparklines

@@ -17,7 +17,7 @@ from console.views.run.labels import hint
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import value_text
 from jobs.models import Project, Study
 from jobs.sweeps.plan import MAX_RUNS
 from jobs.sweeps.points import point_label, short_name

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import Role
 from jobs.accounts.audit import record
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.models import Membership, Project
 
 

@@ -8,7 +8,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.models import Membership, Project
 
 MAX_NAME_CHARS = 120

@@ -22,8 +22,7 @@ from typing import Any
 
 from jobs.catalog.algorithm import expand
 from jobs.catalog.trainer import as_version, trainers
-from jobs.catalog.value import Scalar
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Scalar, value_text
 
 FORMS = {
     "value": "the value as text",

@@ -16,10 +16,9 @@ from typing import Any, Literal
 from jobs.catalog.algorithm import expand
 from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.sentence import Sentence
-from jobs.catalog.storable import is_storable
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Scalar, Value
+from jobs.catalog.value import Scalar, Value, is_storable
 
 KnobType = Literal["int", "float", "bool", "choice", "text"]
 

@@ -35,6 +35,15 @@ _BEFORE = tuple(
 )
 _MOST_PARTS = 8  # before a line, one after the other
 
+LOST_NCCL = r"Watchdog caught collective operation timeout|ncclSystemError|ncclRemoteError|NCCL error|NCCL timeout"
+LOST_GLOO = (
+    r"(?i:gloo.*(?:timed? ?out|connection closed by peer|connection reset))|Timed out waiting \d+ms for"
+    r"|Connection closed by peer \["
+)
+"""What the libraries between ranks say of a connection whose other end went away; those who are left say it."""
+
+_LOST_PEER = re.compile(f"{LOST_NCCL}|{LOST_GLOO}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
@@ -72,3 +81,8 @@ def read_line(raw: str) -> LogLine:
 def uncolored(text: str) -> str:
     """Return the text without a terminal's colors and other control sequences."""
     return _COLOR.sub("", text) if "\x1b" in text else text
+
+
+def tells_of_lost_peer(text: str) -> bool:
+    """Return True for the error of a rank that lost its connection to another one."""
+    return _LOST_PEER.search(text) is not None

@@ -1,5 +1,37 @@
-"""What a knob can hold."""
+"""What a knob can hold, and how it is written so that reading it back gives the same. Standard library only."""
 
 Scalar = float | int | str | bool
 Value = Scalar | None
 """None is "not set": the trainer decides."""
+
+
+def value_text(value: Value) -> str:
+    """Return a value as people type it: 3e-4, 0.05, true, cosine; nothing for what is not set."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _short_float(value) if isinstance(value, float) else str(value)
+
+
+def _short_float(value: float) -> str:
+    """Return 3e-4 for 0.0003 and 1.0 as 1: the shortest of the exact forms."""
+    plain = repr(value).removesuffix(".0")
+    mantissa, exponent = plain, "0"
+    for digits in range(17):
+        mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
+        if float(f"{mantissa}e{exponent}") == value:
+            break
+    scientific = f"{mantissa}e{int(exponent)}"
+    return scientific if len(scientific) < len(plain) and abs(int(exponent)) > 3 else plain
+
+
+def is_storable(text: str) -> bool:
+    """Return True if PostgreSQL and SQLite can keep `text`: no NUL character, no half of a surrogate pair."""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, shipped_constants
-from jobs.planner.cost import cost_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
@@ -32,6 +31,7 @@ from jobs.planner.result import (
     Rollout,
     Term,
     Verdict,
+    cost_of,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, starts_beside
 from jobs.planner.time.steps import batch_of, step_time

@@ -6,6 +6,8 @@ from typing import Literal
 
 from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
+from jobs.planner.constant import Constants
+from jobs.planner.job import Fleet
 from profiling.phases import BY_KEY
 
 TERMS = ("weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead")
@@ -176,3 +178,16 @@ class Estimate:
         """The phase that decides, on the pool that decides."""
         pool = next(each for each in self.pools if each.name == self.pool)
         return next(each for each in pool.phases if each.phase == self.phase)
+
+
+def cost_of(step: Interval, fleet: Fleet, num_steps: int, constants: Constants) -> Cost:
+    """Return the cost of `num_steps` steps (0: unknown) on all devices of a fleet.
+
+    Checkpoints, evaluation and restarts add a share of the run; storage and hosts are not priced.
+    """
+    if not num_steps:
+        return Cost(seconds=None, device_hours=None, money=None, currency=fleet.currency)
+    seconds = step.scaled(num_steps / (1 - constants["speed.restart_share"]))
+    hours = seconds.scaled(fleet.num_devices / 3600)
+    money = None if fleet.price is None else hours.scaled(fleet.price)
+    return Cost(seconds=seconds, device_hours=hours, money=money, currency=fleet.currency)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.captures.artifacts import delete_files
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.models import ENDED, Run
 from jobs.telemetry.notify import run_changed
 

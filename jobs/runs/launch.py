@@ -24,6 +24,7 @@ from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.runs import admission, lifecycle
 from jobs.telemetry.notify import run_changed
 
+DEMO_NAME = "Demo: GRPO on word problems"
 MAX_KEY_LENGTH = 80
 
 log = logging.getLogger(__name__)
@@ -236,3 +237,8 @@ def default_name(spec: RunSpec) -> str:
     short = [part.rstrip("/").rpartition("/")[2] for part in (spec.model.id, spec.data.id)]
     data = "upload" if spec.data.kind == "upload" else short[1]
     return f"{spec.algorithm.upper()} {short[0]} on {data}"[:120]
+
+
+def demo_spec(knobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the raw spec of the demo, GRPO on the bundled tiny model and word problems, with these knobs changed."""
+    return {"name": DEMO_NAME, "algorithm": "grpo", "knobs": dict(knobs or {})}

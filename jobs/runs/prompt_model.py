@@ -10,7 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import JOB_ENDED, ClusterState, ClusterUnreachable, JobInfo, JobRefused
 from jobs.models import Answer, Artifact, Run

@@ -16,8 +16,7 @@ from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.sentence import in_words, told
 from jobs.catalog.spec.parse import Problem, SpecInvalid, strangers
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 
 Method = Literal["grid", "random"]
 Scale = Literal["linear", "log"]

@@ -12,8 +12,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 from jobs.sweeps.plan import SweepKnob, SweepPlan, grid_size
 
 Point = Mapping[str, Value]

@@ -29,7 +29,7 @@ from jobs.telemetry.chunks import (
 )
 from jobs.telemetry.columns import collect
 from jobs.telemetry.downsampling import sample, smooth, sort_rows
-from jobs.telemetry.frame_tail import read_with_tail
+from jobs.telemetry.frame_log import read_with_tail
 
 ROWS_PER_PIXEL = 2
 MAX_NAMES = 100

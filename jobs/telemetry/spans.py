@@ -9,7 +9,7 @@ from django.db.models import Max, Q
 from jobs.models import Chunk, Metric
 from jobs.telemetry.chunks import Spans, decode_spans, join_spans
 from jobs.telemetry.columns import collect_spans
-from jobs.telemetry.frame_tail import read_with_tail
+from jobs.telemetry.frame_log import read_with_tail
 from profiling.evidence import PhaseSpans, phase_spans
 
 MAX_LIMIT = 200_000

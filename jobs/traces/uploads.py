@@ -21,7 +21,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.catalog.storable import is_storable
+from jobs.catalog.value import is_storable
 from jobs.models import Layer, Project, Run, Trace
 from jobs.traces.imports import KEEP_FREE_BYTES, delete_folder, notify, send, source_path, trace_folder
 from profiling.trace.importing import reader_of

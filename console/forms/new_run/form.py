@@ -15,8 +15,7 @@ from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""

@@ -11,8 +11,7 @@ from console.embedded.first_admin import ensure_admin
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Project
 from jobs.processes.tasks import enqueue, submit
-from jobs.runs.demo import demo_spec
-from jobs.runs.launch import create_run
+from jobs.runs.launch import create_run, demo_spec
 
 
 class Command(BaseCommand):

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
 from jobs.catalog.metric import metric
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import value_text
 from jobs.sweeps.points import short_name
 
 _RANGE = re.compile(r"^(?P<low>[^,]+?)\.\.(?P<high>[^,:]+)(?::(?P<scale>\w+))?$")

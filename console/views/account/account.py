@@ -16,9 +16,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from console.forms.account import LookForm, TokenForm
-from console.look import DENSITY_COOKIE, THEME_COOKIE
-from console.once import keep_once, take_once
+from console.forms.account import DENSITY_COOKIE, THEME_COOKIE, LookForm, TokenForm
+from console.session import keep_once, take_once
 from console.sign_in.api_token import make_token, revoke_token
 from console.views.frame import person
 from jobs.accounts.access import projects_of

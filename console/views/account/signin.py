@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
-from console.forms.signin import SigninForm
+from console.forms.account import SigninForm
 from console.sign_in.link import LinkUnusable, use_link
 
 

@@ -17,8 +17,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.kept_config import keep, text_of
 from console.labels.catalog import error_text
+from console.session import keep, text_of
 from console.views.can_it_run.diffusion import DiffusionQuestion, read_pictured
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.spec.runspec import ModelSource

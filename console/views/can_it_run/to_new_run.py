@@ -22,7 +22,7 @@ def plan_url(
     model: str, config: str, method: str, demand: Demand, accelerator: Accelerator, job: Job, num_devices: int
 ) -> str:
     """Return the address of a New run page that plans a layout on hypothetical hardware. `config`: a pasted
-    config.json, or the name under which it is kept (console.kept_config)."""
+    config.json, or the name under which it is kept (console.session)."""
     recipe = METHODS[method]
     chosen = nearest(algorithm=recipe.algorithm, trainer=_planned_by(recipe, job), version="")
     per_node = min(num_devices, job.fleet.devices_per_node)

@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from console.forms.new_run.form import base_of, form_to_raw
-from console.kept_config import MAX_CONFIG_BYTES
 from console.labels.catalog import error_text, phase_label
 from console.labels.numbers import size
+from console.session import MAX_CONFIG_BYTES
 from console.views.new_run.page import project_to_launch_in
 from console.views.new_run.plan import asked_of, config_of
 from console.views.plan.findings import FixButton, fix_button

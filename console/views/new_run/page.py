@@ -45,7 +45,7 @@ from console.forms.new_run.trainers import (
     trainers_for_script,
     words_of,
 )
-from console.kept_config import text_of
+from console.session import text_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
 from console.views.new_run.panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel

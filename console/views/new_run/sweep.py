@@ -22,7 +22,7 @@ from console.views.new_run.page import project_to_launch_in
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import value_text
 from jobs.cluster.ray_api import ClusterState, cluster_state
 from jobs.runs.admission import demand
 from jobs.runs.launch import KeyReused

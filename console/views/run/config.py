@@ -9,7 +9,7 @@ from console.labels.catalog import field_label
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, default_of, differing
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import value_text
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 

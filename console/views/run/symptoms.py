@@ -18,8 +18,7 @@ from jobs.accounts.access import allows
 from jobs.catalog.rules.symptom import Evidence, Match, Offer
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json

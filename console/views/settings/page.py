@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from console.once import keep_once, take_once
+from console.session import keep_once, take_once
 from console.sign_in.accounts import AccountRefused, make_account
 from console.views.frame import current_project, named_project, person
 from console.views.settings.planner import constants_posted, planner_settings

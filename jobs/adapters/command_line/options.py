@@ -12,8 +12,7 @@ from itertools import groupby
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, applicable, is_live
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.value import Scalar, Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Scalar, Value, value_text
 
 Values = Mapping[str, Value]
 PAIR = ("first", "second")

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from jobs.adapters.logs.tfevents import EventFile, Scalar
 
 FOLDER = "tb"
 PATTERN = "events.out.tfevents.*"
+FLUSHES = "inputs/live/sitecustomize.py"  # what a launch carries so that they can be read while it runs
 _NS = 1e9
 
 
@@ -56,3 +58,13 @@ class TensorBoardReader:
             self._steps.add(scalar.step, {"time/step_seconds": seconds}, t=int(scalar.at * _NS))
         if self._last is None or scalar.step > self._last[0]:
             self._last = (scalar.step, scalar.at)
+
+
+def files_to_flush() -> dict[str, str]:
+    """Return the file by its path below the run directory; its own text says what it does."""
+    return {FLUSHES: (files("jobs.adapters.logs.live") / "sitecustomize.py").read_text("utf-8")}
+
+
+def environment_to_flush(run_dir: Path) -> dict[str, str]:
+    """Return the variable that has Python read the file. The runner puts it before the PYTHONPATH that is there."""
+    return {"PYTHONPATH": str((run_dir / FLUSHES).parent)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.options import Argument, Conversions, knob_arguments
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
-from jobs.adapters.logs.flushing import environment_to_flush, files_to_flush
+from jobs.adapters.logs.tensorboard import environment_to_flush, files_to_flush
 from jobs.adapters.openrlhf.options import RL, option, program_of
 from jobs.adapters.openrlhf.units import (
     CORRECTION_TYPE,

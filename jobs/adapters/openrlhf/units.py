@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from jobs.adapters.command_line.options import Conversion, Values
 from jobs.catalog.sentence import Sentence
-from jobs.catalog.value import Scalar, Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Scalar, Value, value_text
 
 PROMPTS = "rollout.prompts_per_step"
 SAMPLES = "rollout.samples_per_prompt"

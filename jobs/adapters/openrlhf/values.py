@@ -17,8 +17,7 @@ from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
 from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 
 Entry = tuple[Knob, Flag]
 _OWN_CORRECTION = "tis"

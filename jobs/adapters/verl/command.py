@@ -5,13 +5,15 @@ from pathlib import Path
 from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.hydra import override
 from jobs.adapters.scoring import source_of
-from jobs.adapters.verl.profile import with_profile
 from jobs.adapters.verl.settings import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.own_profile import THEIRS, own_profile
 from jobs.catalog.spec.placement import group_size
-from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.spec.runspec import KnobValue, RunSpec
+from jobs.catalog.value import Value
 
 _LOGGER = "VERL_FILE_LOGGER_PATH"
+_DISCRETE = {"torch": "profiling.torch_discrete", "msprof": "profiling.npu_discrete"}
 
 _SCORE = '''
 
@@ -71,3 +73,38 @@ def _launcher(spec: RunSpec) -> tuple[tuple[str, ...], dict[str, str]]:
         return ("-m", "verl.trainer.sft_trainer_ray"), {}
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={processes}")
     return (*torchrun, "-m", "verl.trainer.sft_trainer"), {}
+
+
+def with_profile(spec: RunSpec) -> RunSpec:
+    """Return the spec with its profile as knobs; the same spec if it has none that verl's own profiler records.
+
+    In a worker that several roles share verl reads the actor's switch alone; rollout engines are recorded by
+    themselves, and only stage by stage (`discrete`).
+    """
+    wanted = own_profile(spec)
+    if spec.profile.what == "none" or wanted is None:
+        return spec
+    roles = wanted.roles or tuple(spec.workers)
+    steps = range(wanted.first_step, wanted.first_step + wanted.num_steps)
+    is_rollout = "vllm" in roles and wanted.tool in _DISCRETE
+    said: dict[str, Value] = {
+        "profiling.tool": THEIRS[wanted.tool],
+        "profiling.steps": ",".join(map(str, steps)),
+        "profiling.enable": True,
+        "profiling.first_step": steps[0],
+        "profiling.last_step": steps[-1],
+        "profiling.policy": "policy" in roles,
+        "profiling.reference": "reference" in roles,
+        "profiling.critic": "critic" in roles,
+        "profiling.rollout": "on" if is_rollout else "off",
+        "profiling.all_ranks": not wanted.ranks,
+        "profiling.ranks": ",".join(map(str, wanted.ranks)),
+        "profiling.collect_results": True,
+    }
+    if is_rollout:
+        said[_DISCRETE[wanted.tool]] = True
+    contents = "profiling.torch_contents"
+    if wanted.tool == "torch" and spec.profile.what == "memory" and contents in spec.knobs and not spec.knob(contents):
+        said[contents] = "cpu,cuda,memory"
+    mine = {knob: KnobValue(value=value, origin="you") for knob, value in said.items() if knob in spec.knobs}
+    return spec.model_copy(update={"knobs": {**spec.knobs, **mine}})

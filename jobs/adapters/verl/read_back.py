@@ -19,8 +19,7 @@ from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.sentence import Sentence, told
 from jobs.catalog.trainer import as_version, trainers
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 
 TRAINER = "verl"
 Entry = tuple[Knob, Flag]

@@ -16,8 +16,7 @@
 from jobs.adapters.command_line.hydra import Plain, read_value, write
 from jobs.adapters.command_line.options import Conversion, Conversions, Values
 from jobs.catalog.sentence import Sentence, told
-from jobs.catalog.value import Scalar, Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Scalar, Value, value_text
 
 PROMPTS = "rollout.prompts_per_step"
 TOGETHER = (

@@ -34,8 +34,7 @@ from jobs.catalog.spec.parse import Problem
 from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
-from jobs.catalog.value import Value
-from jobs.catalog.value_text import value_text
+from jobs.catalog.value import Value, value_text
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

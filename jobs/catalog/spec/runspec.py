@@ -16,9 +16,8 @@ from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.role import ROLES
 from jobs.catalog.spec.placement import placement_of
-from jobs.catalog.storable import is_storable
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Value
+from jobs.catalog.value import Value, is_storable
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, Marks, NsysReady, Tool, What
 
 SPEC_VERSION: Literal[1] = 1

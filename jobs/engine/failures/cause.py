@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from ray.exceptions import RayError
 
-from jobs.catalog.lost_peer import tells_of_lost_peer
+from jobs.catalog.log_line import tells_of_lost_peer
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.workers.actor import UNWRITABLE

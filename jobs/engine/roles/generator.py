@@ -77,7 +77,7 @@ class Generator:
             enable_prefix_caching=bool(spec.knob("rollout.enable_prefix_caching")),
             logprobs_mode="processed_logprobs",
             weight_transfer_config={"backend": self._device.transfer_backend},
-            worker_extension_cls="jobs.engine.roles.rollout_worker.RolloutWorker",
+            worker_extension_cls="jobs.engine.roles.gloo_transfer.RolloutWorker",
             disable_log_stats=False,  # counted, never printed: see VLLM_LOGGING_LEVEL
             use_tqdm_on_load=False,
             generation_config="vllm",

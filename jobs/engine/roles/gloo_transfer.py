@@ -92,3 +92,7 @@ def refresh_tied_head(model: torch.nn.Module, config: Any) -> None:
 
 
 WeightTransferEngineFactory.register_engine("gloo", GlooTransfer)
+
+
+class RolloutWorker:
+    """What vLLM mixes into each of its workers (`worker_extension_cls`), so that they import this module."""

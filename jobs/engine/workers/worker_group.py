@@ -7,7 +7,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from jobs.catalog.lost_peer import tells_of_lost_peer
+from jobs.catalog.log_line import tells_of_lost_peer
 from jobs.catalog.role import roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.device import Device

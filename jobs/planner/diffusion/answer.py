@@ -15,13 +15,12 @@ from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, Recipe, world_sizes
 from jobs.planner.can_it_run.verdict import DeviceNeed, Option, Verdict, in_order, option_of
 from jobs.planner.constant import Constants, shipped_constants
-from jobs.planner.cost import cost_of
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
 from jobs.planner.diffusion.memory import pool_of
 from jobs.planner.diffusion.time import step_time
 from jobs.planner.job import Fleet
 from jobs.planner.memory.storage import checkpoint_bytes, export_bytes, host_bytes, node_bytes
-from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term
+from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term, cost_of
 from jobs.planner.result import Verdict as Fits
 from jobs.planner.shapes.diffusion import DiffusionShape
 

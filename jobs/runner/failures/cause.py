@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog import lost_peer
-from jobs.catalog.log_line import read_line, uncolored
+from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, read_line, uncolored
 from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
 from jobs.runner.reporting.progress import Progress
@@ -100,12 +99,12 @@ _SYMPTOMS = (
         "could not reach the Ray cluster",
     ),
     _symptom(
-        lost_peer.NCCL,
+        LOST_NCCL,
         "cluster",
         "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
     ),
     _symptom(
-        lost_peer.GLOO,
+        LOST_GLOO,
         "cluster",
         "lost its gloo connection to another rank{step}: a rank died or hangs",
     ),

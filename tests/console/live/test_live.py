@@ -296,7 +296,7 @@ async def test_folded_frames_are_answered_with_reset(stage: Stage) -> None:
 
 
 async def test_a_page_far_behind_or_ahead_is_reset(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.telemetry.catch_up.MAX_MISSED", 3)
+    monkeypatch.setattr("jobs.telemetry.frame_log.MAX_MISSED", 3)
     await stage.report(5)
 
     behind, ahead = await stage.page(after=0), await stage.page(after=99)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.logs.names import canonical
+from jobs.adapters.logs.gathering import canonical
 from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import Memory as Stored
 from jobs.ingest.store import store

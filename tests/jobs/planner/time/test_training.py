@@ -8,10 +8,9 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import shipped_constants
-from jobs.planner.cost import cost_of
 from jobs.planner.job import Fleet, FrozenModel, Layout, Offload, Training
 from jobs.planner.memory.lora import adapted_shares
-from jobs.planner.result import Interval
+from jobs.planner.result import Interval, cost_of
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.time.flops import training_flops
 from jobs.planner.time.network import (
